@@ -1,0 +1,262 @@
+//! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
+//!
+//! A deadline is absolute and is computed once. Every wait of the crate goes through [`Clock::wait_until`], so
+//! that with a [`FakeClock`] no test ever sleeps.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::{Arc, Monitor, MutexGuard};
+
+/// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// No end: the wait ends only by what is waited for, or by a stop.
+    pub const NEVER: Self = Self(None);
+
+    /// The deadline at `instant` of the clock in use.
+    pub fn at(instant: Instant) -> Self {
+        Self(Some(instant))
+    }
+
+    /// Whether `now` is at or behind the deadline.
+    pub fn has_passed(self, now: Instant) -> bool {
+        self.0.is_some_and(|end| now >= end)
+    }
+
+    /// The time left at `now`: zero once passed, `None` without end.
+    pub fn remaining(self, now: Instant) -> Option<Duration> {
+        self.0.map(|end| end.saturating_duration_since(now))
+    }
+
+    /// The instant, unless there is no end.
+    pub fn instant(self) -> Option<Instant> {
+        self.0
+    }
+
+    /// The earlier of two deadlines.
+    #[must_use]
+    pub fn earlier(self, other: Self) -> Self {
+        match (self.0, other.0) {
+            (Some(a), Some(b)) => Self(Some(a.min(b))),
+            (a, b) => Self(a.or(b)),
+        }
+    }
+}
+
+/// Where the crate reads time and waits for it. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    System,
+    Fake(FakeClock),
+}
+
+impl Clock {
+    /// The system's monotonic clock.
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    /// The current instant.
+    pub fn now(&self) -> Instant {
+        match &self.0 {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "this is the one place that reads the time"
+            )]
+            Source::System => Instant::now(),
+            Source::Fake(fake) => fake.now(),
+        }
+    }
+
+    /// The deadline `duration` from now; without end if the clock cannot count that far.
+    pub fn after(&self, duration: Duration) -> Deadline {
+        Deadline(self.now().checked_add(duration))
+    }
+
+    /// Whether `deadline` has passed.
+    pub fn has_passed(&self, deadline: Deadline) -> bool {
+        deadline.0.is_some() && deadline.has_passed(self.now())
+    }
+
+    /// Waits for a notification of `monitor`, at most until `deadline`. Callers loop over their predicate.
+    pub(crate) fn wait_until<'a, T: Send + 'static>(
+        &self,
+        monitor: &'a Arc<Monitor<T>>,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+    ) -> MutexGuard<'a, T> {
+        match (&self.0, deadline.0) {
+            (Source::System, Some(end)) => monitor.wait_until(guard, end),
+            (Source::System, None) => monitor.wait(guard),
+            (Source::Fake(fake), _) => fake.wait_until(monitor, guard, deadline),
+        }
+    }
+}
+
+impl From<FakeClock> for Clock {
+    fn from(fake: FakeClock) -> Self {
+        Self(Source::Fake(fake))
+    }
+}
+
+/// A clock that stands still until a test advances it, and that knows who waits for it. Cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::clock::{Clock, FakeClock};
+/// use std::time::Duration;
+///
+/// let fake = FakeClock::new();
+/// let clock = Clock::from(fake.clone());
+/// let deadline = clock.after(Duration::from_secs(60));
+/// assert!(!clock.has_passed(deadline));
+/// fake.advance(Duration::from_secs(60));
+/// assert!(clock.has_passed(deadline));
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct FakeClock(Arc<Monitor<Fake>>);
+
+struct Fake {
+    now: Instant,
+    next_id: u64,
+    parked: Vec<Parked>,
+}
+
+struct Parked {
+    id: u64,
+    deadline: Deadline,
+    waker: Arc<dyn Wakeable>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fake")
+            .field("now", &self.now)
+            .field("parked", &self.parked.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A monitor whose waiters the clock can wake without knowing their data.
+trait Wakeable: Send + Sync {
+    fn wake(&self);
+}
+
+impl<T: Send> Wakeable for Monitor<T> {
+    fn wake(&self) {
+        // Taking the waiter's mutex first closes the gap between its look at the clock and its wait.
+        drop(self.lock());
+        self.notify_all();
+    }
+}
+
+impl Default for FakeClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl FakeClock {
+    /// A fake clock; it starts at the system's instant and then stands still.
+    pub fn new() -> Self {
+        let fake = Fake {
+            now: Clock::system().now(),
+            next_id: 0,
+            parked: Vec::new(),
+        };
+        Self(Arc::new(Monitor::new(fake)))
+    }
+
+    /// The instant at which the clock stands.
+    pub fn now(&self) -> Instant {
+        self.0.lock().now
+    }
+
+    /// Moves the clock on and wakes everybody parked in it.
+    pub fn advance(&self, by: Duration) {
+        let wakers: Vec<_> = {
+            let mut fake = self.0.lock();
+            fake.now = fake.now.checked_add(by).unwrap_or(fake.now);
+            fake.parked
+                .iter()
+                .map(|parked| Arc::clone(&parked.waker))
+                .collect()
+        };
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Blocks until at least `count` threads are parked in the clock. Ends by nothing else: a rendezvous for tests.
+    pub fn wait_for_parked(&self, count: usize) {
+        let mut fake = self.0.lock();
+        while fake.parked.len() < count {
+            fake = self.0.wait(fake);
+        }
+    }
+
+    /// Blocks until some thread is parked with a deadline exactly `ahead` of the clock.
+    ///
+    /// This is how a test waits for "the backoff of 800 ms has begun" without sleeping.
+    pub fn wait_for_timer(&self, ahead: Duration) {
+        let mut fake = self.0.lock();
+        while !fake.remaining().any(|left| left == ahead) {
+            fake = self.0.wait(fake);
+        }
+    }
+
+    /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest one is.
+    pub fn wait_for_next_timer(&self) -> Duration {
+        let mut fake = self.0.lock();
+        loop {
+            if let Some(earliest) = fake.remaining().min() {
+                return earliest;
+            }
+            fake = self.0.wait(fake);
+        }
+    }
+
+    fn wait_until<'a, T: Send + 'static>(
+        &self,
+        monitor: &'a Arc<Monitor<T>>,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+    ) -> MutexGuard<'a, T> {
+        let waker: Arc<dyn Wakeable> = Arc::<Monitor<T>>::clone(monitor);
+        let id = {
+            let mut fake = self.0.lock();
+            if deadline.has_passed(fake.now) {
+                return guard;
+            }
+            let id = fake.next_id;
+            fake.next_id = id.wrapping_add(1);
+            fake.parked.push(Parked {
+                id,
+                deadline,
+                waker,
+            });
+            id
+        };
+        self.0.notify_all();
+        let guard = monitor.wait(guard);
+        self.0.lock().parked.retain(|parked| parked.id != id);
+        guard
+    }
+}
+
+impl Fake {
+    fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
+        self.parked
+            .iter()
+            .filter_map(|parked| parked.deadline.remaining(self.now))
+    }
+}

@@ -1,0 +1,341 @@
+//! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one, and its sources.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::object::{ObjectKey, Reason, Status};
+use crate::sync::Arc;
+
+/// What went wrong, complete in its `Display`: the request, the server's own words, attempts, and since when.
+///
+/// `Display` does not repeat what [`source`](StdError::source) returns. Cloning copies a pointer.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+/// What an [`Error`] asks of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The object does not exist on the server: an answer, not a failure.
+    NotFound,
+    /// The server refuses this identity; the message names verb and resource.
+    Forbidden,
+    /// The server does not accept the credentials.
+    Unauthorized,
+    /// The resource version asked for fell out of the server's history.
+    Expired,
+    /// The server or its proxy asks to slow down.
+    TooManyRequests,
+    /// Another status of the API; see [`Error::status`].
+    Api,
+    /// No registered pod references the object (OC-7). Not an API error: register the pod first.
+    NotRegistered,
+    /// The cache was not filled before the deadline; see [`Error::last_failure`].
+    NotSynced,
+    /// A named limit ended: connect, first byte, idle, or the caller's deadline.
+    Timeout,
+    /// Name lookup, connect or the connection itself failed.
+    Unreachable,
+    /// The TLS handshake failed, or the TLS configuration cannot work.
+    Tls,
+    /// The server's answer is not what the protocol says: malformed, cut off, of another type.
+    Protocol,
+    /// A line or an item is larger than the stated maximum.
+    TooLarge,
+    /// A well-formed object does not decode into its type (B12).
+    Undecodable,
+    /// The owner was stopped.
+    Stopped,
+    /// The configuration cannot work; the message names file and field.
+    Config,
+    /// The ceiling of reflectors is reached; the cache tries again when one is free.
+    TooManyReflectors,
+    /// The system has no thread or descriptor to give.
+    Resources,
+}
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    status: Option<Status>,
+    retry_after: Option<Duration>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+    history: Option<History>,
+}
+
+/// The failure behind a wait that ended without an answer.
+struct History {
+    attempts: u32,
+    since: Instant,
+    last_failure: Option<Error>,
+}
+
+impl Error {
+    /// An error of `kind` with a message complete in itself.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::build(kind, message.into(), None)
+    }
+
+    /// What the server said of `request` (such as `GET /api/v1/pods`), by its status.
+    pub fn from_status(status: Status) -> Self {
+        let kind = match status.reason() {
+            Reason::NotFound => ErrorKind::NotFound,
+            Reason::Forbidden => ErrorKind::Forbidden,
+            Reason::Unauthorized => ErrorKind::Unauthorized,
+            Reason::TooManyRequests => ErrorKind::TooManyRequests,
+            Reason::Expired | Reason::Gone => ErrorKind::Expired,
+            Reason::Other(_) if status.is_expired() => ErrorKind::Expired,
+            Reason::Timeout
+            | Reason::ServerTimeout
+            | Reason::ServiceUnavailable
+            | Reason::InternalError
+            | Reason::BadRequest
+            | Reason::Invalid
+            | Reason::StoreReadError
+            | Reason::Other(_) => ErrorKind::Api,
+        };
+        let retry_after = status.retry_after();
+        let message = status.to_string();
+        let inner = Inner {
+            status: Some(status),
+            retry_after,
+            ..Inner::new(kind, message, None)
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// The object's absence, in the API's words: `secret "db" not found` (OC-10).
+    pub fn not_found(resource: &str, name: &str) -> Self {
+        Self::new(
+            ErrorKind::NotFound,
+            format!("{resource} \"{name}\" not found"),
+        )
+    }
+
+    /// Nobody registered a reference to the object, in the kubelet's words (OC-7).
+    pub fn not_registered(key: &ObjectKey) -> Self {
+        let (namespace, name) = (key.namespace(), key.name());
+        Self::new(
+            ErrorKind::NotRegistered,
+            format!("object \"{namespace}\"/\"{name}\" not registered"),
+        )
+    }
+
+    /// The owner was stopped while the call was under way.
+    pub fn stopped(what: &str) -> Self {
+        Self::new(ErrorKind::Stopped, format!("{what}: stopped"))
+    }
+
+    /// A cache that was not filled in time: the kubelet's first line (OC-9), then why (B2).
+    pub fn not_synced(resource: &str, failed: FailedSync) -> Self {
+        let mut message =
+            format!("failed to sync {resource} cache: timed out waiting for the condition");
+        failed.describe(&mut message);
+        let history = History {
+            attempts: failed.attempts,
+            since: failed.since,
+            last_failure: failed.last_failure,
+        };
+        let inner = Inner {
+            history: Some(history),
+            ..Inner::new(ErrorKind::NotSynced, message, None)
+        };
+        Self(Arc::new(inner))
+    }
+
+    /// Adds the error underneath; its text is not repeated in this one's.
+    #[must_use]
+    pub fn with_source(self, source: impl StdError + Send + Sync + 'static) -> Self {
+        self.map(|inner| inner.source = Some(Arc::new(source)))
+    }
+
+    /// Adds the wait the server asked for, which wins over every backoff.
+    #[must_use]
+    pub fn with_retry_after(self, wait: Duration) -> Self {
+        self.map(|inner| inner.retry_after = Some(wait))
+    }
+
+    /// Puts what was being done before the message: `listing secrets in shop: …`.
+    #[must_use]
+    pub fn context(self, what: &str) -> Self {
+        self.map(|inner| inner.message = format!("{what}: {}", inner.message))
+    }
+
+    /// What the error asks of its caller.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The API's own status, where the server sent one.
+    pub fn status(&self) -> Option<&Status> {
+        self.0.status.as_ref()
+    }
+
+    /// How long the server asked to wait before the next try.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// Whether the server answered that the object does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == ErrorKind::NotFound
+    }
+
+    /// Whether the error is that the owner was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.kind() == ErrorKind::Stopped
+    }
+
+    /// How many attempts a wait that ended without an answer had seen; 0 for other errors.
+    pub fn attempts(&self) -> u32 {
+        self.0
+            .history
+            .as_ref()
+            .map_or(0, |history| history.attempts)
+    }
+
+    /// Since when the attempts of a wait that ended without an answer had gone on.
+    pub fn since(&self) -> Option<Instant> {
+        self.0.history.as_ref().map(|history| history.since)
+    }
+
+    /// The last failure of a wait that ended without an answer; its text stands in this error's `Display`.
+    pub fn last_failure(&self) -> Option<&Error> {
+        self.0
+            .history
+            .as_ref()
+            .and_then(|history| history.last_failure.as_ref())
+    }
+
+    fn build(kind: ErrorKind, message: String, status: Option<Status>) -> Self {
+        Self(Arc::new(Inner::new(kind, message, status)))
+    }
+
+    fn map(self, change: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| Inner {
+            kind: shared.kind,
+            message: shared.message.clone(),
+            status: shared.status.clone(),
+            retry_after: shared.retry_after,
+            source: shared.source.clone(),
+            history: shared.history.as_ref().map(|history| History {
+                attempts: history.attempts,
+                since: history.since,
+                last_failure: history.last_failure.clone(),
+            }),
+        });
+        change(&mut inner);
+        Self(Arc::new(inner))
+    }
+}
+
+impl Inner {
+    fn new(kind: ErrorKind, message: String, status: Option<Status>) -> Self {
+        Self {
+            kind,
+            message,
+            status,
+            retry_after: None,
+            source: None,
+            history: None,
+        }
+    }
+}
+
+/// The story of a first sync that did not come in time, for [`Error::not_synced`].
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a plain parameter list with names"
+)]
+pub struct FailedSync {
+    /// Attempts made since the cache began to fill.
+    pub attempts: u32,
+    /// When the first of them began.
+    pub since: Instant,
+    /// When the wait ended.
+    pub now: Instant,
+    /// What ended the last attempt; `None` when the first one is still under way.
+    pub last_failure: Option<Error>,
+}
+
+impl FailedSync {
+    fn describe(&self, message: &mut String) {
+        use fmt::Write as _;
+        let elapsed = self.now.saturating_duration_since(self.since);
+        let written = match &self.last_failure {
+            Some(failure) => {
+                let plural = if self.attempts == 1 {
+                    "attempt"
+                } else {
+                    "attempts"
+                };
+                write!(
+                    message,
+                    "\n{} {plural} in {elapsed:.1?}, the last one failed: {failure}",
+                    self.attempts
+                )
+            }
+            None => write!(
+                message,
+                "\nno answer from the server yet, {elapsed:.1?} after the first attempt began"
+            ),
+        };
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| {
+            let source: &(dyn StdError + 'static) = source;
+            source
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_failed_sync_says_the_searched_for_line_first_and_then_why() {
+        let since = Clock::system().now();
+        let forbidden = Error::from_status(Status::new(403, "secrets \"db\" is forbidden"));
+        let error = Error::not_synced(
+            "secret",
+            FailedSync {
+                attempts: 3,
+                since,
+                now: since.checked_add(Duration::from_secs(1)).unwrap(),
+                last_failure: Some(forbidden),
+            },
+        );
+        assert_eq!(
+            error.to_string(),
+            "failed to sync secret cache: timed out waiting for the condition\n\
+             3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden"
+        );
+        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Forbidden);
+        assert_eq!(error.attempts(), 3);
+    }
+
+    #[test]
+    fn an_error_is_one_pointer() {
+        assert_eq!(size_of::<Error>(), size_of::<usize>());
+    }
+}

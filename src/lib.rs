@@ -1,0 +1,19 @@
+//! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no unsafe code.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(windows)]
+compile_error!(
+    "kubecache runs on Linux (tested) and other Unix systems (untested), not on Windows"
+);
+
+mod sync;
+
+pub mod clock;
+pub mod worker;
+
+mod error;
+pub mod object;
+
+pub mod list_watch;
+
+pub use error::{Error, ErrorKind, FailedSync};

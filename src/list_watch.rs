@@ -1,0 +1,225 @@
+//! The port: list a page, open a watch, get one object. What a server looks like from inside the crate.
+//!
+//! Every call takes a [`StopToken`] and ends at once, with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), when
+//! it is raised: during name lookup, connect, handshake, send, headers and body alike.
+
+use std::time::{Duration, Instant};
+
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// How a list's `resourceVersion` is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum VersionMatch {
+    /// At that version exactly.
+    Exact,
+    /// At that version or a later one.
+    NotOlderThan,
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "the parameters of one request, named by the API"
+)]
+pub struct ListRequest {
+    /// Empty: the most recent, with quorum. `0`: any, out of the server's cache.
+    pub resource_version: ResourceVersion,
+    /// How the version is meant; `None` leaves it to the server.
+    pub version_match: Option<VersionMatch>,
+    /// At most so many items in the page; 0 asks for all.
+    pub limit: u32,
+    /// Where the page before ended.
+    pub continue_token: Option<String>,
+    /// Somebody waits for the answer: such a request connects before others.
+    pub waited_for: bool,
+}
+
+/// What stands around the items of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the list metadata of the API")]
+pub struct ListPage {
+    /// The version of the whole list.
+    pub resource_version: ResourceVersion,
+    /// Where the next page starts; `None` on the last page.
+    pub continue_token: Option<String>,
+}
+
+/// One item of a list.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "an item decodes or it does not")]
+pub enum Listed<K: Object> {
+    /// The decoded object.
+    Object(Arc<Held<K>>),
+    /// A well-formed item that is not a `K` (B12).
+    Undecodable(Undecodable),
+}
+
+/// A well-formed object that does not decode into its type: set aside, counted, present (B12).
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "all that can be known of such an object"
+)]
+pub struct Undecodable {
+    /// Its namespace and name.
+    pub key: ObjectKey,
+    /// Its uid; empty when it has none.
+    pub uid: String,
+    /// Its version; empty when it has none.
+    pub resource_version: ResourceVersion,
+    /// Why it does not decode; names the field.
+    pub error: Error,
+}
+
+/// A watch to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "the parameters of one request, named by the API"
+)]
+pub struct WatchRequest {
+    /// Where the watch starts.
+    pub resource_version: ResourceVersion,
+    /// After which the server ends the watch (`timeoutSeconds`).
+    pub timeout: Duration,
+    /// Ask for bookmarks.
+    pub bookmarks: bool,
+    /// Ask for the present objects first, as a stream (WL-2).
+    pub send_initial_events: bool,
+    /// Somebody waits for the answer: such a request connects before others.
+    pub waited_for: bool,
+}
+
+/// What the server sent on a watch.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WatchEvent<K: Object> {
+    /// The object appeared, or is part of the initial events.
+    Added(Arc<Held<K>>),
+    /// The object changed.
+    Modified(Arc<Held<K>>),
+    /// The object is gone; this is its last state.
+    Deleted(Arc<Held<K>>),
+    /// A position without an object.
+    Bookmark {
+        /// The position.
+        resource_version: ResourceVersion,
+        /// Whether it ends the initial events (`k8s.io/initial-events-end` is `"true"`).
+        initial_events_end: bool,
+    },
+    /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
+    Error(Error),
+    /// A well-formed object of an ADDED or MODIFIED event that is not a `K` (B12).
+    Undecodable(Undecodable),
+    /// An event that is no change: an unknown type, another kind, no metadata (RF-25, RF-28).
+    Skipped {
+        /// What was wrong with it.
+        reason: String,
+        /// Its version, where it moves the position (an unknown type); empty where it does not.
+        resource_version: ResourceVersion,
+    },
+}
+
+/// What [`WatchStream::next`] came back with.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a read of a stream has these ends")]
+pub enum Next<K: Object> {
+    /// An event.
+    Event(WatchEvent<K>),
+    /// The stream is at its end. `None` is a clean end; `Some` says how it broke off (RS-4).
+    Ended(Option<Error>),
+    /// The deadline passed first; the stream goes on.
+    DeadlinePassed,
+}
+
+/// An open watch.
+pub trait WatchStream<K: Object>: Send {
+    /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
+    ///
+    /// A line that does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
+    /// own making, an internal error (RS-6).
+    ///
+    /// # Errors
+    ///
+    /// `Stopped`, or `TooLarge` when a line exceeds its maximum.
+    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
+
+    /// When bytes last came from the server, headers included: also those of a line that is not yet whole.
+    fn last_contact(&self) -> Instant;
+}
+
+/// Lists and watches one [`Scope`]. One thread uses it at a time: it has one connection of its own.
+pub trait ListerWatcher<K: Object>: Send + Sync {
+    /// Asks for one page and hands its items over one by one, as they arrive.
+    ///
+    /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised. When it fails,
+    /// items handed over so far mean nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the server said, or what the transport met.
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error>;
+
+    /// Opens a watch. Blocks until the server's headers have come. Not subject to the limiter (RS-1).
+    ///
+    /// # Errors
+    ///
+    /// What the server said, or what the transport met.
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error>;
+
+    /// Whether streamed lists (`sendInitialEvents`) may be tried here (LW-5, B8).
+    fn supports_watch_list(&self) -> bool {
+        false
+    }
+
+    /// Told when a streamed list made no progress: the server and resource are remembered as without it (B8).
+    fn watch_list_failed(&self) {}
+
+    /// Drops the connection, if one is kept: the next request dials anew.
+    fn disconnect(&self) {}
+
+    /// What is listed, for messages: `secrets in namespace "shop"`.
+    fn describe(&self) -> String;
+}
+
+/// Gets single objects, past every cache of this crate.
+pub trait Getter<K: Object>: Send + Sync {
+    /// Asks for one object. `version` empty reads with quorum; `0` reads out of the server's cache.
+    ///
+    /// Blocks until the answer, `deadline`, a limit of the transport, or the stop.
+    ///
+    /// # Errors
+    ///
+    /// What the server said (`NotFound` included), or what the transport met.
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<K>>, Error>;
+}
+
+/// Makes the listers, watchers and getters of one kind at one server.
+pub trait Api<K: Object>: Send + Sync {
+    /// A lister-watcher of `scope` with a connection of its own.
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>>;
+
+    /// A getter; its requests share a pool of connections.
+    fn getter(&self) -> Arc<dyn Getter<K>>;
+}

@@ -1,0 +1,86 @@
+//! Namespace and name: what identifies an object of a kind.
+
+use std::fmt;
+
+/// Namespace and name of an object; the namespace is empty for cluster-scoped objects.
+///
+/// Written `namespace/name`, or `name` alone when the namespace is empty (KEY-1).
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::object::ObjectKey;
+///
+/// assert_eq!(ObjectKey::new("shop", "db").to_string(), "shop/db");
+/// assert_eq!(ObjectKey::parse("node-1"), Some(ObjectKey::new("", "node-1")));
+/// assert_eq!(ObjectKey::parse("a/b/c"), None);
+/// ```
+#[doc(alias = "MetaNamespaceKey")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    namespace: Box<str>,
+    name: Box<str>,
+}
+
+impl ObjectKey {
+    /// A key of the two parts, neither of which is validated.
+    pub fn new(namespace: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Reads `namespace/name` or `name`; `None` with more than one slash (KEY-3).
+    #[doc(alias = "SplitMetaNamespaceKey")]
+    pub fn parse(key: &str) -> Option<Self> {
+        match key.split_once('/') {
+            None => Some(Self::new("", key)),
+            Some((_, name)) if name.contains('/') => None,
+            Some((namespace, name)) => Some(Self::new(namespace, name)),
+        }
+    }
+
+    /// The namespace; empty for cluster-scoped objects.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// KEY-4, row by row.
+    #[test]
+    fn the_split_table_of_upstream() {
+        let rows = [
+            ("", Some(("", ""))),
+            ("a", Some(("", "a"))),
+            ("a/b", Some(("a", "b"))),
+            ("/b", Some(("", "b"))),
+            ("a/", Some(("a", ""))),
+            ("a/b/c", None),
+            ("//", None),
+        ];
+        for (key, parts) in rows {
+            let expected = parts.map(|(namespace, name)| ObjectKey::new(namespace, name));
+            assert_eq!(ObjectKey::parse(key), expected, "{key:?}");
+        }
+    }
+}

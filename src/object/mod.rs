@@ -1,0 +1,64 @@
+//! The vocabulary of objects: keys, versions, selectors, statuses, and objects as the caches hold them. Plain data.
+
+mod held;
+mod key;
+mod selector;
+mod status;
+mod version;
+
+pub use held::Held;
+pub use key::ObjectKey;
+pub use selector::{FieldSelector, LabelSelector, Scope};
+pub use status::{Reason, Status};
+pub use version::ResourceVersion;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+
+/// A type the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or a lean type of your own.
+///
+/// Implemented for everything that has the bounds; there is nothing to write. A program that reads three fields of
+/// a pod implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize` for a struct of those fields,
+/// and pays for those alone.
+pub trait Object:
+    k8s_openapi::Resource
+    + k8s_openapi::Metadata<Ty = ObjectMeta>
+    + DeserializeOwned
+    + Send
+    + Sync
+    + 'static
+{
+    /// The object's namespace and name; the namespace is empty for cluster-scoped objects (KEY-1).
+    fn key(&self) -> ObjectKey {
+        let metadata = self.metadata();
+        ObjectKey::new(
+            metadata.namespace.as_deref().unwrap_or_default(),
+            metadata.name.as_deref().unwrap_or_default(),
+        )
+    }
+
+    /// The object's resource version; empty when the server sent none.
+    fn resource_version(&self) -> ResourceVersion {
+        ResourceVersion::from(
+            self.metadata()
+                .resource_version
+                .as_deref()
+                .unwrap_or_default(),
+        )
+    }
+
+    /// The object's uid; empty when the server sent none.
+    fn uid(&self) -> &str {
+        self.metadata().uid.as_deref().unwrap_or_default()
+    }
+}
+
+impl<K> Object for K where
+    K: k8s_openapi::Resource
+        + k8s_openapi::Metadata<Ty = ObjectMeta>
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static
+{
+}

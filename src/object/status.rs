@@ -1,0 +1,241 @@
+//! The API's own word on a failure: `Status`, its reasons, and what each asks of a client.
+
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+/// What the API server said of a request that failed.
+///
+/// The message is the server's own and is passed through unchanged.
+#[derive(Clone, PartialEq)]
+pub struct Status(meta::Status);
+
+/// The machine-readable reason of a [`Status`]: open-ended, as the API's is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// 401: the server does not know who asks.
+    Unauthorized,
+    /// 403: the server knows who asks and refuses.
+    Forbidden,
+    /// 404.
+    NotFound,
+    /// 410, of a version that fell out of the server's history.
+    Expired,
+    /// 410.
+    Gone,
+    /// 429.
+    TooManyRequests,
+    /// 500, 503 or 504: the server could not decide in time.
+    Timeout,
+    /// 504: the server told the client to try again.
+    ServerTimeout,
+    /// 503.
+    ServiceUnavailable,
+    /// 500.
+    InternalError,
+    /// 400.
+    BadRequest,
+    /// 422.
+    Invalid,
+    /// 500: an object in the server's storage cannot be read (RF-20).
+    StoreReadError,
+    /// A reason this version has no name for; empty when the server gave none.
+    Other(String),
+}
+
+impl Reason {
+    fn parse(text: &str) -> Self {
+        match text {
+            "Unauthorized" => Self::Unauthorized,
+            "Forbidden" => Self::Forbidden,
+            "NotFound" => Self::NotFound,
+            "Expired" => Self::Expired,
+            "Gone" => Self::Gone,
+            "TooManyRequests" => Self::TooManyRequests,
+            "Timeout" => Self::Timeout,
+            "ServerTimeout" => Self::ServerTimeout,
+            "ServiceUnavailable" => Self::ServiceUnavailable,
+            "InternalError" => Self::InternalError,
+            "BadRequest" => Self::BadRequest,
+            "Invalid" => Self::Invalid,
+            "StoreReadError" => Self::StoreReadError,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    fn of_code(code: u16) -> Self {
+        match code {
+            400 => Self::BadRequest,
+            401 => Self::Unauthorized,
+            403 => Self::Forbidden,
+            404 => Self::NotFound,
+            410 => Self::Gone,
+            422 => Self::Invalid,
+            429 => Self::TooManyRequests,
+            500 => Self::InternalError,
+            503 => Self::ServiceUnavailable,
+            504 => Self::Timeout,
+            _ => Self::Other(String::new()),
+        }
+    }
+}
+
+/// Message and cause texts by which servers of any age say that a version lies in their future (RF-13).
+const TOO_LARGE: &str = "Too large resource version";
+
+impl Status {
+    /// A status as a server would send it, for answers that carry none.
+    pub fn new(code: u16, message: impl Into<String>) -> Self {
+        Self(meta::Status {
+            code: Some(code.into()),
+            message: Some(message.into()),
+            ..meta::Status::default()
+        })
+    }
+
+    /// The HTTP status code; 0 when the server gave none.
+    pub fn code(&self) -> u16 {
+        self.0
+            .code
+            .and_then(|code| u16::try_from(code).ok())
+            .unwrap_or_default()
+    }
+
+    /// The server's message; empty when it gave none.
+    pub fn message(&self) -> &str {
+        self.0.message.as_deref().unwrap_or_default()
+    }
+
+    /// The reason: the server's word, or what the code stands for when it gave none.
+    pub fn reason(&self) -> Reason {
+        match self.0.reason.as_deref().unwrap_or_default() {
+            "" => Reason::of_code(self.code()),
+            text => Reason::parse(text),
+        }
+    }
+
+    /// The server's own word for the reason; empty when it gave none.
+    pub fn reason_text(&self) -> &str {
+        self.0.reason.as_deref().unwrap_or_default()
+    }
+
+    /// How long the server asks to wait before the next try (`details.retryAfterSeconds`).
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.0.details.as_ref()?.retry_after_seconds?;
+        u64::try_from(seconds)
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .map(Duration::from_secs)
+    }
+
+    /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an unknown reason
+    /// with 410 (RF-14).
+    pub fn is_expired(&self) -> bool {
+        let reason = self.reason();
+        matches!(reason, Reason::Expired | Reason::Gone)
+            || (matches!(reason, Reason::Other(_)) && self.code() == 410)
+    }
+
+    /// Whether the version asked for lies in the server's future (RF-13).
+    pub fn is_too_large_resource_version(&self) -> bool {
+        let Some(details) = &self.0.details else {
+            return false;
+        };
+        let causes = details.causes.as_deref().unwrap_or_default();
+        if causes
+            .iter()
+            .any(|cause| cause.reason.as_deref() == Some("ResourceVersionTooLarge"))
+        {
+            return true;
+        }
+        self.reason() == Reason::Timeout
+            && (causes
+                .iter()
+                .any(|cause| cause.message.as_deref() == Some(TOO_LARGE))
+                || self.message().contains(TOO_LARGE))
+    }
+
+    /// Whether the server failed inside: reason `InternalError`, or an unknown reason with 500 (RF-38).
+    pub fn is_internal_error(&self) -> bool {
+        let reason = self.reason();
+        reason == Reason::InternalError
+            || (matches!(reason, Reason::Other(_)) && self.code() == 500)
+    }
+
+    /// The whole status in `k8s-openapi`'s type.
+    pub fn as_api(&self) -> &meta::Status {
+        &self.0
+    }
+}
+
+impl From<meta::Status> for Status {
+    fn from(status: meta::Status) -> Self {
+        Self(status)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.message().is_empty() {
+            write!(f, "status {} {}", self.code(), self.reason_text())
+        } else {
+            f.write_str(self.message())
+        }
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Status({} {:?}: {})",
+            self.code(),
+            self.reason(),
+            self.message()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(json: &str) -> Status {
+        Status::from(serde_json::from_str::<meta::Status>(json).unwrap())
+    }
+
+    /// RF-13, in the three forms servers have used.
+    #[test]
+    fn a_version_from_the_future_is_recognised_in_all_its_forms() {
+        let by_cause = status(
+            r#"{"code":504,"reason":"Timeout","details":{"causes":[
+            {"reason":"ResourceVersionTooLarge","message":"Too large resource version"}]}}"#,
+        );
+        let by_cause_message = status(
+            r#"{"reason":"Timeout","details":{"causes":[
+            {"message":"Too large resource version"}]}}"#,
+        );
+        let by_message = status(
+            r#"{"reason":"Timeout","details":{},
+            "message":"Timeout: Too large resource version: 9, current: 3"}"#,
+        );
+        for status in [by_cause, by_cause_message, by_message] {
+            assert!(status.is_too_large_resource_version(), "{status:?}");
+        }
+        let without_details =
+            status(r#"{"reason":"Timeout","message":"Too large resource version"}"#);
+        assert!(!without_details.is_too_large_resource_version());
+    }
+
+    /// RF-14 and RF-38: an unknown reason falls back to the code, a known one does not.
+    #[test]
+    fn the_code_speaks_only_where_the_reason_is_silent_or_unknown() {
+        assert!(Status::new(410, "").is_expired());
+        assert!(status(r#"{"code":410,"reason":"NewWord"}"#).is_expired());
+        assert!(!status(r#"{"code":410,"reason":"NotFound"}"#).is_expired());
+        assert!(status(r#"{"code":500,"reason":"NewWord"}"#).is_internal_error());
+        assert!(!status(r#"{"code":500,"reason":"StoreReadError"}"#).is_internal_error());
+    }
+}

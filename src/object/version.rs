@@ -1,0 +1,99 @@
+//! The opaque position in the server's history, with the one comparison rule.
+
+use std::cmp::Ordering;
+use std::fmt;
+
+/// A resource version: opaque to programs, ordered only where both sides are decimal numbers.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::object::ResourceVersion;
+///
+/// let (old, new) = (ResourceVersion::from("9"), ResourceVersion::from("10"));
+/// assert!(old.is_older_than(&new));
+/// assert!(!ResourceVersion::from("odd").is_older_than(&new), "what does not parse is never older (B18)");
+/// ```
+#[doc(alias = "resourceVersion")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ResourceVersion(Box<str>);
+
+impl ResourceVersion {
+    /// "Most recent", read with quorum: the empty version.
+    pub fn most_recent() -> Self {
+        Self::default()
+    }
+
+    /// "Any", out of the server's cache: `0`.
+    pub fn any() -> Self {
+        Self::from("0")
+    }
+
+    /// The version's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the version names no position: empty or `0`.
+    pub fn is_unset(&self) -> bool {
+        matches!(&*self.0, "" | "0")
+    }
+
+    /// Whether this version is the empty one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether both are decimal numbers and this one is the smaller.
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        self.numeric_order(other) == Some(Ordering::Less)
+    }
+
+    /// The order of two decimal versions of any length; `None` when one of them is not a number.
+    pub fn numeric_order(&self, other: &Self) -> Option<Ordering> {
+        let (a, b) = (digits(&self.0)?, digits(&other.0)?);
+        Some(a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
+    }
+}
+
+fn digits(text: &str) -> Option<&str> {
+    let numeric = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numeric.then(|| text.trim_start_matches('0'))
+}
+
+impl From<&str> for ResourceVersion {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<String> for ResourceVersion {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_numeric_and_only_numeric() {
+        let order =
+            |a: &str, b: &str| ResourceVersion::from(a).numeric_order(&ResourceVersion::from(b));
+        assert_eq!(order("9", "10"), Some(Ordering::Less));
+        assert_eq!(order("007", "7"), Some(Ordering::Equal));
+        assert_eq!(
+            order("99999999999999999999999", "5"),
+            Some(Ordering::Greater)
+        );
+        assert_eq!(order("", "5"), None);
+        assert_eq!(order("5x", "5"), None);
+    }
+}

@@ -1,0 +1,102 @@
+//! The one door to locks, condvars and atomics: `parking_lot`, or a model checker under `--cfg shuttle`.
+//!
+//! Locks are taken only upwards in rank: manager registry 10, references 20, reflector status 30, store 40, handler
+//! queue 50, stop token 55, fake clock 60. Under none of them is there I/O, a join, user code or logging.
+
+#[cfg(not(shuttle))]
+mod imp {
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::atomic;
+}
+
+#[cfg(shuttle)]
+mod imp {
+    pub(crate) use shuttle::sync::{Condvar, atomic};
+    pub(crate) use std::sync::Arc;
+
+    pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+
+    /// A `parking_lot`-shaped face for the checker's mutex: locking cannot fail.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(shuttle::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        }
+    }
+}
+
+pub(crate) use imp::{Arc, Mutex, MutexGuard, atomic};
+
+use std::time::Instant;
+
+/// One mutex and its one condvar: the only shape of waiting in the crate.
+///
+/// The data a waiter looks at changes under this mutex, so no wake-up is lost.
+#[derive(Debug, Default)]
+pub(crate) struct Monitor<T> {
+    state: Mutex<T>,
+    changed: imp::Condvar,
+}
+
+impl<T> Monitor<T> {
+    pub(crate) fn new(state: T) -> Self {
+        Self {
+            state: Mutex::new(state),
+            changed: imp::Condvar::default(),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.state.lock()
+    }
+
+    /// Wakes every waiter: waiters of one monitor may wait for different things.
+    pub(crate) fn notify_all(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits for a notification. Spurious wake-ups happen: callers loop over their predicate.
+    #[cfg(not(shuttle))]
+    pub(crate) fn wait<'a>(&'a self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.changed.wait(&mut guard);
+        guard
+    }
+
+    /// Waits for a notification, at most until `until` on the system's monotonic clock.
+    #[cfg(not(shuttle))]
+    pub(crate) fn wait_until<'a>(
+        &'a self,
+        mut guard: MutexGuard<'a, T>,
+        until: Instant,
+    ) -> MutexGuard<'a, T> {
+        // The caller looks at its clock after every wake-up, so whether this one was a time-out says nothing more.
+        let _timed_out = self.changed.wait_until(&mut guard, until);
+        guard
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn wait<'a>(&'a self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.changed
+            .wait(guard)
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The checker knows no timed wait: models advance the fake clock instead.
+    #[cfg(shuttle)]
+    pub(crate) fn wait_until<'a>(
+        &'a self,
+        guard: MutexGuard<'a, T>,
+        _until: Instant,
+    ) -> MutexGuard<'a, T> {
+        self.wait(guard)
+    }
+}

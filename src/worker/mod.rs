@@ -1,0 +1,196 @@
+//! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and not lost.
+
+mod stop;
+
+pub use stop::{StopSource, StopToken, WaitEnd, Wake, WakeRegistration};
+
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+
+use crate::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
+const STACK_BYTES: usize = 2 * 1024 * 1024;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// How many worker threads of this crate are alive in the process: what a leak guard asserts to be zero.
+pub fn live_workers() -> usize {
+    LIVE.load(Ordering::SeqCst)
+}
+
+/// A named thread, its stop and its end: dropping it raises the stop and joins.
+///
+/// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the stop and
+/// detaches, and says so in the log.
+#[derive(Debug)]
+pub struct Worker {
+    name: String,
+    stop: StopSource,
+    thread: Option<JoinHandle<()>>,
+    panic: Arc<Mutex<Option<String>>>,
+}
+
+impl Worker {
+    /// Starts a thread that runs `body` until it returns.
+    ///
+    /// Linux cuts thread names at 15 bytes: keep `name` short and unique, such as `rf-secret-17`.
+    ///
+    /// # Errors
+    ///
+    /// The system's own error when it has no thread to give.
+    pub fn spawn(
+        name: impl Into<String>,
+        body: impl FnOnce(&StopToken) + Send + 'static,
+    ) -> io::Result<Self> {
+        let name = name.into();
+        let stop = StopSource::new();
+        let token = stop.token();
+        let panic = Arc::new(Mutex::new(None));
+        let report = Arc::clone(&panic);
+        let thread_name = name.clone();
+        let alive = Alive::new();
+        let thread = thread::Builder::new()
+            .name(name.clone())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let _alive = alive;
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&token))) {
+                    let text = panic_text(payload.as_ref());
+                    log::error!("thread {thread_name} panicked: {text}");
+                    *report.lock() = Some(text);
+                }
+            })?;
+        Ok(Self {
+            name,
+            stop,
+            thread: Some(thread),
+            panic,
+        })
+    }
+
+    /// The thread's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks the thread to end; returns at once.
+    pub fn stop(&self) {
+        self.stop.stop();
+    }
+
+    /// A token of this worker's stop.
+    pub fn token(&self) -> StopToken {
+        self.stop.token()
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// The text of the panic that ended the thread, if one did.
+    pub fn panic_text(&self) -> Option<String> {
+        self.panic.lock().clone()
+    }
+
+    /// Raises the stop and waits for the thread's end; returns the text of its panic, if it panicked.
+    ///
+    /// Blocks until the thread has ended: milliseconds for a thread of this crate.
+    ///
+    /// # Errors
+    ///
+    /// The panic's text.
+    pub fn join(mut self) -> Result<(), String> {
+        self.end();
+        self.panic.lock().take().map_or(Ok(()), Err)
+    }
+
+    fn end(&mut self) {
+        self.stop.stop();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        if thread.thread().id() == thread::current().id() {
+            log::warn!(
+                "thread {} was dropped by itself: it ends detached",
+                self.name
+            );
+            return;
+        }
+        // The body's panic was caught and reported, so a join error cannot carry news.
+        drop(thread.join());
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Counts a live thread from before its start to its very end, unwinding included.
+struct Alive;
+
+impl Alive {
+    fn new() -> Self {
+        LIVE.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without text".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dropping_a_worker_stops_and_joins_it() {
+        let (ended, end) = crossbeam_channel::bounded(1);
+        let worker = Worker::spawn("t-drop", move |stop| {
+            stop.wait();
+            ended.send(()).unwrap();
+        })
+        .unwrap();
+        drop(worker);
+        end.try_recv()
+            .expect("joined, so its last act has happened");
+    }
+
+    #[test]
+    fn a_panic_is_reported_and_not_lost() {
+        let worker = Worker::spawn("t-panic", |_| panic!("told")).unwrap();
+        assert_eq!(worker.join(), Err("told".to_owned()));
+    }
+
+    #[test]
+    fn a_worker_dropped_on_its_own_thread_detaches() {
+        let (give, take) = crossbeam_channel::bounded::<Worker>(1);
+        let (ended, end) = crossbeam_channel::bounded(1);
+        let worker = Worker::spawn("t-self", move |_| {
+            drop(take.recv().unwrap());
+            ended.send(()).unwrap();
+        })
+        .unwrap();
+        give.send(worker).unwrap();
+        end.recv().expect("it did not wait for itself");
+    }
+}

@@ -1,0 +1,246 @@
+//! The stop of a worker: a flag, a channel that closes, and the wake-up of whatever the thread is blocked in.
+
+use std::convert::Infallible;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::clock::{Clock, Deadline};
+use crate::sync::{
+    Arc, Monitor,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Ends a blocking wait of another thread, such as a poll of a socket.
+pub trait Wake: Send + Sync {
+    /// Makes the wait return soon. Called at most once per registration, on the thread that stops, under no lock.
+    fn wake(&self);
+}
+
+/// Why [`StopToken::wait_until`] returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a wait for a stop has these two ends"
+)]
+pub enum WaitEnd {
+    /// The stop was raised.
+    Stopped,
+    /// The deadline passed first.
+    DeadlinePassed,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stopped: AtomicBool,
+    state: Arc<Monitor<State>>,
+    closed: Receiver<Infallible>,
+}
+
+struct State {
+    /// Dropped by the stop: that closes the channel.
+    open: Option<Sender<Infallible>>,
+    wakes: Vec<(u64, Arc<dyn Wake>)>,
+    next_id: u64,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State")
+            .field("stopped", &self.open.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The side that asks to stop. Dropping it raises nothing: the owner of a thread is its [`Worker`](super::Worker).
+#[derive(Clone, Debug)]
+pub struct StopSource(Arc<Shared>);
+
+/// The side that observes a stop. Cheap to clone; every blocking call of the crate takes one.
+#[derive(Clone, Debug)]
+pub struct StopToken(Arc<Shared>);
+
+impl Default for StopSource {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl StopSource {
+    /// A stop that is not raised.
+    pub fn new() -> Self {
+        let (open, closed) = bounded(0);
+        let state = State {
+            open: Some(open),
+            wakes: Vec::new(),
+            next_id: 0,
+        };
+        Self(Arc::new(Shared {
+            stopped: AtomicBool::new(false),
+            state: Arc::new(Monitor::new(state)),
+            closed,
+        }))
+    }
+
+    /// A token that observes this stop.
+    pub fn token(&self) -> StopToken {
+        StopToken(Arc::clone(&self.0))
+    }
+
+    /// Raises the stop: ends every wait on a token of it. Idempotent; returns at once.
+    pub fn stop(&self) {
+        let wakes = {
+            let mut state = self.0.state.lock();
+            self.0.stopped.store(true, Ordering::SeqCst);
+            state.open = None;
+            std::mem::take(&mut state.wakes)
+        };
+        self.0.state.notify_all();
+        for (_, wake) in wakes {
+            wake.wake();
+        }
+    }
+}
+
+impl StopToken {
+    /// A token nobody can raise, for calls that end by themselves.
+    pub fn never() -> Self {
+        StopSource::new().token()
+    }
+
+    /// Whether the stop was raised.
+    pub fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::SeqCst)
+    }
+
+    /// A channel that carries nothing and closes when the stop is raised, for `select!`.
+    pub fn channel(&self) -> &Receiver<Infallible> {
+        &self.0.closed
+    }
+
+    /// Blocks until the stop is raised.
+    pub fn wait(&self) {
+        self.wait_until(&Clock::system(), Deadline::NEVER);
+    }
+
+    /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time go by.
+    pub fn wait_until(&self, clock: &Clock, deadline: Deadline) -> WaitEnd {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.open.is_none() {
+                return WaitEnd::Stopped;
+            }
+            if clock.has_passed(deadline) {
+                return WaitEnd::DeadlinePassed;
+            }
+            state = clock.wait_until(&self.0.state, state, deadline);
+        }
+    }
+
+    /// Registers what wakes the thread that is about to block; drop the registration after the wait.
+    ///
+    /// If the stop was raised already, `wake` is called at once, so no stop falls between a look and a wait.
+    pub fn register(&self, wake: &Arc<dyn Wake>) -> WakeRegistration {
+        let id = {
+            let mut state = self.0.state.lock();
+            if state.open.is_some() {
+                let id = state.next_id;
+                state.next_id = id.wrapping_add(1);
+                state.wakes.push((id, Arc::clone(wake)));
+                Some(id)
+            } else {
+                None
+            }
+        };
+        if id.is_none() {
+            wake.wake();
+        }
+        WakeRegistration {
+            shared: Arc::clone(&self.0),
+            id,
+        }
+    }
+}
+
+/// Keeps a [`Wake`] registered with a [`StopToken`] until it is dropped.
+#[derive(Debug)]
+pub struct WakeRegistration {
+    shared: Arc<Shared>,
+    id: Option<u64>,
+}
+
+impl Drop for WakeRegistration {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            let mut state = self.shared.state.lock();
+            state.wakes.retain(|(registered, _)| *registered != id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::FakeClock;
+    use crate::worker::Worker;
+
+    struct Count(crate::sync::atomic::AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_a_wait_that_has_no_deadline() {
+        let worker = Worker::spawn("t-wait", StopToken::wait).unwrap();
+        assert!(!worker.is_finished());
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_clock_passes_its_deadline() {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let deadline = clock.after(Duration::from_secs(30));
+        let (told, tell) = bounded(1);
+        let worker = Worker::spawn("t-deadline", move |stop| {
+            told.send(stop.wait_until(&clock, deadline)).unwrap();
+        })
+        .unwrap();
+        fake.wait_for_timer(Duration::from_secs(30));
+        fake.advance(Duration::from_secs(30));
+        assert_eq!(tell.recv(), Ok(WaitEnd::DeadlinePassed));
+        worker.join().unwrap();
+    }
+
+    #[test]
+    fn a_wake_is_called_once_and_also_when_registered_late() {
+        let count = Arc::new(Count(0.into()));
+        let wake: Arc<dyn Wake> = Arc::<Count>::clone(&count);
+        let source = StopSource::new();
+        let _early = source.token().register(&wake);
+        drop(source.token().register(&wake));
+        source.stop();
+        source.stop();
+        let _late = source.token().register(&wake);
+        assert_eq!(count.0.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn the_channel_closes_at_the_stop() {
+        let source = StopSource::new();
+        let token = source.token();
+        assert_eq!(
+            token.channel().try_recv(),
+            Err(crossbeam_channel::TryRecvError::Empty)
+        );
+        source.stop();
+        assert_eq!(
+            token.channel().try_recv(),
+            Err(crossbeam_channel::TryRecvError::Disconnected)
+        );
+    }
+}
