@@ -14,6 +14,8 @@ pub mod worker;
 mod error;
 pub mod object;
 
+pub mod wire;
+
 pub mod list_watch;
 
 pub use error::{Error, ErrorKind, FailedSync};

@@ -1,0 +1,297 @@
+//! Holds the house to its plan: arrows between rooms, file heads, sizes, and words that mark unfinished work.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Rooms every other room may use: the ground and the vocabulary.
+const COMMON: [&str; 5] = ["sync", "clock", "worker", "object", "error"];
+
+/// What each room may use besides the common ones. There are no other arrows.
+const ARROWS: [(&str, &[&str]); 13] = [
+    ("sync", &[]),
+    ("clock", &[]),
+    ("worker", &[]),
+    ("object", &[]),
+    ("error", &[]),
+    ("wire", &[]),
+    ("list_watch", &["wire"]),
+    ("http", &["list_watch", "wire"]),
+    ("reflector", &["list_watch"]),
+    ("store", &["reflector", "list_watch"]),
+    ("manager", &["reflector", "store", "list_watch"]),
+    // Nobody imports it; as the top layer it may use what it plays or feeds.
+    (
+        "testing",
+        &[
+            "http",
+            "wire",
+            "list_watch",
+            "reflector",
+            "store",
+            "manager",
+        ],
+    ),
+    (
+        "lib",
+        &[
+            "wire",
+            "list_watch",
+            "http",
+            "reflector",
+            "store",
+            "manager",
+            "testing",
+        ],
+    ),
+];
+
+/// What the ground may use of itself: it knows no Kubernetes word.
+const GROUND: [(&str, &[&str]); 3] = [
+    ("sync", &[]),
+    ("clock", &["sync"]),
+    ("worker", &["sync", "clock"]),
+];
+
+/// Lines of code a file may have, tests and comments excluded.
+const FILE_LINES_MAX: usize = 400;
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    fn room(&self) -> String {
+        let inside = self.path.strip_prefix(root().join("src")).unwrap();
+        let first = inside
+            .components()
+            .next()
+            .unwrap()
+            .as_os_str()
+            .to_string_lossy();
+        first.trim_end_matches(".rs").to_owned()
+    }
+
+    /// The code a release is made of: no comments, nothing behind the test module's head.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let shipped = self.text.lines().enumerate().take_while(|(_, line)| {
+            let line = line.trim();
+            !(line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test"))
+        });
+        shipped.filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    fn is_test_only(&self) -> bool {
+        let name = self.path.file_stem().unwrap().to_string_lossy();
+        let folder = self
+            .path
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_string_lossy();
+        matches!(&*name, "tests" | "schedules") || folder == "tests"
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn rust_files(folder: &str) -> Vec<Source> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for entry in entries {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                found.push(Source { path, text });
+            }
+        }
+    }
+    found
+}
+
+/// The rooms named in `crate::room` and in the heads of `use crate::{a::…, b::…}`.
+fn rooms_used(code: &str) -> BTreeSet<String> {
+    let mut rooms = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+            continue;
+        }
+        let rest = &code[at + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut word = String::new();
+            for character in group.chars() {
+                match character {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => word.clear(),
+                    ':' if depth == 0 && !word.is_empty() => {
+                        rooms.insert(std::mem::take(&mut word));
+                    }
+                    other if depth == 0 && other.is_alphanumeric() || other == '_' => {
+                        word.push(other);
+                    }
+                    _ => {}
+                }
+            }
+        } else {
+            let end = rest
+                .find(|c: char| !c.is_alphanumeric() && c != '_')
+                .unwrap_or(rest.len());
+            rooms.insert(rest[..end].to_owned());
+        }
+    }
+    rooms
+}
+
+#[test]
+fn arrows_point_down() {
+    let mut wrong = Vec::new();
+    for source in rust_files("src")
+        .iter()
+        .filter(|source| !source.is_test_only())
+    {
+        let room = source.room();
+        let (_, may_use) = ARROWS
+            .iter()
+            .find(|(name, _)| *name == room)
+            .unwrap_or_else(|| panic!("{} is in no room of the plan", source.path.display()));
+        let ground = GROUND.iter().find(|(name, _)| *name == room);
+        let code: String = source
+            .code()
+            .map(|(_, line)| line)
+            .collect::<Vec<_>>()
+            .join("\n");
+        for used in rooms_used(&code) {
+            // The crate's root re-exports the error; a name in capitals is one of those.
+            let is_room = used == room || used.starts_with(|first: char| first.is_uppercase());
+            let allowed = match ground {
+                Some((_, ground)) => ground.contains(&used.as_str()),
+                None => COMMON.contains(&used.as_str()) || may_use.contains(&used.as_str()),
+            };
+            if !is_room && !allowed {
+                wrong.push(format!("{}: {room} -> {used}", source.path.display()));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "arrows that are not in the plan:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn the_arrow_reader_reads_groups_and_paths() {
+    let code = "use crate::{clock::{Clock, Deadline}, sync::Arc};\ncrate::wire::x(); krate::no";
+    let rooms: Vec<_> = rooms_used(code).into_iter().collect();
+    assert_eq!(rooms, ["clock", "sync", "wire"]);
+}
+
+#[test]
+fn every_file_says_its_purpose_first() {
+    let folders = ["src", "tests", "examples", "benches"];
+    let silent: Vec<_> = folders
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .filter(|source| !source.text.starts_with("//! "))
+        .map(|source| source.path.display().to_string())
+        .collect();
+    assert!(
+        silent.is_empty(),
+        "files without a purpose in their head: {silent:?}"
+    );
+}
+
+#[test]
+fn files_stay_small() {
+    let long: Vec<_> = rust_files("src")
+        .iter()
+        .filter(|source| !source.is_test_only())
+        .map(|source| {
+            let lines = source
+                .code()
+                .filter(|(_, line)| !line.trim().is_empty())
+                .count();
+            (source.path.display().to_string(), lines)
+        })
+        .filter(|(_, lines)| *lines > FILE_LINES_MAX)
+        .collect();
+    assert!(
+        long.is_empty(),
+        "files over {FILE_LINES_MAX} lines of code: {long:?}"
+    );
+}
+
+#[test]
+fn nothing_sleeps_and_nothing_is_left_undone() {
+    let banned = [
+        concat!("thread::", "sleep("),
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+        concat!("#[ig", "nore"),
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+    ];
+    let mut found = Vec::new();
+    for source in ["src", "tests", "examples", "benches"]
+        .iter()
+        .flat_map(|f| rust_files(f))
+    {
+        for (number, line) in source.text.lines().enumerate() {
+            for word in banned.iter().filter(|word| line.contains(**word)) {
+                found.push(format!("{}:{}: {word}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn only_the_adapter_knows_ureq_and_rustls() {
+    let mut wrong = Vec::new();
+    for source in rust_files("src")
+        .iter()
+        .filter(|source| !source.is_test_only())
+    {
+        let adapter = matches!(source.room().as_str(), "http" | "testing");
+        for (number, line) in source.code().filter(|_| !adapter) {
+            if line.contains("ureq::") || line.contains("rustls::") {
+                wrong.push(format!("{}:{}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn every_fixture_is_used_or_explained() {
+    let readme = fs::read_to_string(root().join("fixtures/README.md")).unwrap_or_default();
+    let Ok(entries) = fs::read_dir(root().join("fixtures")) else {
+        return;
+    };
+    let unexplained: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap() != "README.md")
+        .filter(|path| !readme.contains(name(path)))
+        .collect();
+    assert!(
+        unexplained.is_empty(),
+        "not in fixtures/README.md: {unexplained:?}"
+    );
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().unwrap().to_str().unwrap()
+}
