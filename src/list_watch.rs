@@ -42,12 +42,6 @@ pub struct ListRequest {
     pub waited_for: bool,
 }
 
-/// A well-formed object that does not decode into its type: set aside, counted, present (B12).
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "all that can be known of such an object"
-)]
 /// A watch to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(

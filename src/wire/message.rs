@@ -24,6 +24,12 @@ pub enum Listed<K: Object> {
     Undecodable(Undecodable),
 }
 
+/// A well-formed object that does not decode into its type: set aside, counted, present (B12).
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "all that can be known of such an object"
+)]
 pub struct Undecodable {
     /// Its namespace and name.
     pub key: ObjectKey,
