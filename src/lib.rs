@@ -18,4 +18,6 @@ pub mod wire;
 
 pub mod list_watch;
 
+pub mod manual;
+
 pub use error::{Error, ErrorKind, FailedSync};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 const COMMON: [&str; 5] = ["sync", "clock", "worker", "object", "error"];
 
 /// What each room may use besides the common ones. There are no other arrows.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("sync", &[]),
     ("clock", &[]),
     ("worker", &[]),

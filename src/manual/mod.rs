@@ -1,0 +1,10 @@
+//! The manual: pages for readers, compiled with the crate so that their links are checked. No code.
+
+#[doc = include_str!("behaviours.md")]
+pub mod behaviours {}
+
+#[doc = include_str!("differences.md")]
+pub mod differences {}
+
+#[doc = include_str!("threads_and_locks.md")]
+pub mod threads_and_locks {}
