@@ -18,6 +18,8 @@ pub mod wire;
 
 pub mod list_watch;
 
+pub mod http;
+
 pub mod manual;
 
 pub use error::{Error, ErrorKind, FailedSync};
