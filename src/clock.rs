@@ -1,6 +1,6 @@
 //! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
 //!
-//! A deadline is absolute and is computed once. Every wait of the crate goes through [`Clock::wait_until`], so
+//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_until`, so
 //! that with a [`FakeClock`] no test ever sleeps.
 
 use std::time::{Duration, Instant};
