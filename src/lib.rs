@@ -20,6 +20,10 @@ pub mod list_watch;
 
 pub mod http;
 
+pub mod reflector;
+
+pub mod store;
+
 pub mod manual;
 
 pub use error::{Error, ErrorKind, FailedSync};

@@ -1,0 +1,94 @@
+//! What can be set about a reflector: each field with its unit, default and reason.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::object::ResourceVersion;
+use crate::reflector::Demand;
+
+/// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
+pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(5 * 60);
+/// Two bookmarks, which servers send about once a minute, and ten seconds of slack.
+const IDLE_LIMIT: Duration = Duration::from_secs(130);
+/// How long the node authorizer may lag behind the binding of a pod (R4).
+const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
+
+/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and change fields.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ReflectorOptions {
+    /// Where time comes from. Default: the system.
+    pub clock: Clock,
+    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes (RF-2).
+    pub watch_timeout_min: Duration,
+    /// Items per page of a list. Default `None`: 500 where the server does not answer out of its cache, else all
+    /// at once (RF-10).
+    pub page_size: Option<u32>,
+    /// How often the sink is asked to deliver again what it knows. Default `None`: never (RF-3).
+    pub resync_period: Option<Duration>,
+    /// Silence after which a watch is reopened, once bookmarks are known to come (B11). Default 130 s.
+    pub idle_limit: Duration,
+    /// The waits after failures (BK-1).
+    pub backoff: BackoffOptions,
+    /// Seed of the jitter. Default: random.
+    pub seed: u64,
+    /// Who waits for the first sync (B3). Default `None`: nobody.
+    pub demand: Option<Demand>,
+    /// What a run before this one knew: a first list older than it is asked for once more, at the most recent
+    /// version (B4). Default `None`.
+    pub start_floor: Option<ResourceVersion>,
+    /// Lists as a stream where the source supports it (WL-1). Default true; by-name watches switch it off (B8).
+    pub watch_list: bool,
+    /// How long internal errors on a watch only reopen it (RF-46). Default zero: they relist (RF-37).
+    pub internal_error_retry: Duration,
+    /// How long a refusal (403) is retried before it is an answer (R4). Default 3 s.
+    pub forbidden_grace: Duration,
+}
+
+/// The waits between failed passes; each is drawn from its base up to base × (1 + jitter) (BK-2).
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BackoffOptions {
+    /// The first base. Default 800 ms.
+    pub initial: Duration,
+    /// What the base is multiplied by after each wait; 1 or less does not grow. Default 2.
+    pub factor: f64,
+    /// The largest base. Default 30 s.
+    pub cap: Duration,
+    /// The share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
+    pub jitter: f64,
+    /// Health after which the sequence starts again (B10); zero keeps it at its start. Default 2 minutes.
+    pub reset_after: Duration,
+}
+
+impl Default for ReflectorOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            watch_timeout_min: WATCH_TIMEOUT_MIN,
+            page_size: None,
+            resync_period: None,
+            idle_limit: IDLE_LIMIT,
+            backoff: BackoffOptions::default(),
+            seed: RandomState::new().build_hasher().finish(),
+            demand: None,
+            start_floor: None,
+            watch_list: true,
+            internal_error_retry: Duration::ZERO,
+            forbidden_grace: FORBIDDEN_GRACE,
+        }
+    }
+}
+
+impl Default for BackoffOptions {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_millis(800),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            jitter: 1.0,
+            reset_after: Duration::from_secs(120),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Where a reflector's changes go: a replacement is a value that commits or is dropped, an event is applied.
+
+use crate::error::Error;
+use crate::list_watch::{Listed, Undecodable};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::ReflectorStatus;
+use crate::sync::Arc;
+
+/// What one reflector writes to: a store, a queue, a slot for one object.
+///
+/// The reflector calls it from its one thread, one call at a time. Calls must not block: a slow sink holds up the
+/// watch. Dropping the sink tells it that the run has ended; an ended run cannot commit.
+pub trait Sink<K: Object>: Send + 'static {
+    /// A replacement in the making. Dropping it leaves the content as it was.
+    type Staging: Send;
+
+    /// Begins a replacement of the whole content.
+    fn begin(&mut self) -> Self::Staging;
+
+    /// Adds one item to the replacement, or takes one back out (streamed lists only, WL-3).
+    ///
+    /// The last item of a key wins (ST-5).
+    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>);
+
+    /// Makes the replacement the content: all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not; the reflector lists again after a backoff (RF-17).
+    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error>;
+
+    /// Applies one event of the watch.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not. The change is lost until the next list, so the reflector lists again after a backoff.
+    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error>;
+
+    /// The server's position moved without a change (RF-27).
+    fn bookmark(&mut self, _version: &ResourceVersion) {}
+
+    /// Delivers once more what is known; called each resync period while the watch is open (RF-48).
+    ///
+    /// # Errors
+    ///
+    /// Why it could not; the reflector lists again after a backoff (RF-39).
+    fn resync(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Told of every failure, success and contact that changed the reflector's status.
+    fn report(&mut self, _status: &ReflectorStatus) {}
+}
+
+/// One item on its way into a replacement.
+#[derive(Debug)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "an item comes or goes while a replacement is staged"
+)]
+pub enum Staged<K: Object> {
+    /// An item of the list, or an ADDED or MODIFIED event of a streamed one.
+    Put(Listed<K>),
+    /// A DELETED event while the list was streamed.
+    Remove(ObjectKey),
+}
+
+/// One change of the watch.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "the changes a watch can tell of")]
+pub enum SinkEvent<K: Object> {
+    /// The object appeared.
+    Added(Arc<Held<K>>),
+    /// The object changed.
+    Modified(Arc<Held<K>>),
+    /// The object is gone; this is its last state.
+    Deleted(Arc<Held<K>>),
+    /// The object is there, but does not decode (B12).
+    Undecodable(Undecodable),
+}
+
+/// What a replacement is of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "what decides whether a replacement is accepted (B18)"
+)]
+pub struct Replacement {
+    /// The version of the whole list.
+    pub resource_version: ResourceVersion,
+    /// Read at the most recent version: always accepted, and resets the floor (B18).
+    pub consistent: bool,
+    /// The version known before had fallen out of the server's history, or lay in its future.
+    pub history_expired: bool,
+}
