@@ -24,6 +24,8 @@ pub mod reflector;
 
 pub mod store;
 
+pub mod manager;
+
 pub mod manual;
 
 pub use error::{Error, ErrorKind, FailedSync};
