@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Stopped,
     /// The configuration cannot work; the message names file and field.
     Config,
+    /// Nothing says which cluster is meant; the message names each place that was looked at.
+    NotConfigured,
     /// The ceiling of reflectors is reached; the cache tries again when one is free.
     TooManyReflectors,
     /// The system has no thread or descriptor to give.

@@ -1,0 +1,359 @@
+//! Which server, how it is trusted, and as whom: everything a client needs to know before its first request.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use rustls::crypto::CryptoProvider;
+
+use super::credentials::Credentials;
+use super::environment::Environment;
+use super::in_cluster;
+use super::kubeconfig::{self, KubeconfigOptions};
+use super::pem::Pem;
+use super::server::Server;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
+
+/// The namespace of a configuration that names none.
+const DEFAULT_NAMESPACE: &str = "default";
+
+/// Where a server is, how it is trusted and as whom it is asked. Cheap to clone.
+///
+/// Clones share the token they read out of a file. `Debug` shows no secret.
+///
+/// # Examples
+///
+/// ```no_run
+/// use kubecache::http::Config;
+///
+/// let config = Config::infer()?;
+/// println!("{} {}", config.server_url(), config.namespace());
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "rest.Config")]
+#[derive(Clone)]
+pub struct Config {
+    pub(super) server: Server,
+    pub(super) tls: TlsSettings,
+    pub(super) credentials: Credentials,
+    pub(super) namespace: String,
+    /// Headers of every request besides `Authorization`: impersonation.
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) compression: bool,
+    pub(super) source: String,
+}
+
+/// How the server is trusted and which certificate the client shows.
+#[derive(Clone, Default)]
+pub(crate) struct TlsSettings {
+    /// The authorities to trust. `None`: the platform's are meant, and this crate carries none.
+    pub(crate) authorities: Option<Pem>,
+    /// The client's certificate and key.
+    pub(crate) identity: Option<Identity>,
+    /// The name the server's certificate must carry, instead of the URL's host.
+    pub(crate) server_name: Option<String>,
+    /// Trust any certificate.
+    pub(crate) insecure_skip_verify: bool,
+    /// The cryptography to use; `None` takes the feature's.
+    pub(crate) provider: Option<Arc<CryptoProvider>>,
+}
+
+/// A client certificate with its key.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    /// The certificate chain.
+    pub(crate) certificate: Pem,
+    /// The key of its first certificate.
+    pub(crate) key: Pem,
+}
+
+impl TlsSettings {
+    /// Whether a `host:port` without a scheme means https (as client-go decides it).
+    pub(super) fn is_set(&self) -> bool {
+        self.authorities.is_some() || self.identity.is_some() || self.insecure_skip_verify
+    }
+
+    /// An authority to check by and the wish not to check contradict each other (as client-go has it).
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.authorities {
+            Some(authorities) if self.insecure_skip_verify => Err(format!(
+                "insecure-skip-tls-verify is set although {} names a certificate authority: remove one of the two",
+                authorities.origin()
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSettings")
+            .field("authorities", &self.authorities)
+            .field("identity", &self.identity)
+            .field("server_name", &self.server_name)
+            .field("insecure_skip_verify", &self.insecure_skip_verify)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// The configuration this process was given: `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
+    ///
+    /// Blocks for reads of local files.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field, when a place holds
+    /// a configuration that cannot work.
+    pub fn infer() -> Result<Self, Error> {
+        Self::infer_with(&KubeconfigOptions::default(), &Environment::process())
+    }
+
+    /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place looked at.
+    ///
+    /// In a pod, of the options `server`, `token`, `namespace` and `certificate_authority` apply.
+    ///
+    /// # Errors
+    ///
+    /// As [`infer`](Self::infer).
+    pub fn infer_with(
+        options: &KubeconfigOptions,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        let missing = match kubeconfig::load(options, environment)? {
+            kubeconfig::Loaded::Config(config) => return Ok(*config),
+            kubeconfig::Loaded::Nothing(looked_at) => looked_at,
+        };
+        match in_cluster::find(environment) {
+            Ok(found) => found.config(options, environment),
+            Err(absent) => Err(Error::new(
+                ErrorKind::NotConfigured,
+                format!("no cluster is configured; looked for: {missing}; {absent}"),
+            )),
+        }
+    }
+
+    /// A configuration out of kubeconfig files alone.
+    ///
+    /// Blocks for reads of local files.
+    ///
+    /// # Errors
+    ///
+    /// As [`infer`](Self::infer).
+    pub fn from_kubeconfig(
+        options: &KubeconfigOptions,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        match kubeconfig::load(options, environment)? {
+            kubeconfig::Loaded::Config(config) => Ok(*config),
+            kubeconfig::Loaded::Nothing(looked_at) => Err(Error::new(
+                ErrorKind::NotConfigured,
+                format!("no cluster is configured; looked for: {looked_at}"),
+            )),
+        }
+    }
+
+    /// The configuration of a pod: the service's address out of the environment, the files of its service account.
+    ///
+    /// Blocks for reads of local files. The token is read again as it rotates.
+    ///
+    /// # Errors
+    ///
+    /// `NotConfigured`, naming the variable or file that is missing, or `Config`.
+    pub fn in_cluster(environment: &Environment) -> Result<Self, Error> {
+        in_cluster::find(environment)
+            .map_err(|absent| {
+                Error::new(
+                    ErrorKind::NotConfigured,
+                    format!("not in a cluster: {absent}"),
+                )
+            })?
+            .config(&KubeconfigOptions::default(), environment)
+    }
+
+    /// A configuration for the server at `url`, to be completed by the setters below.
+    ///
+    /// As client-go's `rest.Config`, and unlike one out of a kubeconfig, it sends credentials over `http://` too.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, when `url` is not `https://host[:port][/path]` or `http://…`.
+    pub fn for_server(url: &str) -> Result<Self, Error> {
+        Ok(Self::new(Server::from_url(url, false)?))
+    }
+
+    pub(super) fn new(server: Server) -> Self {
+        Self {
+            source: format!("server {server}"),
+            server,
+            tls: TlsSettings::default(),
+            credentials: Credentials::none(),
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            headers: Vec::new(),
+            compression: true,
+        }
+    }
+
+    /// Trusts these certificate authorities, PEM text, and no others.
+    #[must_use]
+    pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
+        self
+    }
+
+    /// Shows this client certificate, PEM text, with its key.
+    #[must_use]
+    pub fn with_identity(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        self.tls.identity = Some(Identity {
+            certificate: Pem::inline(certificate.into(), "client certificate"),
+            key: Pem::inline(key.into(), "client key"),
+        });
+        self
+    }
+
+    /// Expects the server's certificate to carry `name`, instead of the URL's host.
+    #[must_use]
+    pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// Trusts whatever certificate the server shows: for tests.
+    #[must_use]
+    pub fn with_insecure_skip_tls_verify(mut self) -> Self {
+        self.tls.insecure_skip_verify = true;
+        self
+    }
+
+    /// Uses this cryptography. Without it the feature `ring` has to be on; nothing is ever installed process-wide.
+    #[must_use]
+    pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
+        self.tls.provider = Some(provider);
+        self
+    }
+
+    /// Proves itself with a bearer token.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, when no header can carry the token.
+    pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
+        self.credentials = Credentials::token(token)
+            .map_err(|why| Error::new(ErrorKind::Config, format!("the token {why}")))?;
+        Ok(self)
+    }
+
+    /// Proves itself with the token in a file: read again every 50 seconds, and once when the server rejects it.
+    #[must_use]
+    pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.credentials = Credentials::token_file(path, &Clock::system());
+        self
+    }
+
+    /// Measures the age of a token out of a file on this clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &Clock) -> Self {
+        self.credentials = self.credentials.with_clock(clock);
+        self
+    }
+
+    /// Whether large answers may come compressed; true by default (`disable-compression`).
+    #[must_use]
+    pub fn with_compression(mut self, compression: bool) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// Takes this namespace as the one that is meant when none is named.
+    #[must_use]
+    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// The server's address, such as `https://10.0.0.1:6443`.
+    pub fn server_url(&self) -> String {
+        self.server.to_string()
+    }
+
+    /// The namespace that is meant when none is named: the context's or the pod's, else `default`.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Where the configuration came from, for a program's first log line.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The server's address in parts.
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// How the server is trusted.
+    pub(crate) fn tls(&self) -> &TlsSettings {
+        &self.tls
+    }
+
+    /// The `Authorization` header.
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// The other headers of every request, name and value: impersonation.
+    pub(crate) fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    /// Whether answers may be asked for in compressed form at all.
+    pub(crate) fn compression(&self) -> bool {
+        self.compression
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("source", &self.source)
+            .field("server", &self.server_url())
+            .field("tls", &self.tls)
+            .field("credentials", &self.credentials)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_of_a_configuration_shows_no_secret() {
+        let config = Config::for_server("https://shop.example")
+            .unwrap()
+            .with_authorities("ca")
+            .with_identity("cert", "canary")
+            .with_token("canary")
+            .unwrap();
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(config.server_url(), "https://shop.example:443");
+        assert_eq!(config.namespace(), "default");
+    }
+
+    #[test]
+    fn a_token_no_header_carries_is_refused_without_repeating_it() {
+        let config = Config::for_server("http://x").unwrap();
+        let error = config.with_token("can\nary").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the token holds a space or another character that no token has"
+        );
+    }
+}

@@ -1,0 +1,391 @@
+//! What a request proves itself with: the `Authorization` header, its token read anew as it rotates.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use zeroize::Zeroizing;
+
+use super::pem::read_bounded;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Mutex};
+
+/// How long a token out of a file is used: half of the time between the kubelet's refresh of a projected token
+/// and the old token's end.
+const TOKEN_PERIOD: Duration = Duration::from_mins(1);
+
+/// A token is read again so long before its period ends, so that no request carries one at its very end.
+const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
+
+/// After a failed read the last good token is used, and the file is tried again so much later.
+const READ_RETRY: Duration = Duration::from_secs(10);
+
+/// No token is so large: the largest header a server of Go's takes is 1 MiB, all headers together.
+const TOKEN_BYTES_MAX: u64 = 256 * 1024;
+
+/// The `Authorization` header of a client's requests. Clones share the token they read.
+#[derive(Clone)]
+pub(crate) struct Credentials(Source);
+
+#[derive(Clone)]
+enum Source {
+    None,
+    /// The whole header value.
+    Fixed(Arc<Zeroizing<String>>),
+    File(Arc<TokenFile>),
+}
+
+struct TokenFile {
+    path: PathBuf,
+    clock: Clock,
+    state: Mutex<Cached>,
+}
+
+struct Cached {
+    /// The whole header value; `None` before the first read and after a rejection.
+    header: Option<Arc<Zeroizing<String>>>,
+    /// When the file is to be read again.
+    due: Option<Instant>,
+    /// Whether the last read failed: the first failure of a series is logged, and the recovery.
+    failing: bool,
+}
+
+impl Credentials {
+    /// No header at all: anonymous, or known by the client certificate.
+    pub(crate) fn none() -> Self {
+        Self(Source::None)
+    }
+
+    /// A token that stands in the configuration.
+    pub(crate) fn token(token: &str) -> Result<Self, String> {
+        Ok(Self(Source::Fixed(Arc::new(bearer(token)?))))
+    }
+
+    /// User name and password, as HTTP basic authentication.
+    pub(crate) fn basic(username: &str, password: &str) -> Result<Self, String> {
+        if username.contains(':') {
+            return Err("a user name with a colon cannot be sent".to_owned());
+        }
+        let plain = Zeroizing::new(format!("{username}:{password}"));
+        let encoded =
+            Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_bytes()));
+        let header = Zeroizing::new(["Basic ", encoded.as_str()].concat());
+        Ok(Self(Source::Fixed(Arc::new(header))))
+    }
+
+    /// A token in a file, read when it is first needed and then as it rotates.
+    pub(crate) fn token_file(path: impl Into<PathBuf>, clock: &Clock) -> Self {
+        Self(Source::File(Arc::new(TokenFile {
+            path: path.into(),
+            clock: clock.clone(),
+            state: Mutex::new(Cached {
+                header: None,
+                due: None,
+                failing: false,
+            }),
+        })))
+    }
+
+    /// The same, with a token that is used until the file was read for the first time.
+    pub(crate) fn or_token(self, initial: &str) -> Result<Self, String> {
+        let header = Arc::new(bearer(initial)?);
+        if let Source::File(file) = &self.0 {
+            file.state.lock().header = Some(header);
+        }
+        Ok(self)
+    }
+
+    /// The whole value of the `Authorization` header; `None` when there is none to send.
+    ///
+    /// Blocks for the read of a local file, at most once per 50 seconds. While the file cannot be read, the last
+    /// token that could be goes on being used; the server decides whether it is still good.
+    ///
+    /// # Errors
+    ///
+    /// `Config` when there is no token: the file could never be read, or not after the server rejected the token.
+    pub(crate) fn authorization(&self) -> Result<Option<Arc<Zeroizing<String>>>, Error> {
+        match &self.0 {
+            Source::None => Ok(None),
+            Source::Fixed(header) => Ok(Some(Arc::clone(header))),
+            Source::File(file) => file.authorization().map(Some),
+        }
+    }
+
+    /// Told that the server answered 401: the next [`authorization`](Self::authorization) reads the file again.
+    ///
+    /// Returns whether that can change anything: a request is sent once more exactly then.
+    pub(crate) fn rejected(&self) -> bool {
+        match &self.0 {
+            Source::None | Source::Fixed(_) => false,
+            Source::File(file) => {
+                let mut state = file.state.lock();
+                state.header = None;
+                state.due = None;
+                true
+            }
+        }
+    }
+
+    /// The same credentials, unread, on another clock.
+    pub(crate) fn with_clock(&self, clock: &Clock) -> Self {
+        match &self.0 {
+            Source::None | Source::Fixed(_) => self.clone(),
+            Source::File(file) => {
+                let header = file.state.lock().header.clone();
+                Self(Source::File(Arc::new(TokenFile {
+                    path: file.path.clone(),
+                    clock: clock.clone(),
+                    state: Mutex::new(Cached {
+                        header,
+                        due: None,
+                        failing: false,
+                    }),
+                })))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::None => f.write_str("none"),
+            Source::Fixed(_) => f.write_str("fixed"),
+            Source::File(file) => write!(f, "file {}", file.path.display()),
+        }
+    }
+}
+
+impl TokenFile {
+    fn authorization(&self) -> Result<Arc<Zeroizing<String>>, Error> {
+        let now = self.clock.now();
+        {
+            let mut state = self.state.lock();
+            let due = state.due.is_none_or(|due| now >= due);
+            if let (Some(header), false) = (&state.header, due) {
+                return Ok(Arc::clone(header));
+            }
+            // Others go on with the token at hand while this thread reads: no read happens under the lock.
+            if state.header.is_some() {
+                state.due = now.checked_add(READ_RETRY);
+            }
+        }
+        match self.read() {
+            Ok(header) => {
+                let header = Arc::new(header);
+                let recovered = {
+                    let mut state = self.state.lock();
+                    state.header = Some(Arc::clone(&header));
+                    state.due = now.checked_add(TOKEN_PERIOD.saturating_sub(TOKEN_LEEWAY));
+                    std::mem::take(&mut state.failing)
+                };
+                if recovered {
+                    log::info!("token file {} can be read again", self.path.display());
+                }
+                Ok(header)
+            }
+            Err(why) => self.read_failed(&why),
+        }
+    }
+
+    fn read_failed(&self, why: &str) -> Result<Arc<Zeroizing<String>>, Error> {
+        let (header, first) = {
+            let mut state = self.state.lock();
+            let first = !std::mem::replace(&mut state.failing, true);
+            (state.header.clone(), first)
+        };
+        let path = self.path.display();
+        let Some(header) = header else {
+            return Err(Error::new(
+                ErrorKind::Config,
+                format!("token file {path}: {why}"),
+            ));
+        };
+        let level = if first {
+            log::Level::Warn
+        } else {
+            log::Level::Debug
+        };
+        log::log!(
+            level,
+            "token file {path}: {why}; the last token read goes on being used"
+        );
+        Ok(header)
+    }
+
+    fn read(&self) -> Result<Zeroizing<String>, String> {
+        let bytes = read_bounded(&self.path, TOKEN_BYTES_MAX)?;
+        let text = std::str::from_utf8(&bytes)
+            .map_err(|_position| "holds bytes that are not text".to_owned())?;
+        bearer(text.trim())
+    }
+}
+
+/// The header of a token; the reason for a refusal never repeats it.
+fn bearer(token: &str) -> Result<Zeroizing<String>, String> {
+    if token.is_empty() {
+        return Err("is empty".to_owned());
+    }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err("holds a space or another character that no token has".to_owned());
+    }
+    Ok(Zeroizing::new(["Bearer ", token].concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::FakeClock;
+
+    struct Fixture {
+        directory: PathBuf,
+        clock: FakeClock,
+        credentials: Credentials,
+    }
+
+    impl Fixture {
+        fn new(name: &str) -> Self {
+            let directory = std::env::temp_dir().join(format!(
+                "kubecache-credentials-{name}-{}",
+                std::process::id()
+            ));
+            std::fs::create_dir_all(&directory).unwrap();
+            let clock = FakeClock::new();
+            let path = directory.join("token");
+            let credentials = Credentials::token_file(path, &Clock::from(clock.clone()));
+            Self {
+                directory,
+                clock,
+                credentials,
+            }
+        }
+
+        fn write(&self, token: &str) {
+            std::fs::write(self.directory.join("token"), token).unwrap();
+        }
+
+        fn remove(&self) {
+            std::fs::remove_file(self.directory.join("token")).unwrap();
+        }
+
+        fn header(&self) -> String {
+            self.credentials
+                .authorization()
+                .unwrap()
+                .unwrap()
+                .to_string()
+        }
+    }
+
+    impl Drop for Fixture {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.directory));
+        }
+    }
+
+    #[test]
+    fn a_rotated_token_is_read_ten_seconds_before_its_minute_ends() {
+        let fixture = Fixture::new("rotate");
+        fixture.write("one\n");
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.write("two\n");
+        fixture.clock.advance(Duration::from_millis(49_999));
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.clock.advance(Duration::from_millis(1));
+        assert_eq!(fixture.header(), "Bearer two");
+    }
+
+    #[test]
+    fn a_rejection_reads_the_file_once_more() {
+        let fixture = Fixture::new("reject");
+        fixture.write("one");
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.write("two");
+        assert_eq!(fixture.header(), "Bearer one");
+        assert!(fixture.credentials.rejected());
+        assert_eq!(fixture.header(), "Bearer two");
+        fixture.write("three");
+        assert_eq!(fixture.header(), "Bearer two", "once, not on each request");
+    }
+
+    #[test]
+    fn a_failed_read_keeps_the_last_token_and_is_tried_again_after_ten_seconds() {
+        let fixture = Fixture::new("grace");
+        fixture.write("one");
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.remove();
+        fixture.clock.advance(Duration::from_secs(50));
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.write("two");
+        fixture.clock.advance(Duration::from_millis(9_999));
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.clock.advance(Duration::from_millis(1));
+        assert_eq!(fixture.header(), "Bearer two");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_after_a_rejection_is_the_error() {
+        let fixture = Fixture::new("gone");
+        fixture.write("one");
+        assert_eq!(fixture.header(), "Bearer one");
+        fixture.remove();
+        assert!(fixture.credentials.rejected());
+        let error = fixture.credentials.authorization().unwrap_err();
+        let path = fixture.directory.join("token");
+        assert_eq!(
+            error.to_string(),
+            format!("token file {}: no such file", path.display())
+        );
+    }
+
+    #[test]
+    fn what_no_token_can_be_is_refused_without_repeating_it() {
+        let fixture = Fixture::new("bad");
+        for (content, why) in [
+            (" \n", "is empty"),
+            (
+                "can ary",
+                "holds a space or another character that no token has",
+            ),
+            (
+                "can\r\nary: x",
+                "holds a space or another character that no token has",
+            ),
+        ] {
+            fixture.write(content);
+            let error = fixture.credentials.authorization().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("token: {why}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_inline_token_and_a_password_make_their_headers_and_show_nothing() {
+        let token = Credentials::token("canary").unwrap();
+        let header = token.authorization().unwrap().unwrap();
+        assert_eq!(header.as_str(), "Bearer canary");
+        assert!(!token.rejected(), "reading again would change nothing");
+        assert_eq!(format!("{token:?}"), "fixed");
+
+        let basic = Credentials::basic("aladdin", "opensesame").unwrap();
+        let header = basic.authorization().unwrap().unwrap();
+        assert_eq!(header.as_str(), "Basic YWxhZGRpbjpvcGVuc2VzYW1l");
+    }
+
+    #[test]
+    fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
+        let fixture = Fixture::new("both");
+        let clock = Clock::from(fixture.clock.clone());
+        let path = fixture.directory.join("token");
+        let credentials = Credentials::token_file(path, &clock)
+            .or_token("initial")
+            .unwrap();
+        let header =
+            |credentials: &Credentials| credentials.authorization().unwrap().unwrap().to_string();
+        assert_eq!(header(&credentials), "Bearer initial");
+        fixture.write("rotated");
+        fixture.clock.advance(Duration::from_secs(10));
+        assert_eq!(header(&credentials), "Bearer rotated");
+    }
+}

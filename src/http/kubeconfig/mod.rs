@@ -1,0 +1,153 @@
+//! Kubeconfig files as kubectl reads them: found, merged, and resolved into one configuration.
+
+mod impersonation;
+mod merge;
+mod resolve;
+mod section;
+mod yaml;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use self::merge::{Failure, Merged};
+use super::config::Config;
+use super::environment::Environment;
+use crate::error::{Error, ErrorKind};
+
+/// Which kubeconfig to read, what to choose in it, and what to put in its place: kubectl's flags of the same names.
+///
+/// # Examples
+///
+/// ```no_run
+/// use kubecache::http::{Config, Environment, KubeconfigOptions};
+///
+/// let mut options = KubeconfigOptions::default();
+/// options.context = Some("staging".to_owned());
+/// let config = Config::infer_with(&options, &Environment::process())?;
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "ConfigOverrides")]
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct KubeconfigOptions {
+    /// Files to read instead of `KUBECONFIG` and `~/.kube/config`; each of them must exist.
+    pub paths: Vec<PathBuf>,
+    /// The context to use instead of the current one.
+    pub context: Option<String>,
+    /// The cluster to use instead of the context's.
+    pub cluster: Option<String>,
+    /// The user to use instead of the context's.
+    pub user: Option<String>,
+    /// The namespace to use instead of the context's.
+    pub namespace: Option<String>,
+    /// The server's URL; the cluster's `tls-server-name` does not apply to it.
+    pub server: Option<String>,
+    /// A bearer token instead of the user's token, password or plugin; a client certificate stays.
+    pub token: Option<String>,
+    /// A file of authorities to trust; it also ends the cluster's `insecure-skip-tls-verify`.
+    pub certificate_authority: Option<PathBuf>,
+    /// The client certificate's file.
+    pub client_certificate: Option<PathBuf>,
+    /// The client key's file.
+    pub client_key: Option<PathBuf>,
+    /// The name the server's certificate must carry.
+    pub tls_server_name: Option<String>,
+    /// Trust any certificate: the cluster's authority is put aside.
+    pub insecure_skip_tls_verify: bool,
+}
+
+impl fmt::Debug for KubeconfigOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeconfigOptions")
+            .field("paths", &self.paths)
+            .field("context", &self.context)
+            .field("cluster", &self.cluster)
+            .field("user", &self.user)
+            .field("token", &self.token.as_ref().map(|_secret| ".."))
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the files came to.
+pub(super) enum Loaded {
+    Config(Box<Config>),
+    /// No file names a cluster; the text says which were looked at.
+    Nothing(String),
+}
+
+/// Reads the files that options and environment name, and resolves them.
+pub(super) fn load(
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<Loaded, Error> {
+    let mut merged = Merged::default();
+    let looked_at = if options.paths.is_empty() {
+        add_found(&mut merged, environment)?
+    } else {
+        add_named(&mut merged, &options.paths)?
+    };
+    let Some(config) = resolve::resolve(&merged, options, environment)? else {
+        return if options.paths.is_empty() {
+            Ok(Loaded::Nothing(looked_at))
+        } else {
+            Err(Error::new(
+                ErrorKind::Config,
+                format!(
+                    "kubeconfig {looked_at}: has no current-context: choose a context{}",
+                    merged.contexts.choices()
+                ),
+            ))
+        };
+    };
+    Ok(Loaded::Config(Box::new(config)))
+}
+
+/// Adds the files that were asked for by name: a missing one is an error.
+fn add_named(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
+    for path in paths {
+        merged.add_file(path).map_err(|failure| match failure {
+            Failure::Broken(error) => error,
+            Failure::Missing => Error::new(
+                ErrorKind::Config,
+                format!("kubeconfig {}: no such file", path.display()),
+            ),
+        })?;
+    }
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    Ok(paths.join(", "))
+}
+
+/// Adds what `KUBECONFIG` lists, else the default file, and says what was found of them.
+fn add_found(merged: &mut Merged, environment: &Environment) -> Result<String, Error> {
+    if let Some(value) = environment.var("KUBECONFIG") {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for path in std::env::split_paths(&value) {
+            if !path.as_os_str().is_empty() && !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        return Ok(format!("KUBECONFIG: {}", add_each(merged, &paths)?));
+    }
+    let not_set = "KUBECONFIG (not set)";
+    let Some(home) = environment.var("HOME") else {
+        return Ok(format!("{not_set}; ~/.kube/config (HOME is not set)"));
+    };
+    let path = Path::new(&home).join(".kube").join("config");
+    Ok(format!("{not_set}; {}", add_each(merged, &[path])?))
+}
+
+/// Adds those files that exist.
+fn add_each(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
+    let mut told = Vec::with_capacity(paths.len());
+    for path in paths {
+        match merged.add_file(path) {
+            Ok(()) => told.push(format!("{} (has no current-context)", path.display())),
+            Err(Failure::Missing) => told.push(format!("{} (no such file)", path.display())),
+            Err(Failure::Broken(error)) => return Err(error),
+        }
+    }
+    Ok(told.join(", "))
+}

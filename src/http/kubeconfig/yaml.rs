@@ -1,0 +1,286 @@
+//! YAML into a tree of shared nodes: all of the syntax a kubeconfig can have, with aliases that cost a pointer each.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle};
+use zeroize::Zeroizing;
+
+use crate::sync::Arc;
+
+/// A node of a document. Text is kept as written: what a scalar means is the reader's question.
+#[derive(Debug)]
+pub(super) enum Node {
+    Scalar {
+        text: Zeroizing<String>,
+        /// Written without quotes: only then can it mean null or a truth value.
+        plain: bool,
+    },
+    Sequence(Vec<Arc<Node>>),
+    Mapping(Vec<(String, Arc<Node>)>),
+}
+
+impl Node {
+    /// The value of a key; `None` also for a null.
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<Self>> {
+        let Self::Mapping(entries) = self else {
+            return None;
+        };
+        entries
+            .iter()
+            .find(|(name, value)| name == key && !value.is_null())
+            .map(|(_, value)| value)
+    }
+
+    /// Whether it is one of YAML's spellings of nothing.
+    pub(super) fn is_null(&self) -> bool {
+        match self {
+            Self::Scalar { text, plain } => {
+                *plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+            }
+            Self::Sequence(_) | Self::Mapping(_) => false,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Scalar { .. } => "a single value",
+            Self::Sequence(_) => "a list",
+            Self::Mapping(_) => "a mapping",
+        }
+    }
+}
+
+/// A collection whose end has not come.
+struct Open {
+    anchor: usize,
+    kind: OpenKind,
+}
+
+enum OpenKind {
+    Sequence(Vec<Arc<Node>>),
+    Mapping {
+        entries: Vec<(String, Arc<Node>)>,
+        key: Option<String>,
+    },
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    anchors: HashMap<usize, Arc<Node>>,
+    root: Option<Arc<Node>>,
+    documents: usize,
+}
+
+/// Reads the one document of `text`; `None` when it is empty.
+///
+/// Nesting is bounded by the parser (255), memory by the text's length: an alias shares what it refers to. The error
+/// says where and what, and repeats no more than a character of the text.
+pub(super) fn parse(text: &str) -> Result<Option<Arc<Node>>, String> {
+    let options = granit_parser::options! { emit_comments: false };
+    let mut builder = Builder::default();
+    for next in Parser::new_from_str_with_options(text, options) {
+        let (event, span) = next.map_err(|error| {
+            let at = error.marker();
+            format!(
+                "not YAML: {} at line {} column {}",
+                error.info(),
+                at.line(),
+                at.col().saturating_add(1)
+            )
+        })?;
+        builder
+            .take(event)
+            .map_err(|why| format!("{why} at line {}", span.start.line()))?;
+    }
+    Ok(builder.root)
+}
+
+impl Builder {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only nodes and document starts matter, whatever else the parser learns to tell"
+    )]
+    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents = self.documents.saturating_add(1);
+                if self.documents > 1 {
+                    return Err("a second document starts".to_owned());
+                }
+            }
+            Event::Scalar(text, style, anchor, _tag) => {
+                let node = Node::Scalar {
+                    text: Zeroizing::new(text.into_owned()),
+                    plain: style == ScalarStyle::Plain,
+                };
+                self.finish(anchor, node)?;
+            }
+            Event::Alias(id) => {
+                let node = self
+                    .anchors
+                    .get(&id)
+                    .map(Arc::clone)
+                    .ok_or("an alias refers to what contains it")?;
+                self.place(node)?;
+            }
+            Event::SequenceStart(_, anchor, _tag) => self.open.push(Open {
+                anchor,
+                kind: OpenKind::Sequence(Vec::new()),
+            }),
+            Event::MappingStart(_, anchor, _tag) => self.open.push(Open {
+                anchor,
+                kind: OpenKind::Mapping {
+                    entries: Vec::new(),
+                    key: None,
+                },
+            }),
+            Event::SequenceEnd | Event::MappingEnd => {
+                let Some(open) = self.open.pop() else {
+                    return Err("a collection ends that never began".to_owned());
+                };
+                let node = match open.kind {
+                    OpenKind::Sequence(items) => Node::Sequence(items),
+                    OpenKind::Mapping { entries, .. } => Node::Mapping(entries),
+                };
+                self.finish(open.anchor, node)?;
+            }
+            // Stream and document ends; anchors, comments and unresolved aliases are not asked for.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, anchor: usize, node: Node) -> Result<(), String> {
+        let node = Arc::new(node);
+        if anchor != 0 {
+            self.anchors.insert(anchor, Arc::clone(&node));
+        }
+        self.place(node)
+    }
+
+    fn place(&mut self, node: Arc<Node>) -> Result<(), String> {
+        match self.open.last_mut().map(|open| &mut open.kind) {
+            None => self.root = Some(node).filter(|node| !node.is_null()),
+            Some(OpenKind::Sequence(items)) => items.push(node),
+            Some(OpenKind::Mapping { entries, key }) => match key.take() {
+                Some(key) => entries.push((key, node)),
+                None => *key = Some(new_key(&node, entries)?),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn new_key(node: &Node, entries: &[(String, Arc<Node>)]) -> Result<String, String> {
+    let Node::Scalar { text, plain } = node else {
+        return Err(format!("a key is {}", node.kind()));
+    };
+    if *plain && text.as_str() == "<<" {
+        return Err("a merge key (<<) is not supported: write the fields out".to_owned());
+    }
+    if entries.iter().any(|(name, _)| *name == **text) {
+        return Err(format!("the key {:?} stands twice", text.as_str()));
+    }
+    Ok(text.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A compact picture of a tree, for tables.
+    fn draw(node: &Node) -> String {
+        match node {
+            Node::Scalar { .. } if node.is_null() => "null".to_owned(),
+            Node::Scalar { text, .. } => text.to_string(),
+            Node::Sequence(items) => {
+                let items: Vec<_> = items.iter().map(|item| draw(item)).collect();
+                format!("[{}]", items.join(" "))
+            }
+            Node::Mapping(entries) => {
+                let entries: Vec<_> = entries
+                    .iter()
+                    .map(|(key, value)| format!("{key}={}", draw(value)))
+                    .collect();
+                format!("{{{}}}", entries.join(" "))
+            }
+        }
+    }
+
+    fn drawn(text: &str) -> Result<String, String> {
+        parse(text).map(|root| root.map_or_else(|| "nothing".to_owned(), |root| draw(&root)))
+    }
+
+    #[test]
+    fn the_syntax_of_kubeconfigs() {
+        let rows = [
+            ("", "nothing"),
+            ("# only a comment\n", "nothing"),
+            ("---\n", "nothing"),
+            ("a: 1\nb: [x, 'y']\n", "{a=1 b=[x y]}"),
+            (
+                "{\"a\": {\"b\": null}, \"c\": \"null\"}",
+                "{a={b=null} c=null}",
+            ),
+            ("a:\n- b: 1\n  c: 2\n- d: ~\n", "{a=[{b=1 c=2} {d=null}]}"),
+            ("a: |\n  one\n  two\n", "{a=one\ntwo\n}"),
+            ("a: >-\n  one\n  two\n", "{a=one two}"),
+            ("a: &x {b: 1}\nc: *x\n", "{a={b=1} c={b=1}}"),
+            ("a: !!str 5\n", "{a=5}"),
+            ("\u{feff}a: b\n", "{a=b}"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(drawn(text), Ok(expected.to_owned()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let rows = [
+            ("a: 1\na: 2\n", "the key \"a\" stands twice at line 2"),
+            ("? [x]\n: 1\n", "a key is a list at line 1"),
+            (
+                "a: &x\n  b: *x\n",
+                "an alias refers to what contains it at line 2",
+            ),
+            ("a: 1\n---\nb: 1\n", "a second document starts at line 2"),
+            (
+                "a: &x {b: 1}\nc:\n  <<: *x\n",
+                "a merge key (<<) is not supported: write the fields out at line 3",
+            ),
+        ];
+        for (text, why) in rows {
+            assert_eq!(drawn(text), Err(why.to_owned()), "{text:?}");
+        }
+        for text in ["a: [1, 2", "a: b: c", "a: *nowhere", "a: \"x"] {
+            let why = drawn(text).unwrap_err();
+            assert!(why.starts_with("not YAML: "), "{why}");
+            assert!(why.contains(" at line 1 column "), "{why}");
+        }
+    }
+
+    /// Ten levels of ten aliases each would be ten thousand million nodes, written out.
+    #[test]
+    fn aliases_of_aliases_cost_a_pointer_each() {
+        let mut text = "a0: &a0 [x]\n".to_owned();
+        for level in 1..=10 {
+            let below = format!("*a{}", level - 1);
+            let items = vec![below; 10].join(", ");
+            text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+        }
+        let root = parse(&text).unwrap().unwrap();
+        let Some(Node::Sequence(items)) = root.get("a10").map(|node| &**node) else {
+            panic!("a list")
+        };
+        assert_eq!(items.len(), 10);
+        assert!(items.iter().all(|item| Arc::ptr_eq(item, &items[0])));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let why = drawn(&"[".repeat(100_000)).unwrap_err();
+        assert!(why.starts_with("not YAML: "), "{why}");
+    }
+}

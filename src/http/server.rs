@@ -1,0 +1,197 @@
+//! The server's address: parsed once, with its base path, never with credentials in it.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::error::{Error, ErrorKind};
+
+/// Where the API server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// Whether TLS is spoken.
+    pub(crate) https: bool,
+    /// A name or an address; an IPv6 address has no brackets here.
+    pub(crate) host: String,
+    /// The TCP port.
+    pub(crate) port: u16,
+    /// What stands before `/api` in each path: empty, or starts with a slash and does not end with one.
+    pub(crate) path: String,
+}
+
+impl Server {
+    /// Reads a URL, or `host:port` whose scheme is https exactly when `tls` settings are given (as client-go does).
+    ///
+    /// The error says what is wrong without repeating the text, which may hold a password.
+    pub(crate) fn parse(text: &str, tls: bool) -> Result<Self, String> {
+        let (https, rest, has_scheme) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest, true),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest, true),
+            Some(_) => return Err("its scheme is neither https nor http".to_owned()),
+            None => (tls, text, false),
+        };
+        if rest.bytes().any(|byte| !byte.is_ascii_graphic()) {
+            return Err("it holds a space or a character that is not ASCII".to_owned());
+        }
+        // A query or fragment has no meaning for a base URL; client-go drops both.
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let (authority, path) = match rest.split_once('/') {
+            Some((authority, path)) => (authority, path.trim_end_matches('/')),
+            None => (rest, ""),
+        };
+        if authority.contains('@') {
+            return Err(
+                "user and password do not belong into it: use the user's fields".to_owned(),
+            );
+        }
+        if !has_scheme && !path.is_empty() {
+            return Err("it must be a URL (https://host:port/path) or host:port".to_owned());
+        }
+        let (host, port) = split_authority(authority)?;
+        let default_port = if https { 443 } else { 80 };
+        Ok(Self {
+            https,
+            host,
+            port: port.unwrap_or(default_port),
+            path: if path.is_empty() {
+                String::new()
+            } else {
+                format!("/{path}")
+            },
+        })
+    }
+
+    /// Parses a URL that came as an argument of ours.
+    pub(crate) fn from_url(url: &str, tls: bool) -> Result<Self, Error> {
+        Self::parse(url, tls).map_err(|why| {
+            Error::new(
+                ErrorKind::Config,
+                format!("the server's URL cannot be used: {why}"),
+            )
+        })
+    }
+
+    /// `host:port`, with brackets around an IPv6 address: what a `Host` header and a message say.
+    pub(crate) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.https { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+    }
+}
+
+fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, port) = rest
+            .split_once(']')
+            .ok_or_else(|| "the bracket of its IPv6 address is not closed".to_owned())?;
+        let address = host.split_once('%').map_or(host, |(address, _)| address);
+        if address.parse::<Ipv6Addr>().is_err() {
+            return Err("between its brackets stands no IPv6 address".to_owned());
+        }
+        match port.strip_prefix(':') {
+            Some(port) => (host, Some(port)),
+            None if port.is_empty() => (host, None),
+            None => return Err("after its bracket stands something other than a port".to_owned()),
+        }
+    } else {
+        match authority.split_once(':') {
+            Some((_, port)) if port.contains(':') => {
+                return Err("an IPv6 address needs brackets: https://[::1]:6443".to_owned());
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    if host.is_empty() {
+        return Err("it names no host".to_owned());
+    }
+    let port = match port {
+        None | Some("") => None,
+        Some(port) => Some(
+            port.parse()
+                .map_err(|_not_a_number| "its port is not a number from 0 to 65535".to_owned())?,
+        ),
+    };
+    Ok((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_and_how_it_is_written() {
+        let rows = [
+            ("https://shop.example", false, "https://shop.example:443"),
+            ("http://127.0.0.1:8080/", false, "http://127.0.0.1:8080"),
+            ("HTTPS://[::1]:6443", false, "https://[::1]:6443"),
+            ("https://[fd00::1]", false, "https://[fd00::1]:443"),
+            (
+                "https://front/k8s/clusters/c-1/",
+                false,
+                "https://front:443/k8s/clusters/c-1",
+            ),
+            ("https://front?x=1#y", false, "https://front:443"),
+            ("localhost:8080", false, "http://localhost:8080"),
+            ("localhost:6443", true, "https://localhost:6443"),
+            ("localhost", false, "http://localhost:80"),
+        ];
+        for (text, tls, expected) in rows {
+            let server = Server::parse(text, tls).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(server.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_refused_and_why() {
+        let rows = [
+            ("", "it names no host"),
+            ("https://", "it names no host"),
+            ("https://:443", "it names no host"),
+            ("ftp://x", "its scheme is neither https nor http"),
+            (
+                "https://a b",
+                "it holds a space or a character that is not ASCII",
+            ),
+            (
+                "https://::1:6443",
+                "an IPv6 address needs brackets: https://[::1]:6443",
+            ),
+            (
+                "https://[::1",
+                "the bracket of its IPv6 address is not closed",
+            ),
+            (
+                "https://[shop]",
+                "between its brackets stands no IPv6 address",
+            ),
+            (
+                "https://[::1]6443",
+                "after its bracket stands something other than a port",
+            ),
+            (
+                "https://x:65536",
+                "its port is not a number from 0 to 65535",
+            ),
+            (
+                "x/y",
+                "it must be a URL (https://host:port/path) or host:port",
+            ),
+            (
+                "https://u:canary@x",
+                "user and password do not belong into it: use the user's fields",
+            ),
+        ];
+        for (text, why) in rows {
+            assert_eq!(Server::parse(text, false), Err(why.to_owned()), "{text}");
+        }
+    }
+}
