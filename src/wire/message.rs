@@ -51,6 +51,8 @@ pub enum WatchEvent<K: Object> {
     Modified(Arc<Held<K>>),
     /// The object is gone; this is its last state.
     Deleted(Arc<Held<K>>),
+    /// The object is gone, and its last state is not a `K` (B12): delete by key.
+    DeletedUndecodable(Undecodable),
     /// A position without an object.
     Bookmark {
         /// The position.

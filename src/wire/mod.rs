@@ -1,5 +1,25 @@
-//! Bytes to vocabulary and back: frames, list bodies, watch events. Owns no socket, no thread, no clock.
+//! Bytes to vocabulary: frames, list bodies, watch events. Owns no socket, no thread, no clock.
+//!
+//! A decoder offers room to read into, is told how much came, and hands over what is whole. It holds what is not
+//! yet whole and no more, up to the limits of its [`DecodeOptions`]; whatever the bytes are, it does not panic.
 
+mod buffer;
+mod event;
+mod frame;
+mod item;
+mod list;
+mod list_scan;
+mod members;
 mod message;
+mod options;
+mod reason;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod whole;
 
+pub use event::EventDecoder;
+pub use list::ListDecoder;
 pub use message::{ListPage, Listed, Undecodable, WatchEvent};
+pub use options::{DecodeOptions, Trim};
+pub use whole::{decode_object, decode_status};

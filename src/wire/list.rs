@@ -1,0 +1,100 @@
+//! List bodies item by item: each item is decoded when its last byte has come, and its text is forgotten.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::buffer::Buffer;
+use super::item::{self, Fault};
+use super::list_scan::{ListScan, Step};
+use super::message::{ListPage, Listed};
+use super::options::{DecodeOptions, Trim};
+use crate::error::{Error, ErrorKind};
+use crate::object::Object;
+
+/// What the first read is offered: many lists are one small object.
+const READ_BYTES_MIN: usize = 4 * 1024;
+
+/// What a long list is offered per read; more gains nothing.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// Decodes the body of a list as it arrives.
+///
+/// Read into [`space`](Self::space), then say with [`filled`](Self::filled) how much came; at the end of the body
+/// call [`finish`](Self::finish). Besides what the caller keeps it holds one item and what was read behind it.
+pub struct ListDecoder<K> {
+    buffer: Buffer,
+    scan: ListScan,
+    read: usize,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Object> ListDecoder<K> {
+    /// A decoder of one page.
+    pub fn new(options: &DecodeOptions) -> Self {
+        Self {
+            buffer: Buffer::default(),
+            scan: ListScan::new(options.trim == Trim::Skip, options.item_bytes_max),
+            read: READ_BYTES_MIN,
+            kind: PhantomData,
+        }
+    }
+
+    /// Where to read into; never empty.
+    pub fn space(&mut self) -> &mut [u8] {
+        self.buffer.space(self.read)
+    }
+
+    /// Tells that the first `count` bytes of the space were filled; hands over the items that are whole now.
+    ///
+    /// A well-formed item that is not a `K` is handed over as such (B12), with an empty key when it has no name.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` when the body is no JSON or no list, `TooLarge` beyond the item's maximum. The decoder is then of
+    /// no further use.
+    pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
+        if count >= self.read {
+            self.read = self.read.saturating_mul(2).min(READ_BYTES_MAX);
+        }
+        self.buffer.filled(count);
+        while let Step::Item(length) = self.scan.step(&mut self.buffer, K::KIND)? {
+            let nth = self.scan.items();
+            let bytes = self.buffer.take(length);
+            each(match item::decode(bytes, self.scan.shape()) {
+                Ok(object) => Listed::Object(object),
+                Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => {
+                    Listed::Undecodable(aside)
+                }
+                Err(Fault::Malformed(why)) => {
+                    return Err(Error::new(
+                        ErrorKind::Protocol,
+                        format!("item {nth} of the list is not JSON: {why}"),
+                    ));
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// What stood around the items. Call it at the end of the body.
+    ///
+    /// # Errors
+    ///
+    /// The server's error when the body was a `Status`; `Protocol` when it was cut off or no list (PG-7).
+    pub fn finish(self) -> Result<ListPage, Error> {
+        self.scan.finish(K::KIND)
+    }
+
+    /// The heap memory held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.held().saturating_add(self.scan.held())
+    }
+}
+
+impl<K> fmt::Debug for ListDecoder<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListDecoder")
+            .field("items", &self.scan.items())
+            .finish_non_exhaustive()
+    }
+}

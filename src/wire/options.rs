@@ -1,0 +1,56 @@
+//! How bytes become objects: what is skipped, and how large a line or an item may be.
+
+/// What becomes of the two fields that no reader of a cache needs (B19).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the fields are skipped or they are kept"
+)]
+pub enum Trim {
+    /// `metadata.managedFields` and the annotation `kubectl.kubernetes.io/last-applied-configuration` are skipped
+    /// while decoding: up to half of a real object. Such an object is not for writing back.
+    #[default]
+    Skip,
+    /// Everything the server sent is decoded.
+    Keep,
+}
+
+/// etcd takes 1.5 MiB per object by default, and JSON writes a byte as at most six (`\u0001`): 9 MiB. Servers can be
+/// configured for more.
+const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The largest item, and the envelope of a watch event around it.
+const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
+
+/// How bytes become objects. The defaults suit a cache.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::wire::{DecodeOptions, Trim};
+///
+/// let mut options = DecodeOptions::default();
+/// options.trim = Trim::Keep;
+/// options.item_bytes_max = 1 << 20;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DecodeOptions {
+    /// Whether the fields only writers need are skipped; by default they are.
+    pub trim: Trim,
+    /// The largest item of a list, in bytes of JSON; by default 16 MiB. A larger one fails the list, and so does
+    /// as much of anything else between two items.
+    pub item_bytes_max: usize,
+    /// The longest line of a watch, in bytes; by default 16 MiB and 1 KiB. A longer one fails the watch.
+    pub frame_bytes_max: usize,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self {
+            trim: Trim::Skip,
+            item_bytes_max: ITEM_BYTES_MAX,
+            frame_bytes_max: FRAME_BYTES_MAX,
+        }
+    }
+}

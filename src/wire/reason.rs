@@ -1,0 +1,230 @@
+//! Says why an object does not decode: the field and the types, never a value.
+
+use std::fmt::Write as _;
+
+use super::scan::is_space;
+
+/// Levels of nesting that the decoder follows; `serde_json`'s own limit.
+const DEPTH_MAX: usize = 128;
+
+/// Levels of a path that are named.
+const PATH_LEVELS_MAX: usize = 24;
+
+/// Bytes of a key, or of what the decoder expected, that are repeated.
+const WORD_MAX: usize = 80;
+
+/// What `serde` calls the type it met, before the value it quotes.
+const TYPES_MET: [&str; 17] = [
+    "boolean",
+    "integer",
+    "floating point",
+    "character",
+    "string",
+    "byte array",
+    "unit value",
+    "Option value",
+    "newtype struct",
+    "sequence",
+    "map",
+    "enum",
+    "unit variant",
+    "newtype variant",
+    "tuple variant",
+    "struct variant",
+    "null",
+];
+
+/// Why `json` does not decode: `spec.replicas: invalid type: string, expected i32`.
+pub(super) fn why(json: &[u8], error: &serde_json::Error) -> String {
+    let path = path_to(json, offset_of(json, error));
+    let what = without_values(error);
+    if path.is_empty() {
+        what
+    } else {
+        format!("{path}: {what}")
+    }
+}
+
+/// The decoder's message without what it quotes of the object.
+pub(super) fn without_values(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    if !error.is_data() {
+        // These texts are the parser's own and quote nothing.
+        let text = message
+            .rsplit_once(" at line ")
+            .map_or(&*message, |(text, _)| text);
+        return if text == "recursion limit exceeded" {
+            format!("nested deeper than {DEPTH_MAX} levels")
+        } else {
+            text.to_owned()
+        };
+    }
+    let (kind, rest) = message.split_once(':').unwrap_or((&message, ""));
+    match kind {
+        "invalid type" | "invalid value" => {
+            let rest = rest.trim_start();
+            let met = TYPES_MET
+                .iter()
+                .find(|name| rest.starts_with(**name))
+                .copied()
+                .unwrap_or("value");
+            match expected(&message) {
+                Some(expected) => format!("{kind}: {met}, expected {expected}"),
+                None => format!("{kind}: {met}"),
+            }
+        }
+        _ => other(&message),
+    }
+}
+
+/// Messages that name a field or a variant of the type, not of the object.
+fn other(message: &str) -> String {
+    for head in ["missing field `", "duplicate field `"] {
+        if let Some((name, _)) = message
+            .strip_prefix(head)
+            .and_then(|rest| rest.split_once('`'))
+            && is_plain(name)
+        {
+            return format!("{head}{name}`");
+        }
+    }
+    for (head, what) in [
+        ("unknown variant", "unknown variant"),
+        ("unknown field", "unknown field"),
+        ("invalid length", "invalid length"),
+    ] {
+        if message.starts_with(head) {
+            return match expected(message) {
+                Some(expected) => format!("{what}, expected {expected}"),
+                None => what.to_owned(),
+            };
+        }
+    }
+    "the value is not acceptable".to_owned()
+}
+
+/// What the type expected: its own words, which stand last, behind anything that quotes the object.
+fn expected(message: &str) -> Option<&str> {
+    let (_, expected) = message.rsplit_once(", expected ")?;
+    let expected = expected
+        .rsplit_once(" at line ")
+        .map_or(expected, |(text, _)| text);
+    Some(clip(expected))
+}
+
+pub(super) fn clip(text: &str) -> &str {
+    let end = text
+        .char_indices()
+        .map(|(at, _)| at)
+        .find(|at| *at >= WORD_MAX);
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+fn is_plain(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= WORD_MAX
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'))
+}
+
+/// The last byte the decoder looked at, counted from the first of `json`.
+fn offset_of(json: &[u8], error: &serde_json::Error) -> usize {
+    let lines = error.line().saturating_sub(1);
+    let line_start = match lines.checked_sub(1) {
+        None => 0,
+        Some(nth) => memchr::memchr_iter(b'\n', json)
+            .nth(nth)
+            .map_or(0, |at| at.saturating_add(1)),
+    };
+    line_start
+        .saturating_add(error.column())
+        .saturating_sub(1)
+        .min(json.len())
+}
+
+/// One open container on the way to a byte.
+enum Level<'a> {
+    Key(&'a [u8]),
+    Index(usize),
+}
+
+/// The path of the value in which the byte at `offset` stands, in the API's spelling.
+fn path_to(json: &[u8], offset: usize) -> String {
+    let mut levels: Vec<Level<'_>> = Vec::new();
+    // Levels deeper than are named: only counted.
+    let mut deeper = 0_usize;
+    let mut at = 0_usize;
+    let mut last_text: &[u8] = b"";
+    while let Some(&byte) = json.get(at)
+        && at <= offset
+    {
+        let next = at.saturating_add(1);
+        match byte {
+            b'"' => {
+                let end = end_of_text(json, next);
+                last_text = json.get(at..end).unwrap_or_default();
+                at = end;
+                continue;
+            }
+            b':' if deeper == 0 => {
+                if let Some(Level::Key(key)) = levels.last_mut() {
+                    *key = last_text;
+                }
+            }
+            b',' if deeper == 0 => match levels.last_mut() {
+                Some(Level::Index(index)) => *index = index.saturating_add(1),
+                Some(Level::Key(key)) => *key = b"",
+                None => {}
+            },
+            b'{' | b'[' if levels.len() >= PATH_LEVELS_MAX => deeper = deeper.saturating_add(1),
+            b'{' => levels.push(Level::Key(b"")),
+            b'[' => levels.push(Level::Index(0)),
+            b'}' | b']' if deeper > 0 => deeper = deeper.saturating_sub(1),
+            b'}' | b']' if at == offset || only_space(json, next, offset) => break,
+            b'}' | b']' => drop(levels.pop()),
+            _ => {}
+        }
+        at = next;
+    }
+    spell(&levels)
+}
+
+fn only_space(json: &[u8], from: usize, to: usize) -> bool {
+    json.get(from..to)
+        .unwrap_or_default()
+        .iter()
+        .all(|byte| is_space(*byte))
+}
+
+fn spell(levels: &[Level<'_>]) -> String {
+    let mut path = String::new();
+    for level in levels {
+        let written = match level {
+            Level::Index(index) => write!(path, "[{index}]"),
+            Level::Key(b"") => Ok(()),
+            Level::Key(quoted) => {
+                let key = serde_json::from_slice::<String>(quoted).unwrap_or_default();
+                if is_plain(&key) {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    write!(path, "{dot}{key}")
+                } else {
+                    write!(path, "[{:?}]", clip(&key))
+                }
+            }
+        };
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+    }
+    path
+}
+
+fn end_of_text(json: &[u8], mut at: usize) -> usize {
+    while let Some(&byte) = json.get(at) {
+        match byte {
+            b'"' => return at.saturating_add(1),
+            b'\\' => at = at.saturating_add(2),
+            _ => at = at.saturating_add(1),
+        }
+    }
+    json.len()
+}

@@ -1,0 +1,428 @@
+//! Finds where a JSON value ends, across refills and at any depth, and on the way the spans a cache does not keep.
+//!
+//! The scanner looks at quotes and brackets only: whether the value is JSON is for the decoder to say.
+
+use memchr::memchr2;
+
+/// Open containers whose members matter: the object itself, its metadata, its annotations.
+const OBJECT: usize = 1;
+const METADATA: usize = 2;
+const ANNOTATIONS: usize = 3;
+
+/// The annotation in which `kubectl apply` keeps a second copy of the object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A half-open range of bytes, from the first byte of the scanned value on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Span {
+    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// What the scanner saw of an object.
+#[derive(Debug, Default)]
+pub(super) struct Shape {
+    /// What to cut, in order; without them the object is as well-formed as it was with them.
+    pub(super) cuts: Vec<Span>,
+    /// The object's `kind`, where it is a string, quotes included.
+    pub(super) kind: Option<Span>,
+    /// The object's `apiVersion`, likewise.
+    pub(super) api_version: Option<Span>,
+}
+
+/// No value can start, or end, with this byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misplaced {
+    pub(super) at: usize,
+    pub(super) byte: u8,
+}
+
+/// What a member of an open container means to us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Member {
+    /// The key has not come yet.
+    #[default]
+    Unnamed,
+    Kind,
+    ApiVersion,
+    Metadata,
+    Annotations,
+    Cut,
+    Other,
+}
+
+/// Where we are in a container whose members matter.
+#[derive(Clone, Copy, Debug, Default)]
+struct Frame {
+    member: Member,
+    member_start: usize,
+    /// The comma behind the last member that stays.
+    kept_comma: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Token {
+    /// Nothing of the value has come yet.
+    #[default]
+    Before,
+    /// Inside a container, between strings.
+    Between,
+    /// In a string; `escaped` when its next byte follows a backslash.
+    Text { start: usize, escaped: bool },
+    /// In a number or a word at the top.
+    Scalar,
+}
+
+/// One value being scanned. The same bytes are handed in again with more behind them until its end is found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    at: usize,
+    token: Token,
+    /// Open containers.
+    depth: usize,
+    /// Open containers whose members matter; they are the outermost ones.
+    level: usize,
+    frames: [Frame; ANNOTATIONS],
+    track: bool,
+    trim: bool,
+    shape: Shape,
+}
+
+impl Scan {
+    /// Begins a value of which only the end is wanted.
+    pub(super) fn begin(&mut self) {
+        self.at = 0;
+        self.token = Token::Before;
+        self.depth = 0;
+        self.level = 0;
+        self.track = false;
+    }
+
+    /// Begins an object of the API; with `trim`, the spans that a cache does not keep are noted.
+    pub(super) fn begin_object(&mut self, trim: bool) {
+        self.begin();
+        self.track = true;
+        self.trim = trim;
+        self.shape.cuts.clear();
+        self.shape.kind = None;
+        self.shape.api_version = None;
+    }
+
+    /// What was seen of the object since `begin_object`.
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// Gives back the memory of an object that had much to cut.
+    pub(super) fn release(&mut self) {
+        self.shape.cuts = Vec::new();
+    }
+
+    /// The memory held, in bytes.
+    pub(super) fn held(&self) -> usize {
+        self.shape.cuts.capacity().saturating_mul(size_of::<Span>())
+    }
+
+    /// The first `count` bytes are gone: for values that are passed over, not kept.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.at = self.at.saturating_sub(count);
+    }
+
+    /// Goes on in `bytes`, the value from its first byte on; `None` asks for more of it, `Some` is its length.
+    ///
+    /// A number or a word ends at the byte behind it, which must be there.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, Misplaced> {
+        loop {
+            let done = match self.token {
+                Token::Before => match bytes.get(self.at) {
+                    None => return Ok(None),
+                    Some(&byte) => self.open(byte)?,
+                },
+                Token::Text { start, escaped } => {
+                    if !self.text(bytes, start, escaped) {
+                        return Ok(None);
+                    }
+                    self.depth == 0
+                }
+                Token::Scalar => {
+                    let rest = bytes.get(self.at..).unwrap_or_default();
+                    let length = rest.iter().position(|byte| !is_scalar(*byte));
+                    self.at = self.at.saturating_add(length.unwrap_or(rest.len()));
+                    if length.is_none() {
+                        return Ok(None);
+                    }
+                    true
+                }
+                Token::Between if self.depth > self.level => {
+                    if !self.skip(bytes) {
+                        return Ok(None);
+                    }
+                    self.depth == 0
+                }
+                Token::Between => {
+                    if !self.members(bytes) {
+                        return Ok(None);
+                    }
+                    self.depth == 0
+                }
+            };
+            if done {
+                return Ok(Some(self.at));
+            }
+        }
+    }
+
+    /// The first byte of the value. Never the end of it.
+    fn open(&mut self, byte: u8) -> Result<bool, Misplaced> {
+        self.token = match byte {
+            b'"' => Token::Text {
+                start: self.at,
+                escaped: false,
+            },
+            b'{' | b'[' => {
+                self.depth = 1;
+                if self.track && byte == b'{' {
+                    self.enter(OBJECT);
+                }
+                Token::Between
+            }
+            _ if is_scalar(byte) => Token::Scalar,
+            _ => return Err(Misplaced { at: self.at, byte }),
+        };
+        self.at = self.at.saturating_add(1);
+        Ok(false)
+    }
+
+    /// To the end of the string that began at `start`; false when the bytes end first.
+    fn text(&mut self, bytes: &[u8], start: usize, escaped: bool) -> bool {
+        let from = self.at.saturating_add(usize::from(escaped));
+        if escaped && from > bytes.len() {
+            return false;
+        }
+        match string_end(bytes, from) {
+            StringEnd::At(end) => {
+                self.at = end;
+                self.token = Token::Between;
+                if self.depth > 0 && self.depth == self.level {
+                    self.named(bytes, Span { start, end });
+                }
+                true
+            }
+            StringEnd::Beyond { escaped } => {
+                self.at = bytes.len();
+                self.token = Token::Text { start, escaped };
+                false
+            }
+        }
+    }
+
+    /// Past containers whose members do not matter; false when the bytes end first.
+    fn skip(&mut self, bytes: &[u8]) -> bool {
+        let mut at = self.at;
+        let mut depth = self.depth;
+        while let Some(&byte) = bytes.get(at) {
+            let next = at.saturating_add(1);
+            match byte {
+                b'"' => match string_end(bytes, next) {
+                    StringEnd::At(end) => {
+                        at = end;
+                        continue;
+                    }
+                    StringEnd::Beyond { escaped } => {
+                        self.token = Token::Text { start: at, escaped };
+                        at = bytes.len();
+                        break;
+                    }
+                },
+                b'{' | b'[' => depth = depth.saturating_add(1),
+                b'}' | b']' => {
+                    depth = depth.saturating_sub(1);
+                    if depth == self.level {
+                        self.at = next;
+                        self.depth = depth;
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+            at = next;
+        }
+        self.at = at;
+        self.depth = depth;
+        false
+    }
+
+    /// Through the members of a container that matters, until another one opens or this one ends; false when the
+    /// bytes end first.
+    fn members(&mut self, bytes: &[u8]) -> bool {
+        while let Some(&byte) = bytes.get(self.at) {
+            let at = self.at;
+            self.at = at.saturating_add(1);
+            match byte {
+                b'"' if self.text(bytes, at, false) => {}
+                b'"' => return false,
+                b'{' | b'[' => {
+                    self.depth = self.depth.saturating_add(1);
+                    match (self.member(), byte) {
+                        (Member::Metadata, b'{') => self.enter(METADATA),
+                        (Member::Annotations, b'{') => self.enter(ANNOTATIONS),
+                        _ => return true,
+                    }
+                }
+                b'}' | b']' => {
+                    self.leave(at);
+                    if self.depth == 0 {
+                        return true;
+                    }
+                }
+                b',' => self.comma(at),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn frame(&mut self) -> Option<&mut Frame> {
+        self.frames.get_mut(self.level.wrapping_sub(1))
+    }
+
+    fn member(&mut self) -> Member {
+        self.frame().map(|frame| frame.member).unwrap_or_default()
+    }
+
+    fn enter(&mut self, level: usize) {
+        self.level = level;
+        let member_start = self.at.saturating_add(usize::from(level == OBJECT));
+        if let Some(frame) = self.frame() {
+            *frame = Frame {
+                member_start,
+                ..Frame::default()
+            };
+        }
+    }
+
+    /// A whole string stands directly in a container that matters: a key, or the value of one.
+    fn named(&mut self, bytes: &[u8], text: Span) {
+        let (level, trim) = (self.level, self.trim);
+        match self.member() {
+            Member::Unnamed => {
+                if let Some(frame) = self.frame() {
+                    frame.member = meaning(level, trim, text.of(bytes));
+                }
+            }
+            Member::Kind => self.shape.kind = Some(text),
+            Member::ApiVersion => self.shape.api_version = Some(text),
+            Member::Metadata | Member::Annotations | Member::Cut | Member::Other => {}
+        }
+    }
+
+    fn comma(&mut self, at: usize) {
+        let end = at.saturating_add(1);
+        let mut cut = None;
+        if let Some(frame) = self.frame() {
+            if frame.member == Member::Cut {
+                cut = Some(frame.member_start);
+            } else {
+                frame.kept_comma = Some(at);
+            }
+            frame.member = Member::Unnamed;
+            frame.member_start = end;
+        }
+        if let Some(start) = cut {
+            self.cut(Span { start, end });
+        }
+    }
+
+    fn leave(&mut self, at: usize) {
+        let frame = self.frame().map(|frame| *frame).unwrap_or_default();
+        if frame.member == Member::Cut {
+            // The last member takes the comma before it along, and with it all that was cut since.
+            let start = frame.kept_comma.unwrap_or(frame.member_start);
+            self.shape.cuts.retain(|cut| cut.start < start);
+            self.cut(Span { start, end: at });
+        } else if frame.member == Member::Unnamed
+            && let Some(last) = self.shape.cuts.last_mut()
+            && last.end == frame.member_start
+        {
+            // A comma behind which nothing comes is wrong: it stays for the decoder to see.
+            last.end = last.end.saturating_sub(1);
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.level = self.level.saturating_sub(1);
+    }
+
+    fn cut(&mut self, cut: Span) {
+        match self.shape.cuts.last_mut() {
+            Some(last) if last.end == cut.start => last.end = cut.end,
+            _ => self.shape.cuts.push(cut),
+        }
+    }
+}
+
+fn meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+    match level {
+        OBJECT if spells(key, "metadata") => Member::Metadata,
+        OBJECT if spells(key, "kind") => Member::Kind,
+        OBJECT if spells(key, "apiVersion") => Member::ApiVersion,
+        METADATA if trim && spells(key, "managedFields") => Member::Cut,
+        METADATA if trim && spells(key, "annotations") => Member::Annotations,
+        ANNOTATIONS if spells(key, LAST_APPLIED) => Member::Cut,
+        _ => Member::Other,
+    }
+}
+
+/// Whether a JSON string, quotes included, spells `text`, in whatever way.
+pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
+    let Some(inner) = inner(quoted) else {
+        return false;
+    };
+    if inner == text.as_bytes() {
+        return true;
+    }
+    // Each escape is longer than what it stands for.
+    inner.len() > text.len()
+        && memchr::memchr(b'\\', inner).is_some()
+        && serde_json::from_slice::<String>(quoted).is_ok_and(|key| key == text)
+}
+
+fn inner(quoted: &[u8]) -> Option<&[u8]> {
+    quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
+enum StringEnd {
+    At(usize),
+    Beyond { escaped: bool },
+}
+
+/// Where the string ends whose inside goes on at `from`.
+fn string_end(bytes: &[u8], mut from: usize) -> StringEnd {
+    loop {
+        let rest = bytes.get(from..).unwrap_or_default();
+        let Some(found) = memchr2(b'"', b'\\', rest) else {
+            return StringEnd::Beyond { escaped: false };
+        };
+        let next = from.saturating_add(found).saturating_add(1);
+        if rest.get(found) == Some(&b'"') {
+            return StringEnd::At(next);
+        }
+        if next >= bytes.len() {
+            return StringEnd::Beyond { escaped: true };
+        }
+        from = next.saturating_add(1);
+    }
+}
+
+fn is_scalar(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}
+
+/// JSON's white space.
+pub(super) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+}

@@ -1,0 +1,87 @@
+//! Bodies that are one object: what a `get` answers, and the API's status.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+use super::item::{self, Fault, text};
+use super::members::Members;
+use super::options::{DecodeOptions, Trim};
+use super::reason;
+use super::scan::Scan;
+use crate::error::{Error, ErrorKind};
+use crate::object::{Held, Object, Status};
+use crate::sync::Arc;
+
+/// Decodes the body of an answer that is one object.
+///
+/// # Errors
+///
+/// The server's error when the body is a `Status`; `Undecodable` when it is an object that is not a `K`, naming the
+/// field; `TooLarge` beyond `item_bytes_max`; `Protocol` when it is no JSON object or of another kind.
+pub fn decode_object<K: Object>(
+    bytes: &[u8],
+    options: &DecodeOptions,
+) -> Result<Arc<Held<K>>, Error> {
+    if bytes.len() > options.item_bytes_max {
+        return Err(Error::new(
+            ErrorKind::TooLarge,
+            format!(
+                "the object is larger than {} bytes; DecodeOptions::item_bytes_max raises the limit",
+                options.item_bytes_max
+            ),
+        ));
+    }
+    let mut json = bytes.trim_ascii().to_vec();
+    let mut scan = Scan::default();
+    scan.begin_object(options.trim == Trim::Skip);
+    if !json.starts_with(b"{") || !matches!(scan.advance(&json), Ok(Some(end)) if end == json.len())
+    {
+        return Err(protocol("the answer is no JSON object, or is cut off"));
+    }
+    item::decode(&mut json, scan.shape()).map_err(|fault| match fault {
+        Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
+        Fault::Foreign { found, .. } => match decode_status(bytes) {
+            Some(status) => Error::from_status(status),
+            None => protocol(&format!(
+                "the answer is {found}, not {} {}",
+                K::API_VERSION,
+                K::KIND
+            )),
+        },
+        Fault::Undecodable(object) => object.error,
+    })
+}
+
+fn protocol(message: &str) -> Error {
+    Error::new(ErrorKind::Protocol, message)
+}
+
+/// Decodes a body that is a `Status` of the API; `None` for anything else.
+pub fn decode_status(bytes: &[u8]) -> Option<Status> {
+    if text(Members::find(bytes, "kind")) != "Status" {
+        return None;
+    }
+    let status = serde_json::from_slice::<meta::Status>(bytes);
+    Some(Status::from(status.unwrap_or_else(|error| {
+        // What can be read of it says more than nothing.
+        let text = |name| Some(text(Members::find(bytes, name))).filter(|text| !text.is_empty());
+        meta::Status {
+            code: Members::find(bytes, "code").and_then(|code| serde_json::from_slice(code).ok()),
+            message: text("message").or_else(|| {
+                Some(format!(
+                    "the server's status does not decode: {}",
+                    reason::without_values(&error)
+                ))
+            }),
+            reason: text("reason"),
+            ..meta::Status::default()
+        }
+    })))
+}
+
+/// Whether a version and kind are those of the server's own table of columns (RF-16).
+pub(super) fn is_table(version_and_kind: &str) -> bool {
+    matches!(
+        version_and_kind,
+        "meta.k8s.io/v1 Table" | "meta.k8s.io/v1beta1 Table"
+    )
+}
