@@ -28,4 +28,8 @@ pub mod manager;
 
 pub mod manual;
 
+#[cfg(feature = "testing")]
+#[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+pub mod testing;
+
 pub use error::{Error, ErrorKind, FailedSync};

@@ -1,0 +1,239 @@
+//! As much HTTP/1.1 as a server of recordings needs: request heads in, bodies out in chunks or at a stated length.
+
+use std::io::{self, Read, Write};
+
+use super::recording::Target;
+
+/// A request line with its headers has at most so many bytes; real ones have a few hundred.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The head of a request; its body, if it had one, was read and dropped.
+#[derive(Clone)]
+pub(super) struct Request {
+    pub(super) method: String,
+    pub(super) target: Target,
+    pub(super) headers: Vec<(String, String)>,
+}
+
+impl Request {
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let found = self
+            .headers
+            .iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(super) fn wants_close(&self) -> bool {
+        self.header("connection")
+            .is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+}
+
+/// Reads requests off a connection, keeping what came of the next one.
+pub(super) struct Requests {
+    buffer: Vec<u8>,
+}
+
+impl Requests {
+    pub(super) fn new() -> Self {
+        Self { buffer: Vec::new() }
+    }
+
+    /// Blocks until the next request has come; `None` when the client closed before one began.
+    pub(super) fn next(&mut self, stream: &mut impl Read) -> io::Result<Option<Request>> {
+        let end = loop {
+            if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
+                break end;
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX {
+                return Err(invalid("the head of the request is too long"));
+            }
+            if self.fill(stream)? == 0 {
+                return if self.buffer.is_empty() {
+                    Ok(None)
+                } else {
+                    Err(io::ErrorKind::UnexpectedEof.into())
+                };
+            }
+        };
+        let head: Vec<u8> = self.buffer.drain(..end.saturating_add(4)).collect();
+        let request = parse(&head)?;
+        if request.header("transfer-encoding").is_some() {
+            return Err(invalid("a request body in chunks is not supported"));
+        }
+        let length = match request.header("content-length") {
+            None => 0,
+            Some(text) => text
+                .parse()
+                .map_err(|_not_a_number| invalid("content-length"))?,
+        };
+        self.skip(stream, length)?;
+        Ok(Some(request))
+    }
+
+    fn fill(&mut self, stream: &mut impl Read) -> io::Result<usize> {
+        let mut space = [0; 4096];
+        let count = stream.read(&mut space)?;
+        self.buffer.extend(space.iter().take(count));
+        Ok(count)
+    }
+
+    fn skip(&mut self, stream: &mut impl Read, mut length: usize) -> io::Result<()> {
+        loop {
+            let here = length.min(self.buffer.len());
+            self.buffer.drain(..here);
+            length = length.saturating_sub(here);
+            if length == 0 {
+                return Ok(());
+            }
+            if self.fill(stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> io::Result<Request> {
+    let text = std::str::from_utf8(head).map_err(|_not_utf8| invalid("the head of the request"))?;
+    let mut lines = text.split("\r\n");
+    let mut words = lines.next().unwrap_or_default().split(' ');
+    let (Some(method), Some(target), Some("HTTP/1.1"), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(invalid("the request line"));
+    };
+    let headers = lines.filter_map(|line| line.split_once(':'));
+    Ok(Request {
+        method: method.to_owned(),
+        target: Target::parse(target),
+        headers: headers
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect(),
+    })
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    memchr::memmem::find(bytes, what)
+}
+
+/// How a body is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// `transfer-encoding: chunked`.
+    Chunked,
+    /// `content-length`, among the headers already.
+    Length,
+}
+
+/// Sends status line and headers; connection-level headers of `headers` are left out, they are this connection's own.
+pub(super) fn write_head(
+    stream: &mut impl Write,
+    status: u16,
+    headers: &[(String, String)],
+    framing: Framing,
+) -> io::Result<()> {
+    use std::fmt::Write as _;
+    let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
+    for (name, value) in headers {
+        let ours = matches!(name.as_str(), "transfer-encoding" | "connection")
+            || (name == "content-length" && framing == Framing::Chunked);
+        if !ours {
+            let written = write!(head, "{name}: {value}\r\n");
+            debug_assert!(written.is_ok(), "writing to a String cannot fail");
+        }
+    }
+    if framing == Framing::Chunked {
+        head.push_str("transfer-encoding: chunked\r\n");
+    }
+    head.push_str("\r\n");
+    stream.write_all(head.as_bytes())?;
+    stream.flush()
+}
+
+/// Sends a piece of the body at once.
+pub(super) fn write_piece(
+    stream: &mut impl Write,
+    piece: &[u8],
+    framing: Framing,
+) -> io::Result<()> {
+    if piece.is_empty() {
+        return Ok(());
+    }
+    match framing {
+        Framing::Length => stream.write_all(piece)?,
+        Framing::Chunked => {
+            let mut framed = format!("{:x}\r\n", piece.len()).into_bytes();
+            framed.extend_from_slice(piece);
+            framed.extend_from_slice(b"\r\n");
+            stream.write_all(&framed)?;
+        }
+    }
+    stream.flush()
+}
+
+/// Ends a body.
+pub(super) fn write_end(stream: &mut impl Write, framing: Framing) -> io::Result<()> {
+    if framing == Framing::Chunked {
+        stream.write_all(b"0\r\n\r\n")?;
+    }
+    stream.flush()
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        410 => "Gone",
+        429 => "Too Many Requests",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        _ => "Status",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_follow_each_other_on_a_connection_however_they_are_cut() {
+        let wire =
+            b"POST /a?b=c HTTP/1.1\r\nContent-Length: 3\r\nX: y\r\n\r\nabcGET /d HTTP/1.1\r\n\r\n";
+        for at in 1..wire.len() {
+            let mut stream = wire[..at].chain(&wire[at..]);
+            let mut requests = Requests::new();
+            let first = requests.next(&mut stream).unwrap().unwrap();
+            assert_eq!(
+                (first.method.as_str(), first.target.value("b")),
+                ("POST", Some("c"))
+            );
+            assert_eq!(first.header("X"), Some("y"));
+            assert_eq!(
+                requests.next(&mut stream).unwrap().unwrap().target.path,
+                "/d"
+            );
+            assert!(requests.next(&mut stream).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_not_http_is_an_error_and_a_head_without_end_too() {
+        let not_http = Requests::new().next(&mut &b"\x16\x03\x01 hello\r\n\r\n"[..]);
+        assert_eq!(not_http.err().unwrap().kind(), io::ErrorKind::InvalidData);
+        let endless = Requests::new().next(&mut io::repeat(b'a'));
+        assert_eq!(endless.err().unwrap().kind(), io::ErrorKind::InvalidData);
+        let cut = Requests::new().next(&mut &b"GET / HT"[..]);
+        assert_eq!(cut.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
+    }
+}

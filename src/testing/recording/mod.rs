@@ -1,0 +1,286 @@
+//! What passed between a client and an API server: exchanges, with the time each piece took.
+
+mod format;
+mod target;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+
+pub(in crate::testing) use target::{Target, is_true};
+
+/// Exchanges in the order in which their requests came: what a recorder wrote, or what a test put together.
+///
+/// As a file it is text, one JSON value per line, made to be read and compared; see [`Recording::parse`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    pub(in crate::testing) server: String,
+    pub(in crate::testing) taken: String,
+    pub(in crate::testing) exchanges: Vec<Exchange>,
+}
+
+/// One request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    pub(in crate::testing) method: String,
+    pub(in crate::testing) target: Target,
+    /// Since the recording's start.
+    pub(in crate::testing) at: Duration,
+    pub(in crate::testing) headers: Vec<(String, String)>,
+    /// Parameters that must be equal although a match ignores them otherwise.
+    pub(in crate::testing) matches: Vec<String>,
+    pub(in crate::testing) answer: Answer,
+}
+
+/// An answer, piece by piece. All times count from the arrival of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub(in crate::testing) status: u16,
+    pub(in crate::testing) after: Duration,
+    pub(in crate::testing) headers: Vec<(String, String)>,
+    pub(in crate::testing) chunks: Vec<Chunk>,
+    pub(in crate::testing) end: End,
+    pub(in crate::testing) end_after: Duration,
+}
+
+/// A piece of a body that came at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    pub(in crate::testing) after: Duration,
+    pub(in crate::testing) text: String,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "an answer has these ends")]
+pub enum End {
+    /// The server ended the body.
+    Clean,
+    /// The connection broke before the body was at its end.
+    Cut,
+    /// It was still open when the recorder or the client stopped: a replay keeps it open.
+    Open,
+}
+
+impl Recording {
+    /// An empty recording, to be filled by hand.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads the text of a recording; `name` stands in errors, before the line.
+    ///
+    /// The first line is `{"recording":1,…}`. An exchange is a line `{"request":"GET /…","at":…}`, a line
+    /// `{"response":200,"after":…}`, its chunks `{"after":…,"line":{…}}` (a JSON text and a newline, verbatim) or
+    /// `{"after":…,"text":"…"}`, and `{"end":"clean","after":…}`, or `cut`, or `open`. Times are in milliseconds:
+    /// `at` counts from the recording's start, `after` from the request. Empty lines and lines that begin with `#`
+    /// say nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`], naming the line and what is wrong with it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        format::read(name, text)
+    }
+
+    /// Reads a recording from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`], naming the file and the line.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            Error::new(ErrorKind::Config, format!("{name}: {error}")).with_source(error)
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    /// The recording as the text that [`Recording::parse`] reads.
+    pub fn to_text(&self) -> String {
+        format::write(self)
+    }
+
+    /// Says which server answered and on which day, for the first line of the file.
+    #[must_use]
+    pub fn of_server(mut self, version: &str, day: &str) -> Self {
+        version.clone_into(&mut self.server);
+        day.clone_into(&mut self.taken);
+        self
+    }
+
+    /// Adds an exchange.
+    #[must_use]
+    pub fn with(mut self, exchange: Exchange) -> Self {
+        self.exchanges.push(exchange);
+        self
+    }
+
+    /// Adds an exchange.
+    pub fn push(&mut self, exchange: Exchange) {
+        self.exchanges.push(exchange);
+    }
+
+    /// The version of the server that answered; empty when the recording does not say.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The exchanges, in the order of their requests.
+    pub fn exchanges(&self) -> &[Exchange] {
+        &self.exchanges
+    }
+}
+
+impl Exchange {
+    /// A `GET` of `target`, path and query as they stand in a request line, and its answer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use kubecache::testing::{Answer, Exchange};
+    ///
+    /// let absent = Exchange::get(
+    ///     "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb",
+    ///     Answer::text(200, r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}"#),
+    /// );
+    /// assert_eq!(absent.path(), "/api/v1/namespaces/shop/secrets");
+    /// # }
+    /// ```
+    pub fn get(target: &str, answer: Answer) -> Self {
+        Self::new("GET", target, answer)
+    }
+
+    /// A request with another verb than `GET`.
+    pub fn new(method: &str, target: &str, answer: Answer) -> Self {
+        Self {
+            method: method.to_owned(),
+            target: Target::parse(target),
+            at: Duration::ZERO,
+            headers: Vec::new(),
+            matches: Vec::new(),
+            answer,
+        }
+    }
+
+    /// Matches only requests whose `parameter` has the recorded value, although replays ignore that parameter
+    /// otherwise (`resourceVersion`, `limit`, …).
+    #[must_use]
+    pub fn only_with(mut self, parameter: &str) -> Self {
+        self.matches.push(parameter.to_owned());
+        self
+    }
+
+    /// The verb.
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// The path, percent-encoding resolved.
+    pub fn path(&self) -> &str {
+        &self.target.path
+    }
+
+    /// The value of a query parameter.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.target.value(name)
+    }
+
+    /// When the request came, since the recording's start.
+    pub fn at(&self) -> Duration {
+        self.at
+    }
+
+    /// The answer.
+    pub fn answer(&self) -> &Answer {
+        &self.answer
+    }
+}
+
+impl Answer {
+    /// An answer without a body yet, of type `application/json`, that comes at once and ends cleanly.
+    pub fn new(status: u16) -> Self {
+        Self {
+            status,
+            after: Duration::ZERO,
+            headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+            chunks: Vec::new(),
+            end: End::Clean,
+            end_after: Duration::ZERO,
+        }
+    }
+
+    /// An answer with that body.
+    pub fn text(status: u16, body: impl Into<String>) -> Self {
+        Self::new(status).chunk(Duration::ZERO, body)
+    }
+
+    /// Adds a piece of the body, sent `after` the arrival of the request.
+    #[must_use]
+    pub fn chunk(mut self, after: Duration, text: impl Into<String>) -> Self {
+        let text = text.into();
+        self.end_after = self.end_after.max(after);
+        self.chunks.push(Chunk { after, text });
+        self
+    }
+
+    /// Adds one watch event: its JSON and a newline.
+    #[must_use]
+    pub fn event(self, after: Duration, json: &str) -> Self {
+        self.chunk(after, format!("{json}\n"))
+    }
+
+    /// Adds a header; a `content-length` makes the body one of that length, otherwise it is sent in chunks.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers
+            .push((name.to_ascii_lowercase(), value.to_owned()));
+        self
+    }
+
+    /// Says how and when, `after` the request, the answer ends.
+    #[must_use]
+    pub fn ending(mut self, end: End, after: Duration) -> Self {
+        (self.end, self.end_after) = (end, after);
+        self
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The pieces of the body.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// How it ends.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// The whole body.
+    pub fn body(&self) -> String {
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.text.as_str())
+            .collect()
+    }
+}
+
+impl Chunk {
+    /// When it came, since the arrival of the request.
+    pub fn after(&self) -> Duration {
+        self.after
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}

@@ -1,0 +1,319 @@
+//! The fixture server: recordings replayed over real HTTP on a loopback port, with faults on request.
+
+mod connection;
+mod faults;
+mod matching;
+mod pace;
+
+use std::time::Instant;
+
+use self::matching::Book;
+use self::pace::{Gate, Pace};
+use super::http1::Request;
+use super::recording::{Exchange, Recording};
+use super::service::Service;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Monitor, Mutex};
+
+pub use self::faults::{Act, Fault};
+pub use self::pace::{Speed, Step};
+
+/// An API server out of recordings: real HTTP/1.1 over a real socket, piece by piece.
+///
+/// A request gets the first recorded answer nobody had yet to the same verb, path and parameters, in whatever order
+/// the parameters and the terms of selectors stand; `resourceVersion`, `limit`, `timeoutSeconds` and their like
+/// count only where the recording says so. Without one it gets a 404 that says what was asked and what there is.
+///
+/// Each connection is a thread with this server as its owner; dropping the server ends and joins them all.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::testing::{Answer, Exchange, FixtureServer, Recording};
+/// use std::io::{Read, Write};
+/// use std::net::TcpStream;
+///
+/// let healthy = Exchange::get("/readyz", Answer::text(200, "ok"));
+/// let server = FixtureServer::replaying(Recording::new().with(healthy)).start()?;
+///
+/// let mut client = TcpStream::connect(server.address())?;
+/// client.write_all(b"GET /readyz HTTP/1.1\r\nconnection: close\r\n\r\n")?;
+/// let mut answer = String::new();
+/// client.read_to_string(&mut answer)?;
+///
+/// assert!(answer.starts_with("HTTP/1.1 200 OK"));
+/// assert_eq!(server.requests()[0].path(), "/readyz");
+/// # }
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FixtureServer {
+    service: Service,
+    shared: Arc<Shared>,
+}
+
+/// How a [`FixtureServer`] is put together.
+#[derive(Debug)]
+pub struct FixtureServerBuilder {
+    recordings: Vec<Recording>,
+    faults: Vec<Fault>,
+    speed: Speed,
+    clock: Clock,
+    port: u16,
+    tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// What the connections share.
+#[derive(Debug)]
+struct Shared {
+    book: Mutex<Book>,
+    faults: Mutex<Vec<Fault>>,
+    log: Arc<Monitor<Vec<Received>>>,
+    pace: Pace,
+    tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// A request that came. Its `Debug` prints no header.
+#[derive(Clone)]
+pub struct Received {
+    request: Request,
+    at: Instant,
+    answered: Answered,
+}
+
+/// With what a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answered {
+    /// A recorded answer.
+    Recorded,
+    /// 404: nothing is recorded for it, or no more.
+    Unmatched,
+    /// A fault took the answer's place.
+    Fault,
+}
+
+impl FixtureServer {
+    /// A server that replays `recording`, everything at once unless told otherwise.
+    pub fn replaying(recording: Recording) -> FixtureServerBuilder {
+        FixtureServerBuilder {
+            recordings: vec![recording],
+            faults: Vec::new(),
+            speed: Speed::default(),
+            clock: Clock::system(),
+            port: 0,
+            tls: None,
+        }
+    }
+
+    /// Where it listens: on the loopback address, at a port of its own.
+    pub fn address(&self) -> std::net::SocketAddr {
+        self.service.address()
+    }
+
+    /// The address as a client's configuration wants it: `http://127.0.0.1:…`, or `https`.
+    pub fn url(&self) -> String {
+        let scheme = if self.shared.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// The requests that came so far, in order.
+    pub fn requests(&self) -> Vec<Received> {
+        self.shared.log.lock().clone()
+    }
+
+    /// Blocks until `enough` of the requests that came, or until `deadline`; whether it was enough.
+    pub fn wait_for_requests(
+        &self,
+        deadline: Deadline,
+        enough: impl Fn(&[Received]) -> bool,
+    ) -> bool {
+        let clock = &self.shared.pace.clock;
+        let mut received = self.shared.log.lock();
+        loop {
+            if enough(&received) {
+                return true;
+            }
+            if clock.has_passed(deadline) {
+                return false;
+            }
+            received = clock.wait_until(&self.shared.log, received, deadline);
+        }
+    }
+
+    /// Lets the piece of a watch pass that was recorded earliest of those whose turn it is, and says what it was.
+    ///
+    /// Blocks until there is one, at most until `deadline`: then `None`. Only with [`Speed::Stepped`].
+    pub fn step(&self, deadline: Deadline) -> Option<Step> {
+        let pace = &self.shared.pace;
+        pace.gate.step(&pace.clock, deadline)
+    }
+
+    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`; whether they do.
+    pub fn wait_for_steps(&self, count: usize, deadline: Deadline) -> bool {
+        let pace = &self.shared.pace;
+        pace.gate.gathered(count, &pace.clock, deadline)
+    }
+
+    /// Adds a fault, for requests from now on.
+    pub fn add_fault(&self, fault: Fault) {
+        self.shared.faults.lock().push(fault);
+    }
+
+    /// The recorded exchanges nobody has asked for yet.
+    pub fn unused(&self) -> Vec<Arc<Exchange>> {
+        self.shared.book.lock().unused()
+    }
+
+    /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.
+    pub fn stop(self) {
+        self.service.stop();
+    }
+}
+
+impl FixtureServerBuilder {
+    /// Adds another recording: its answers come after those of the ones before it.
+    #[must_use]
+    pub fn and(mut self, recording: Recording) -> Self {
+        self.recordings.push(recording);
+        self
+    }
+
+    /// Sets how fast the replay goes; the default is [`Speed::AtOnce`].
+    #[must_use]
+    pub fn speed(mut self, speed: Speed) -> Self {
+        self.speed = speed;
+        self
+    }
+
+    /// Sets the clock of all waits; with a fake one, recorded time passes when a test advances it.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Adds a fault.
+    #[must_use]
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.faults.push(fault);
+        self
+    }
+
+    /// Sets the port; the default, 0, is a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Speaks TLS with this configuration.
+    #[must_use]
+    pub fn tls(mut self, config: Arc<rustls::ServerConfig>) -> Self {
+        self.tls = Some(config);
+        self
+    }
+
+    /// Listens and serves from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for a speed that is not above zero; [`ErrorKind::Resources`] when the system has no
+    /// socket, port or thread to give.
+    pub fn start(self) -> Result<FixtureServer, Error> {
+        if let Speed::Times(factor) = self.speed
+            && !(factor.is_finite() && factor > 0.0)
+        {
+            let message = format!("the speed of a replay is above zero, not {factor}");
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        let shared = Arc::new(Shared {
+            book: Mutex::new(Book::new(self.recordings)),
+            faults: Mutex::new(self.faults),
+            log: Arc::new(Monitor::new(Vec::new())),
+            pace: Pace {
+                speed: self.speed,
+                clock: self.clock,
+                gate: Gate::new(),
+            },
+            tls: self.tls,
+        });
+        let handler = Arc::<Shared>::clone(&shared);
+        let service = Service::spawn("fixture", self.port, handler).map_err(|error| {
+            Error::new(
+                ErrorKind::Resources,
+                format!("starting the fixture server: {error}"),
+            )
+            .with_source(error)
+        })?;
+        Ok(FixtureServer { service, shared })
+    }
+}
+
+impl Shared {
+    fn received(&self, request: &Request, at: Instant, answered: Answered) {
+        let received = Received {
+            request: request.clone(),
+            at,
+            answered,
+        };
+        self.log.lock().push(received);
+        self.log.notify_all();
+    }
+}
+
+impl Received {
+    /// The verb.
+    pub fn method(&self) -> &str {
+        &self.request.method
+    }
+
+    /// The path, percent-encoding resolved.
+    pub fn path(&self) -> &str {
+        &self.request.target.path
+    }
+
+    /// The value of a query parameter.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        self.request.target.value(name)
+    }
+
+    /// Whether it opens a watch.
+    pub fn is_watch(&self) -> bool {
+        self.request.target.is_watch()
+    }
+
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.request.header(name)
+    }
+
+    /// When it had come, on the server's clock.
+    pub fn at(&self) -> Instant {
+        self.at
+    }
+
+    /// With what it was answered.
+    pub fn answered(&self) -> Answered {
+        self.answered
+    }
+}
+
+impl std::fmt::Debug for Received {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} {} ({:?})",
+            self.request.method, self.request.target, self.answered
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

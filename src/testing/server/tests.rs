@@ -1,0 +1,320 @@
+//! The fixture server seen from a client's socket: answers, times, faults, and that nothing outlives it.
+
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::testing::{Answer, End};
+
+const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
+const WATCH: &str = "/api/v1/namespaces/shop/secrets?watch=true";
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+fn soon() -> Deadline {
+    Clock::system().after(Duration::from_secs(20))
+}
+
+/// As much of a client as these tests need: it reads what comes, piece by piece.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn of(server: &FixtureServer) -> Self {
+        let socket = TcpStream::connect(server.address()).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        Self(BufReader::new(socket))
+    }
+
+    fn ask(&mut self, target: &str) -> Head {
+        let request =
+            format!("GET {target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer canary\r\n\r\n");
+        self.0.get_mut().write_all(request.as_bytes()).unwrap();
+        self.head()
+    }
+
+    fn head(&mut self) -> Head {
+        let mut head = Head::default();
+        loop {
+            let line = self.line().unwrap();
+            match line.split_once(": ") {
+                Some((name, value)) => head.headers.push((name.to_owned(), value.to_owned())),
+                None if line.is_empty() => return head,
+                None => head.status = line.split(' ').nth(1).unwrap().parse().unwrap(),
+            }
+        }
+    }
+
+    fn line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.0.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn exactly(&mut self, length: usize) -> io::Result<String> {
+        let mut bytes = vec![0; length];
+        self.0.read_exact(&mut bytes)?;
+        Ok(String::from_utf8(bytes).unwrap())
+    }
+
+    /// The next chunk; empty at the end of the body.
+    fn chunk(&mut self) -> io::Result<String> {
+        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
+        let chunk = self.exactly(length)?;
+        assert_eq!(self.line()?, "");
+        Ok(chunk)
+    }
+
+    fn body(&mut self) -> io::Result<String> {
+        let mut body = String::new();
+        loop {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
+                return Ok(body);
+            }
+            body.push_str(&chunk);
+        }
+    }
+
+    /// Asks for what is not recorded; the message of the answer.
+    fn unmatched(&mut self) -> String {
+        let head = self.ask("/api/v1/namespaces/shop/configmaps");
+        assert_eq!(head.status, 404);
+        let body = self
+            .exactly(head.get("content-length").unwrap().parse().unwrap())
+            .unwrap();
+        let status: serde_json::Value = serde_json::from_str(&body).unwrap();
+        status["message"].as_str().unwrap().to_owned()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
+    }
+}
+
+#[derive(Default)]
+struct Head {
+    status: u16,
+    headers: Vec<(String, String)>,
+}
+
+impl Head {
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+fn one(target: &str, answer: Answer) -> FixtureServerBuilder {
+    FixtureServer::replaying(Recording::new().with(Exchange::get(target, answer)))
+}
+
+#[test]
+fn answers_follow_each_other_on_one_connection_and_are_logged_without_a_header_in_debug() {
+    let list = Answer::text(200, "{\"items\":[]}\n").header("content-length", "13");
+    let recording = Recording::new()
+        .with(Exchange::get(SECRETS, list))
+        .with(Exchange::get(
+            WATCH,
+            Answer::new(200).event(ms(0), "{}").event(ms(0), "[]"),
+        ));
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let mut client = Client::of(&server);
+
+    assert_eq!(client.ask(SECRETS).get("content-length"), Some("13"));
+    assert_eq!(client.exactly(13).unwrap(), "{\"items\":[]}\n");
+    assert_eq!(client.ask(WATCH).get("transfer-encoding"), Some("chunked"));
+    assert_eq!(
+        (client.chunk().unwrap(), client.chunk().unwrap()),
+        ("{}\n".into(), "[]\n".into())
+    );
+    assert_eq!(client.chunk().unwrap(), "");
+    assert!(server.unused().is_empty());
+
+    assert_eq!(
+        client.unmatched(),
+        "no recorded answer for GET /api/v1/namespaces/shop/configmaps; nothing is recorded for this path"
+    );
+    let log = server.requests();
+    assert_eq!(log[2].answered(), Answered::Unmatched);
+    assert_eq!(log[0].header("Authorization"), Some("Bearer canary"));
+    assert_eq!(format!("{:?}", log[0]), format!("GET {SECRETS} (Recorded)"));
+}
+
+#[test]
+fn with_a_fake_clock_recorded_time_passes_when_the_test_says_so() {
+    let fake = FakeClock::new();
+    let answer = Answer::new(200)
+        .event(ms(40), "1")
+        .event(ms(400), "2")
+        .ending(End::Clean, ms(500));
+    let server = one(WATCH, answer)
+        .speed(Speed::Times(4.0))
+        .clock(fake.clone().into())
+        .start()
+        .unwrap();
+    let mut client = Client::of(&server);
+    assert_eq!(client.ask(WATCH).status, 200);
+    fake.wait_for_timer(ms(10));
+    fake.advance(ms(10));
+    assert_eq!(client.chunk().unwrap(), "1\n");
+    fake.wait_for_timer(ms(90));
+    fake.advance(ms(90));
+    assert_eq!(client.chunk().unwrap(), "2\n");
+    fake.wait_for_timer(ms(25));
+    fake.advance(ms(25));
+    assert_eq!(client.chunk().unwrap(), "");
+}
+
+#[test]
+fn steps_come_in_the_order_of_the_recording_across_connections() {
+    let watch = |name: &str, times: [u64; 2]| {
+        let answer = Answer::new(200)
+            .event(ms(times[0]), &format!("{name}1"))
+            .event(ms(times[1]), &format!("{name}2"));
+        Exchange::get(&format!("/{name}?watch=1"), answer.ending(End::Open, ms(9)))
+    };
+    let recording = Recording::new()
+        .with(watch("a", [1, 4]))
+        .with(watch("b", [2, 3]));
+    let server = FixtureServer::replaying(recording)
+        .speed(Speed::Stepped)
+        .start()
+        .unwrap();
+    let (mut a, mut b) = (Client::of(&server), Client::of(&server));
+    a.ask("/a?watch=1");
+    b.ask("/b?watch=1");
+    assert!(server.wait_for_steps(2, soon()));
+    let passed: Vec<_> = (0..4).map(|_| server.step(soon()).unwrap().text).collect();
+    assert_eq!(passed, ["a1\n", "b1\n", "b2\n", "a2\n"]);
+    for (client, name) in [(&mut a, "a"), (&mut b, "b")] {
+        assert_eq!(client.chunk().unwrap(), format!("{name}1\n"));
+        assert_eq!(client.chunk().unwrap(), format!("{name}2\n"));
+    }
+    assert_eq!(
+        server.step(Clock::system().after(ms(1))),
+        None,
+        "both are open and silent now"
+    );
+}
+
+#[test]
+fn a_cut_recording_breaks_the_connection_in_the_middle() {
+    let cut = Answer::text(200, "{\"items\":[")
+        .header("content-length", "99")
+        .ending(End::Cut, ms(0));
+    let server = one(SECRETS, cut).start().unwrap();
+    let mut client = Client::of(&server);
+    assert_eq!(client.ask(SECRETS).get("content-length"), Some("99"));
+    assert_eq!(
+        client.exactly(99).unwrap_err().kind(),
+        io::ErrorKind::UnexpectedEof
+    );
+}
+
+#[test]
+fn a_fault_takes_the_place_of_an_answer_and_the_recorded_one_comes_after_it() {
+    let act = Act::Status {
+        code: 429,
+        reason: "TooManyRequests".to_owned(),
+        retry_after: Some(Duration::from_secs(3)),
+    };
+    let fault = Fault::new(act).on(SECRETS).times(1);
+    let server = one(SECRETS, Answer::text(200, "fine"))
+        .fault(fault)
+        .start()
+        .unwrap();
+    let mut client = Client::of(&server);
+    let refused = client.ask(SECRETS);
+    assert_eq!(
+        (refused.status, refused.get("retry-after")),
+        (429, Some("3"))
+    );
+    client
+        .exactly(refused.get("content-length").unwrap().parse().unwrap())
+        .unwrap();
+    assert_eq!(client.ask(SECRETS).status, 200);
+    assert_eq!(client.body().unwrap(), "fine");
+    assert_eq!(server.requests()[0].answered(), Answered::Fault);
+}
+
+#[test]
+fn a_body_is_cut_dripped_or_left_hanging_at_the_byte_that_was_named() {
+    let answer = || Answer::new(200).event(ms(0), "abc").event(ms(0), "def");
+    let cut = one(SECRETS, answer())
+        .fault(Fault::new(Act::CutAfter(5)))
+        .start()
+        .unwrap();
+    let mut client = Client::of(&cut);
+    client.ask(SECRETS);
+    assert_eq!(
+        (client.chunk().unwrap(), client.chunk().unwrap()),
+        ("abc\n".into(), "d".into())
+    );
+    assert!(client.is_closed());
+
+    let fake = FakeClock::new();
+    let drip = Act::Drip {
+        bytes: 3,
+        every: ms(50),
+    };
+    let slow = one(SECRETS, answer())
+        .fault(Fault::new(drip))
+        .clock(fake.clone().into())
+        .start()
+        .unwrap();
+    let mut client = Client::of(&slow);
+    client.ask(SECRETS);
+    for piece in ["abc", "\n", "def", "\n"] {
+        fake.wait_for_timer(ms(50));
+        fake.advance(ms(50));
+        assert_eq!(client.chunk().unwrap(), piece);
+    }
+
+    let hang = one(SECRETS, answer())
+        .fault(Fault::new(Act::HangAfter(4)))
+        .start()
+        .unwrap();
+    let mut client = Client::of(&hang);
+    client.ask(SECRETS);
+    assert_eq!(client.chunk().unwrap(), "abc\n");
+    hang.stop();
+    assert!(client.is_closed(), "the stop ends what hangs");
+}
+
+#[test]
+fn a_client_that_hangs_up_ends_the_thread_of_its_watch() {
+    let server = one(WATCH, Answer::new(200).ending(End::Open, ms(0)))
+        .start()
+        .unwrap();
+    let mut client = Client::of(&server);
+    client.ask(WATCH);
+    assert!(server.wait_for_requests(soon(), |requests| requests.len() == 1));
+    // Each connection's thread holds the shared half of the server, and lets go of it at its end.
+    let shared = Arc::downgrade(&server.shared);
+    let watching = shared.strong_count();
+    let mut probe = Client::of(&server);
+    probe.unmatched();
+    assert!(shared.strong_count() > watching);
+    drop(client);
+    while shared.strong_count() > watching {
+        probe.unmatched();
+    }
+}
+
+#[test]
+fn a_speed_that_is_no_speed_is_refused() {
+    for factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let refused = one("/", Answer::new(200))
+            .speed(Speed::Times(factor))
+            .start();
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
+    }
+}

@@ -1,0 +1,210 @@
+//! A loopback listener whose connections are threads with an owner: the ground under the fixture server and the
+//! recorder.
+//!
+//! One thread accepts, notices clients that hang up, joins the threads that have ended, and at its stop ends and joins
+//! the others. It alone owns the connections, so they need no lock.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+use crate::worker::{StopToken, Wake, Worker};
+
+/// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a blocked read or
+/// write of the socket too.
+pub(super) trait Handler: Send + Sync + 'static {
+    fn serve(&self, socket: TcpStream, stop: &StopToken);
+}
+
+/// A listener on a loopback port of its own. Dropping it ends and joins every thread of it.
+#[derive(Debug)]
+pub(super) struct Service {
+    address: SocketAddr,
+    acceptor: Worker,
+}
+
+impl Service {
+    /// Listens on `port` of the loopback address, or on a free one for 0. `name` is that of its threads.
+    pub(super) fn spawn(
+        name: &'static str,
+        port: u16,
+        handler: Arc<dyn Handler>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let (ring, heard) = UnixStream::pair()?;
+        ring.set_nonblocking(true)?;
+        heard.set_nonblocking(true)?;
+        let bell = Arc::new(Bell(ring));
+        let acceptor = Worker::spawn(name, move |stop| {
+            let wake: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
+            let registration = stop.register(&wake);
+            let mut acceptor = Acceptor {
+                name,
+                listener,
+                heard,
+                bell,
+                handler,
+                connections: Vec::new(),
+            };
+            while !stop.is_stopped() {
+                acceptor.turn();
+            }
+            drop(registration);
+        })?;
+        Ok(Self { address, acceptor })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends every connection; returns when all threads have ended.
+    pub(super) fn stop(self) {
+        if let Err(panic) = self.acceptor.join() {
+            log::error!("the thread that accepts connections panicked: {panic}");
+        }
+    }
+}
+
+/// Wakes the accepting thread out of its poll.
+#[derive(Debug)]
+struct Bell(UnixStream);
+
+impl Wake for Bell {
+    fn wake(&self) {
+        // A full pipe has woken it already; a closed one belongs to a thread that is past its poll.
+        let _rung = (&self.0).write(&[1]);
+    }
+}
+
+struct Acceptor {
+    name: &'static str,
+    listener: TcpListener,
+    heard: UnixStream,
+    bell: Arc<Bell>,
+    handler: Arc<dyn Handler>,
+    connections: Vec<Connection>,
+}
+
+struct Connection {
+    socket: TcpStream,
+    worker: Worker,
+    ended: Arc<AtomicBool>,
+    hung_up: bool,
+}
+
+impl Connection {
+    fn end(&mut self) {
+        self.hung_up = true;
+        self.worker.stop();
+        // It may be closed already; then there is nothing to end.
+        let _closed = self.socket.shutdown(Shutdown::Both);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Acceptor {
+    fn turn(&mut self) {
+        self.wait();
+        let mut rung = [0; 64];
+        while matches!((&self.heard).read(&mut rung), Ok(count) if count > 0) {}
+        self.connections
+            .retain(|connection| !connection.ended.load(Ordering::SeqCst));
+        while let Ok((socket, _)) = self.listener.accept() {
+            if let Err(error) = self.open(socket) {
+                log::warn!("{}: a connection was refused: {error}", self.name);
+            }
+        }
+    }
+
+    /// Blocks until somebody connects, hangs up, ends or stops.
+    fn wait(&mut self) {
+        let mut descriptors = vec![
+            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.heard, PollFlags::IN),
+        ];
+        let open = |connection: &&Connection| !connection.hung_up;
+        let watched = self.connections.iter().filter(open);
+        descriptors.extend(watched.map(|connection| PollFd::new(&connection.socket, HUNG_UP)));
+        if let Err(error) = poll(&mut descriptors, None) {
+            log::debug!("{}: poll: {error}", self.name);
+            return;
+        }
+        let gone: Vec<_> = descriptors
+            .iter()
+            .skip(2)
+            .map(|at| !at.revents().is_empty())
+            .collect();
+        drop(descriptors);
+        let watched = self
+            .connections
+            .iter_mut()
+            .filter(|connection| !connection.hung_up);
+        for (connection, gone) in watched.zip(gone) {
+            if gone {
+                connection.end();
+            }
+        }
+    }
+
+    fn open(&mut self, socket: TcpStream) -> io::Result<()> {
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        // Accepted sockets inherit the listener's mode on some systems.
+        socket.set_nonblocking(false)?;
+        socket.set_nodelay(true)?;
+        let ours = socket.try_clone()?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = End {
+            ended: Arc::clone(&ended),
+            bell: Arc::clone(&self.bell),
+            socket: socket.try_clone()?,
+        };
+        let handler = Arc::clone(&self.handler);
+        let name = format!("{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed));
+        let worker = Worker::spawn(name, move |stop| {
+            let _end = end;
+            handler.serve(socket, stop);
+        })?;
+        self.connections.push(Connection {
+            socket: ours,
+            worker,
+            ended,
+            hung_up: false,
+        });
+        Ok(())
+    }
+}
+
+#[cfg(target_os = "linux")]
+const HUNG_UP: PollFlags = PollFlags::RDHUP;
+/// Off Linux only a reset is noticed while an answer waits for its time (untested).
+#[cfg(not(target_os = "linux"))]
+const HUNG_UP: PollFlags = PollFlags::HUP;
+
+/// The last act of a connection's thread, a panic included: the client sees the end, the acceptor joins the thread.
+struct End {
+    ended: Arc<AtomicBool>,
+    bell: Arc<Bell>,
+    socket: TcpStream,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _closed = self.socket.shutdown(Shutdown::Both);
+        self.ended.store(true, Ordering::SeqCst);
+        self.bell.wake();
+    }
+}
