@@ -78,8 +78,8 @@ impl TlsSettings {
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.authorities {
             Some(authorities) if self.insecure_skip_verify => Err(format!(
-                "insecure-skip-tls-verify is set although {} names a certificate authority: remove one of the two",
-                authorities.origin()
+                "{}: names an authority although insecure-skip-tls-verify is set: remove one of the two",
+                authorities.field()
             )),
             _ => Ok(()),
         }

@@ -113,3 +113,116 @@ impl ServiceAccount {
         Ok(if text.is_empty() { "default" } else { text }.to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pod(PathBuf);
+
+    impl Pod {
+        fn new(name: &str) -> Self {
+            let pid = std::process::id();
+            let directory = std::env::temp_dir().join(format!("kubecache-pod-{name}-{pid}"));
+            std::fs::create_dir_all(&directory).unwrap();
+            let pod = Self(directory);
+            pod.write("token", "pod-token\n");
+            pod.write("ca.crt", "the cluster's");
+            pod.write("namespace", "shop\n");
+            pod
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            std::fs::write(self.0.join(name), text).unwrap();
+        }
+
+        fn environment(&self, host: &str, more: &[(&str, &str)]) -> Environment {
+            let service = [
+                ("KUBERNETES_SERVICE_HOST", host),
+                ("KUBERNETES_SERVICE_PORT", "443"),
+                ("HOME", "/nonexistent"),
+            ];
+            let pairs = service.into_iter().chain(more.iter().copied());
+            Environment::from_pairs(pairs).with_service_account_dir(&self.0)
+        }
+    }
+
+    impl Drop for Pod {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    fn header(config: &Config) -> String {
+        let header = config.credentials().authorization().unwrap();
+        header.unwrap().to_string()
+    }
+
+    #[test]
+    fn a_pod_finds_its_server_its_token_and_its_namespace() {
+        let pod = Pod::new("finds");
+        let environment = pod.environment("10.96.0.1", &[]);
+        let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+        assert_eq!(config.server_url(), "https://10.96.0.1:443");
+        assert_eq!(config.namespace(), "shop");
+        assert_eq!(header(&config), "Bearer pod-token");
+        let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
+        assert_eq!(authorities.as_slice(), b"the cluster's");
+    }
+
+    #[test]
+    fn addresses_get_their_brackets_and_the_variable_wins_over_the_file() {
+        let pod = Pod::new("brackets");
+        for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
+            let environment = pod.environment(host, &[("POD_NAMESPACE", "cellar")]);
+            let config = Config::in_cluster(&environment).unwrap();
+            assert_eq!(config.server_url(), "https://[fd00:10:96::1]:443");
+            assert_eq!(config.namespace(), "cellar");
+        }
+        std::fs::remove_file(pod.0.join("namespace")).unwrap();
+        let config = Config::in_cluster(&pod.environment("a.b", &[])).unwrap();
+        assert_eq!(config.namespace(), "default");
+    }
+
+    #[test]
+    fn of_the_options_server_token_authority_and_namespace_apply() {
+        let pod = Pod::new("options");
+        let mut options = KubeconfigOptions::default();
+        options.token = Some("given".to_owned());
+        options.certificate_authority = Some(pod.0.join("namespace"));
+        options.namespace = Some("attic".to_owned());
+        let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
+        assert_eq!(header(&config), "Bearer given");
+        assert_eq!(config.namespace(), "attic");
+        let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
+        assert_eq!(authorities.as_slice(), b"shop\n");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let pod = Pod::new("missing");
+        let told = |environment: &Environment| {
+            let error = Config::in_cluster(environment).unwrap_err();
+            error.to_string().replace(pod.0.to_str().unwrap(), "DIR")
+        };
+        assert_eq!(
+            told(&Environment::from_pairs([("HOME", "/")])),
+            "not in a cluster: KUBERNETES_SERVICE_HOST (not set, so this is no pod)"
+        );
+        assert_eq!(
+            told(&pod.environment("a b", &[])),
+            "KUBERNETES_SERVICE_HOST \"a b\" and KUBERNETES_SERVICE_PORT \"443\" make no server: \
+             it holds a space or a character that is not ASCII"
+        );
+        std::fs::remove_file(pod.0.join("ca.crt")).unwrap();
+        assert_eq!(
+            told(&pod.environment("10.96.0.1", &[])),
+            "service account: DIR/ca.crt: no such file"
+        );
+        std::fs::remove_file(pod.0.join("token")).unwrap();
+        assert_eq!(
+            told(&pod.environment("10.96.0.1", &[])),
+            "not in a cluster: DIR/token (no such file)"
+        );
+    }
+}

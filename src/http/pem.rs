@@ -59,6 +59,13 @@ impl Pem {
         }
     }
 
+    /// The field alone.
+    pub(crate) fn field(&self) -> &str {
+        match self {
+            Self::Inline { field, .. } | Self::File { field, .. } => field,
+        }
+    }
+
     /// The place to look at when the content is wrong: field, and file where there is one.
     pub(crate) fn origin(&self) -> String {
         match self {

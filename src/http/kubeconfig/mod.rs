@@ -4,6 +4,8 @@ mod impersonation;
 mod merge;
 mod resolve;
 mod section;
+#[cfg(test)]
+mod tests;
 mod yaml;
 
 use std::fmt;

@@ -1,0 +1,277 @@
+//! Tables of kubeconfigs: what is found, and what wins.
+
+mod mistakes;
+
+use std::path::{Path, PathBuf};
+
+use crate::ErrorKind;
+use crate::http::{Config, Environment, KubeconfigOptions};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures/kubeconfig")
+        .join(name)
+}
+
+/// A directory of one test's own.
+struct Bed(PathBuf);
+
+impl Bed {
+    fn new(name: &str) -> Self {
+        let pid = std::process::id();
+        let directory = std::env::temp_dir().join(format!("kubecache-kubeconfig-{name}-{pid}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// What one kubeconfig, named by its path, comes to; the directory is written `DIR` in the error.
+    fn load(&self, text: &str) -> Result<Config, String> {
+        let mut options = KubeconfigOptions::default();
+        options.paths = vec![self.write("config", text)];
+        self.told(Config::infer_with(&options, &nowhere()))
+    }
+
+    fn told<T>(&self, result: Result<T, crate::Error>) -> Result<T, String> {
+        result.map_err(|error| error.to_string().replace(self.0.to_str().unwrap(), "DIR"))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+fn nowhere() -> Environment {
+    Environment::from_pairs([("HOME", "/nonexistent")])
+}
+
+fn from_list(paths: &[PathBuf]) -> Environment {
+    let list = std::env::join_paths(paths).unwrap();
+    Environment::from_pairs([("KUBECONFIG", list)])
+}
+
+fn at_context(name: &str) -> KubeconfigOptions {
+    let mut options = KubeconfigOptions::default();
+    options.context = Some(name.to_owned());
+    options
+}
+
+fn header(config: &Config) -> Option<String> {
+    let header = config.credentials().authorization().unwrap();
+    header.map(|header| header.to_string())
+}
+
+fn read(pem: Option<&crate::http::pem::Pem>) -> String {
+    String::from_utf8(pem.unwrap().read().unwrap().to_vec()).unwrap()
+}
+
+#[test]
+fn of_a_list_the_first_file_that_names_something_wins_whole() {
+    let environment = from_list(&[
+        fixture("not-there.yaml"),
+        fixture("first.yaml"),
+        fixture("second.yaml"),
+        fixture("first.yaml"),
+    ]);
+    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    assert_eq!(config.server_url(), "https://shop.example:6443");
+    assert_eq!(config.namespace(), "till");
+    assert_eq!(header(&config).as_deref(), Some("Bearer first-token"));
+    assert!(
+        config.compression(),
+        "second.yaml's cluster of that name counts for nothing"
+    );
+    assert!(config.tls().insecure_skip_verify);
+    assert_eq!(
+        config.tls().server_name.as_deref(),
+        Some("kubernetes.default")
+    );
+
+    let crossed = Config::infer_with(&at_context("crossed"), &environment).unwrap();
+    assert_eq!(crossed.server_url(), "http://127.0.0.1:8080/base");
+    assert!(!crossed.compression());
+
+    let reversed = from_list(&[fixture("second.yaml"), fixture("first.yaml")]);
+    let config = Config::infer_with(&KubeconfigOptions::default(), &reversed).unwrap();
+    assert_eq!(config.server_url(), "http://127.0.0.1:8080/base");
+}
+
+#[test]
+fn credentials_of_a_kubeconfig_are_not_sent_in_the_clear() {
+    let environment = from_list(&[fixture("second.yaml")]);
+    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    assert_eq!(header(&config), None);
+    let mut options = at_context("depot");
+    options.server = Some("https://depot.example".to_owned());
+    let config = Config::infer_with(&options, &environment).unwrap();
+    assert_eq!(header(&config).as_deref(), Some("Basic a2VlcGVyOmtleXM="));
+}
+
+#[test]
+fn paths_are_resolved_against_the_file_they_stand_in() {
+    let environment = from_list(&[fixture("relative/config")]);
+    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    assert_eq!(
+        config.server_url(),
+        "https://10.0.0.1:6443",
+        "an authority means https"
+    );
+    let tls = config.tls();
+    assert_eq!(read(tls.authorities.as_ref()), "authority out of a file\n");
+    let identity = tls.identity.as_ref().unwrap();
+    assert_eq!(
+        read(Some(&identity.certificate)),
+        "certificate out of a file\n"
+    );
+    assert_eq!(read(Some(&identity.key)), "key out of a file\n");
+    assert_eq!(
+        header(&config).as_deref(),
+        Some("Bearer token-out-of-a-file")
+    );
+}
+
+#[test]
+fn data_wins_over_files_and_impersonation_becomes_headers() {
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![fixture("whole.json")];
+    let config = Config::from_kubeconfig(&options, &nowhere()).unwrap();
+    assert_eq!(config.server_url(), "https://[fd00::10]:6443");
+    assert_eq!(config.namespace(), "default");
+    assert_eq!(
+        read(config.tls().authorities.as_ref()),
+        "not really a certificate"
+    );
+    let identity = config.tls().identity.as_ref().unwrap();
+    assert_eq!(read(Some(&identity.certificate)), "cert");
+    assert_eq!(read(Some(&identity.key)), "key");
+    let headers: Vec<_> = config
+        .headers()
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    assert_eq!(
+        headers,
+        [
+            "Impersonate-User: jane",
+            "Impersonate-Uid: 7",
+            "Impersonate-Group: readers",
+            "Impersonate-Group: night shift",
+            "Impersonate-Extra-acme.example%2FScope: a",
+            "Impersonate-Extra-acme.example%2FScope: b",
+        ]
+    );
+}
+
+#[test]
+fn options_put_what_they_contradict_aside() {
+    let bed = Bed::new("overrides");
+    let ca = bed.write("ca.crt", "mine");
+    let mut options = at_context("shop");
+    options.certificate_authority = Some(ca);
+    options.server = Some("https://elsewhere".to_owned());
+    options.token = Some("mine".to_owned());
+    options.namespace = Some("cellar".to_owned());
+    let environment = from_list(&[fixture("first.yaml")]);
+    let config = Config::infer_with(&options, &environment).unwrap();
+    assert!(!config.tls().insecure_skip_verify, "an authority was given");
+    assert_eq!(read(config.tls().authorities.as_ref()), "mine");
+    assert_eq!(
+        config.tls().server_name,
+        None,
+        "the name was for another server"
+    );
+    assert_eq!(header(&config).as_deref(), Some("Bearer mine"));
+    assert_eq!(config.namespace(), "cellar");
+
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![fixture("whole.json")];
+    options.insecure_skip_tls_verify = true;
+    let config = Config::infer_with(&options, &nowhere()).unwrap();
+    assert!(config.tls().insecure_skip_verify && config.tls().authorities.is_none());
+}
+
+#[test]
+fn a_token_option_takes_the_place_of_a_plugin() {
+    let environment = from_list(&[fixture("plugins.yaml")]);
+    let mut options = at_context("exec");
+    options.token = Some("given".to_owned());
+    let config = Config::infer_with(&options, &environment).unwrap();
+    assert_eq!(header(&config).as_deref(), Some("Bearer given"));
+    let plain = Config::infer_with(&at_context("plain"), &environment).unwrap();
+    assert_eq!(header(&plain).as_deref(), Some("Bearer plain-token"));
+}
+
+#[test]
+fn where_nothing_is_found_each_place_is_named() {
+    let bed = Bed::new("nothing");
+    let empty = bed.write("empty", "");
+    let missing = bed.0.join("missing");
+    let rows = [
+        (
+            nowhere(),
+            "KUBECONFIG (not set); /nonexistent/.kube/config (no such file)",
+        ),
+        (
+            Environment::from_pairs([("SHELL", "/bin/sh")]),
+            "KUBECONFIG (not set); ~/.kube/config (HOME is not set)",
+        ),
+        (
+            from_list(&[missing, empty]),
+            "KUBECONFIG: DIR/missing (no such file), DIR/empty (has no current-context)",
+        ),
+    ];
+    for (environment, looked_at) in rows {
+        let options = KubeconfigOptions::default();
+        let error = Config::infer_with(&options, &environment).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotConfigured);
+        let pod = "KUBERNETES_SERVICE_HOST (not set, so this is no pod)";
+        assert_eq!(
+            bed.told::<()>(Err(error)),
+            Err(format!(
+                "no cluster is configured; looked for: {looked_at}; {pod}"
+            ))
+        );
+    }
+}
+
+#[test]
+fn the_default_file_is_found_and_a_named_one_must_exist() {
+    let bed = Bed::new("default");
+    let text = std::fs::read_to_string(fixture("first.yaml")).unwrap();
+    bed.write(".kube/config", text);
+    let home = Environment::from_pairs([("HOME", bed.0.to_str().unwrap())]);
+    let config = Config::infer_with(&KubeconfigOptions::default(), &home).unwrap();
+    assert!(
+        config.source().ends_with("/.kube/config"),
+        "{}",
+        config.source()
+    );
+
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![bed.0.join("missing")];
+    let error = bed.told(Config::infer_with(&options, &home)).unwrap_err();
+    assert_eq!(error, "kubeconfig DIR/missing: no such file");
+    options.paths = vec![bed.0.clone()];
+    let error = bed.told(Config::infer_with(&options, &home)).unwrap_err();
+    assert_eq!(error, "kubeconfig DIR: it is a directory");
+}
+
+#[test]
+fn without_an_authority_the_systems_are_trusted() {
+    let bed = Bed::new("system");
+    let bundle = bed.write("bundle.pem", "system");
+    let mut options = KubeconfigOptions::default();
+    options.server = Some("https://public.example".to_owned());
+    let environment = Environment::from_pairs([("SSL_CERT_FILE", bundle)]);
+    let config = Config::infer_with(&options, &environment).unwrap();
+    assert_eq!(read(config.tls().authorities.as_ref()), "system");
+    assert_eq!(config.source(), "server https://public.example:443");
+}

@@ -1,0 +1,223 @@
+//! Each mistake in a kubeconfig, and the text it is told with.
+
+use super::{Bed, at_context, fixture, from_list, nowhere};
+use crate::ErrorKind;
+use crate::http::{Config, KubeconfigOptions};
+
+#[test]
+fn plugins_providers_and_proxies_are_refused_by_name() {
+    let path = fixture("plugins.yaml");
+    let environment = from_list(std::slice::from_ref(&path));
+    let rows = [
+        (
+            "exec",
+            "users[name=exec].user.exec: the credential plugin \"aws\" is not run, plugins are not supported yet: \
+             use a token or a client certificate, such as those of a service account (or give --token)",
+        ),
+        (
+            "provider",
+            "users[name=provider].user.auth-provider: the auth provider \"oidc\" is not supported: \
+             use a token or a client certificate (or give --token)",
+        ),
+        (
+            "proxy",
+            "clusters[name=behind].cluster.proxy-url: a proxy is not supported yet: \
+             remove the field if the server can be reached without it",
+        ),
+    ];
+    for (context, expected) in rows {
+        let error = Config::infer_with(&at_context(context), &environment).unwrap_err();
+        assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
+        assert_eq!(error.kind(), ErrorKind::Config);
+    }
+}
+
+/// A kubeconfig of one context `a`, with these fields of its cluster and its user.
+fn one(cluster: &str, user: &str) -> String {
+    format!(
+        "current-context: a\n\
+         contexts: [{{name: a, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{{cluster}}}}}]\n\
+         users: [{{name: u, user: {{{user}}}}}]\n"
+    )
+}
+
+#[test]
+fn each_mistake_in_a_cluster_or_user_names_file_and_field() {
+    let bed = Bed::new("fields");
+    let https = "server: https://x, insecure-skip-tls-verify: true";
+    let rows = [
+        (
+            "",
+            "",
+            "clusters[name=c].cluster.server: missing: a cluster names its server",
+        ),
+        (
+            "server: [1]",
+            "",
+            "clusters[name=c].cluster.server: must be text, not a list",
+        ),
+        (
+            "server: ftp://x",
+            "",
+            "clusters[name=c].cluster.server: its scheme is neither https nor http",
+        ),
+        (
+            "server: https://x, insecure-skip-tls-verify: \"true\"",
+            "",
+            "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false, without quotes",
+        ),
+        (
+            "server: https://x, insecure-skip-tls-verify: yes",
+            "",
+            "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false",
+        ),
+        (
+            "server: https://x, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true",
+            "",
+            "clusters[name=c].cluster.certificate-authority-data: names an authority although insecure-skip-tls-verify is set: remove one of the two",
+        ),
+        (
+            "server: https://x, certificate-authority: ca.crt",
+            "",
+            "clusters[name=c].cluster.certificate-authority: DIR/ca.crt: no such file",
+        ),
+        (
+            "server: https://x, certificate-authority-data: c@nary",
+            "",
+            "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+        ),
+        (
+            https,
+            "client-certificate-data: Y2E=, client-key-data: c@nary",
+            "users[name=u].user.client-key-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+        ),
+        (
+            https,
+            "client-certificate-data: Y2E=",
+            "users[name=u].user.client-certificate-data: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
+        ),
+        (
+            https,
+            "client-certificate: a.crt, client-key: a.key",
+            "users[name=u].user.client-certificate: DIR/a.crt: no such file",
+        ),
+        (
+            https,
+            "tokenFile: gone",
+            "users[name=u].user.tokenFile: token file DIR/gone: no such file",
+        ),
+        (
+            https,
+            "token: can ary",
+            "users[name=u].user.token: holds a space or another character that no token has",
+        ),
+        (
+            https,
+            "token: canary, username: x",
+            "users[name=u].user.token: stands beside username and password: remove the one or the other",
+        ),
+        (
+            https,
+            "username: \"x:y\", password: canary",
+            "users[name=u].user.username: a user name with a colon cannot be sent",
+        ),
+        (
+            https,
+            "as-uid: \"7\"",
+            "users[name=u].user.as: missing: as-uid, as-groups and as-user-extra need a user to impersonate",
+        ),
+        (
+            https,
+            "as: jane, as-groups: {}",
+            "users[name=u].user.as-groups: must be a list of texts",
+        ),
+        (
+            https,
+            "as: \"jane\\r\\nX: canary\"",
+            "users[name=u].user.as: cannot be sent: only printable ASCII characters can stand in a header",
+        ),
+    ];
+    for (cluster, user, expected) in rows {
+        let error = bed.load(&one(cluster, user)).unwrap_err();
+        assert_eq!(error, format!("DIR/config: {expected}"));
+        assert!(!error.contains("nary"), "{error}");
+    }
+}
+
+#[test]
+fn each_mistake_in_the_document_is_told_with_its_place() {
+    let bed = Bed::new("documents");
+    let rows = [
+        ("a: [1", "kubeconfig DIR/config: not YAML: "),
+        (
+            "just text",
+            "kubeconfig DIR/config: is no kubeconfig: it holds a single value, not a mapping",
+        ),
+        (
+            "kind: Pod",
+            "DIR/config: kind: must be \"Config\": is this a kubeconfig?",
+        ),
+        (
+            "apiVersion: v2",
+            "DIR/config: apiVersion: must be \"v1\": is this a kubeconfig?",
+        ),
+        (
+            "users: {}",
+            "DIR/config: users: must be a list, not a mapping",
+        ),
+        (
+            "users: [x]",
+            "DIR/config: users[0]: must be a mapping, not a single value",
+        ),
+        (
+            "users: [{user: {}}]",
+            "DIR/config: users[0].name: missing: each entry needs a name",
+        ),
+        (
+            "users: [{name: a, user: x}]",
+            "DIR/config: users[name=a].user: must be a mapping, not a single value",
+        ),
+        (
+            "users: [{name: a}, {name: a}]",
+            "DIR/config: users: the name \"a\" stands twice",
+        ),
+        (
+            "clusters: []",
+            "kubeconfig DIR/config: has no current-context: choose a context; there is none",
+        ),
+        (
+            "contexts: [{name: a}]",
+            "kubeconfig DIR/config: has no current-context: choose a context; there are: a",
+        ),
+        (
+            "current-context: b\ncontexts: [{name: a}]",
+            "context \"b\" does not exist; there are: a",
+        ),
+        (
+            "current-context: a\ncontexts: [{name: a}]",
+            "DIR/config: contexts[name=a].context.cluster: missing: a context names its cluster",
+        ),
+        (
+            "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]",
+            "cluster \"c\" does not exist (named by context \"a\" in DIR/config); there is none",
+        ),
+        (
+            "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c}]\nusers: [{name: v}]",
+            "user \"u\" does not exist (named by context \"a\" in DIR/config); there are: v",
+        ),
+    ];
+    for (text, expected) in rows {
+        let error = bed.load(text).unwrap_err();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![bed.write("config", [0xff, 0xfe, 0x00])];
+    let error = bed
+        .told(Config::infer_with(&options, &nowhere()))
+        .unwrap_err();
+    assert_eq!(
+        error,
+        "kubeconfig DIR/config: holds bytes that are not text"
+    );
+}
