@@ -1,6 +1,10 @@
 //! The loop: lists, watches, and keeps a sink equal to the server, on one thread of its own.
 
+mod backoff;
+mod core;
 mod demand;
+mod disposition;
+mod driver;
 mod options;
 mod sink;
 mod status;
@@ -16,8 +20,16 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 use crate::worker::Worker;
+
+use driver::Driver;
+
+/// Reflectors started in this process, for the names of their threads.
+static STARTED: AtomicU64 = AtomicU64::new(1);
 
 /// A running reflector: the handle of its thread. Dropping it stops and joins.
 #[derive(Debug)]
@@ -45,11 +57,12 @@ impl Reflector {
         let name = name.into();
         let clock = options.clock.clone();
         let status = Arc::new(Mutex::new(ReflectorStatus::default()));
-        let worker = Worker::spawn("rf", move |stop| {
-            drop((source, sink, options));
-            stop.wait();
-        })
-        .map_err(|error| Error::new(ErrorKind::Resources, format!("{name}: {error}")))?;
+        let shown = Arc::clone(&status);
+        let driver = Driver::new(name, source, sink, options, shown);
+        let worker =
+            Worker::spawn(thread_name(K::KIND), move |stop| driver.run(stop)).map_err(|error| {
+                Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
+            })?;
         Ok(Self {
             worker,
             status,
@@ -95,4 +108,17 @@ impl Reflector {
     pub fn join(self) -> Result<(), String> {
         self.worker.join()
     }
+}
+
+/// `rf-secret-17`: the kind cut so that the number fits into the 15 bytes Linux keeps.
+fn thread_name(kind: &str) -> String {
+    const BYTES_MAX: usize = 15;
+    let number = STARTED.fetch_add(1, Ordering::Relaxed).to_string();
+    let taken = "rf--".len().saturating_add(number.len());
+    let kind: String = kind
+        .chars()
+        .filter(char::is_ascii)
+        .take(BYTES_MAX.saturating_sub(taken))
+        .collect();
+    format!("rf-{}-{number}", kind.to_ascii_lowercase())
 }

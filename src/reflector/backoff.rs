@@ -1,0 +1,359 @@
+//! The arithmetic of waiting: backoff, reopening, fast first syncs, the retry window. Pure; chance comes from a seed.
+
+use std::time::{Duration, Instant};
+
+use crate::reflector::BackoffOptions;
+
+/// First wait of a first sync that somebody waits for (B3), and of a watch that did not last (B9).
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second that a read waits.
+const FAST_WAIT_END: Duration = Duration::from_millis(800);
+/// Least time from one fast series to the next, so that readers who come and go cannot keep it going.
+const FAST_SERIES_GAP: Duration = Duration::from_secs(10);
+/// Share of a fast wait that chance adds; with more, four waits would not fit into a second.
+const FAST_JITTER: f64 = 0.25;
+/// A watch that lived so long is reopened at once.
+const REOPEN_AT_ONCE: Duration = Duration::from_secs(5);
+/// A watch that lived so long makes the next short one wait the first wait again.
+const REOPEN_RESET: Duration = Duration::from_secs(30);
+/// The longest wait before a watch is reopened.
+const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Internal errors further apart than this begin a new series (BK-9).
+const RETRY_SERIES_GAP: Duration = Duration::from_secs(60);
+
+/// A small generator (`SplitMix64`) for jitter: reproducible from its seed, not for secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in [0, 1).
+    fn share(&mut self) -> f64 {
+        let bits = u32::try_from(self.next() >> 32).unwrap_or(u32::MAX);
+        f64::from(bits) / 4_294_967_296.0
+    }
+
+    /// Uniform in [`least`, `least` × (1 + `jitter`)).
+    pub(crate) fn stretch(&mut self, least: Duration, jitter: f64) -> Duration {
+        let jitter = if jitter.is_finite() {
+            jitter.max(0.0)
+        } else {
+            0.0
+        };
+        let factor = self.share().mul_add(jitter, 1.0);
+        Duration::try_from_secs_f64(least.as_secs_f64() * factor).unwrap_or(least)
+    }
+}
+
+/// The steady backoff, one sequence for all failures of a reflector (RF-8, BK-1..BK-3).
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    options: BackoffOptions,
+    base: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(options: BackoffOptions) -> Self {
+        let base = options.initial;
+        Self { options, base }
+    }
+
+    /// The wait after a failure that came after `health`: only lasting health starts the sequence again (B10, BK-5).
+    pub(crate) fn next(&mut self, health: Duration, chance: &mut Chance) -> Duration {
+        if health > self.options.reset_after || self.options.reset_after.is_zero() {
+            self.base = self.options.initial;
+        }
+        let wait = chance.stretch(self.base, self.options.jitter);
+        self.base = grown(self.base, self.options.factor, self.options.cap);
+        wait
+    }
+}
+
+fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
+    if factor.is_nan() || factor <= 1.0 {
+        return base;
+    }
+    Duration::try_from_secs_f64(base.as_secs_f64() * factor).map_or(cap, |next| next.min(cap))
+}
+
+/// The waits before a watch is opened again that did not fail (B9).
+#[derive(Clone, Debug)]
+pub(crate) struct Reopen(Duration);
+
+impl Default for Reopen {
+    fn default() -> Self {
+        Self(FIRST_WAIT)
+    }
+}
+
+impl Reopen {
+    /// The wait after a watch that lived so long; zero only after one that lived long enough.
+    pub(crate) fn next(&mut self, lived: Duration) -> Duration {
+        if lived >= REOPEN_RESET {
+            self.0 = FIRST_WAIT;
+        }
+        if lived >= REOPEN_AT_ONCE {
+            return Duration::ZERO;
+        }
+        let wait = self.0;
+        self.0 = wait.saturating_mul(2).min(REOPEN_WAIT_MAX);
+        wait
+    }
+}
+
+/// The fast retries of a first sync that somebody waits for (B3).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fast(Option<Series>);
+
+#[derive(Clone, Copy, Debug)]
+struct Series {
+    began: Instant,
+    wait: Duration,
+}
+
+impl Fast {
+    /// The longest of the fast waits.
+    pub(crate) const LONGEST: Duration = Duration::from_millis(400);
+
+    /// The next fast wait; `None` once the series has fallen into the steady backoff.
+    pub(crate) fn next(&mut self, now: Instant, chance: &mut Chance) -> Option<Duration> {
+        let series = match self.0 {
+            Some(series) if now < Self::end_of_gap(series) => series,
+            Some(_) | None => Series {
+                began: now,
+                wait: FIRST_WAIT,
+            },
+        };
+        let wait = series.wait;
+        if wait >= FAST_WAIT_END {
+            return None;
+        }
+        self.0 = Some(Series {
+            wait: wait.saturating_mul(2),
+            ..series
+        });
+        Some(chance.stretch(wait, FAST_JITTER))
+    }
+
+    /// From when on a new series may begin; `None` when none has begun yet.
+    pub(crate) fn next_series(&self) -> Option<Instant> {
+        self.0.map(Self::end_of_gap)
+    }
+
+    fn end_of_gap(series: Series) -> Instant {
+        series
+            .began
+            .checked_add(FAST_SERIES_GAP)
+            .unwrap_or(series.began)
+    }
+}
+
+/// How long one class of errors is retried, counted from the first of a series (BK-9).
+#[derive(Clone, Debug)]
+pub(crate) struct RetryWindow {
+    length: Duration,
+    series: Option<(Instant, Instant)>,
+}
+
+impl RetryWindow {
+    pub(crate) fn new(length: Duration) -> Self {
+        Self {
+            length,
+            series: None,
+        }
+    }
+
+    /// Notes an error of the class, and says whether it is still retried: within the window, its end included.
+    ///
+    /// Once the window is over it says no, and the next error begins a new series.
+    pub(crate) fn admits(&mut self, now: Instant) -> bool {
+        if self.length.is_zero() {
+            return false;
+        }
+        let first = match self.series {
+            Some((first, last)) if now.saturating_duration_since(last) < RETRY_SERIES_GAP => first,
+            Some(_) | None => now,
+        };
+        let admitted = now.saturating_duration_since(first) <= self.length;
+        self.series = admitted.then_some((first, now));
+        admitted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    const SEED: u64 = 7;
+
+    fn millis(list: &[u64]) -> Vec<Duration> {
+        list.iter().copied().map(Duration::from_millis).collect()
+    }
+
+    fn bases(options: BackoffOptions, count: usize) -> Vec<Duration> {
+        let mut backoff = Backoff::new(BackoffOptions {
+            jitter: 0.0,
+            ..options
+        });
+        let mut chance = Chance::new(SEED);
+        (0..count)
+            .map(|_| backoff.next(Duration::ZERO, &mut chance))
+            .collect()
+    }
+
+    /// BK-1 and BK-3: the base doubles to its cap and stays there.
+    #[test]
+    fn the_sequence_of_the_defaults() {
+        let expected = millis(&[
+            800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 30_000,
+        ]);
+        assert_eq!(bases(BackoffOptions::default(), 9), expected);
+    }
+
+    /// BK-2: each wait is uniform between the base and its double.
+    #[test]
+    fn jitter_fills_the_whole_range() {
+        let mut chance = Chance::new(SEED);
+        let base = Duration::from_secs(1);
+        let draws: Vec<_> = (0..1000).map(|_| chance.stretch(base, 1.0)).collect();
+        assert!(draws.iter().all(|d| *d >= base && *d < base * 2));
+        let below = |limit| draws.iter().filter(|d| **d < base.mul_f64(limit)).count();
+        assert!((200..300).contains(&below(1.25)), "{}", below(1.25));
+        assert!((450..550).contains(&below(1.5)), "{}", below(1.5));
+        assert!((700..800).contains(&below(1.75)), "{}", below(1.75));
+    }
+
+    /// BK-5, B10: failure never resets, two minutes of health do; BK-4 is not kept.
+    #[test]
+    fn only_health_starts_the_sequence_again() {
+        let options = BackoffOptions {
+            jitter: 0.0,
+            ..BackoffOptions::default()
+        };
+        let mut backoff = Backoff::new(options);
+        let mut chance = Chance::new(SEED);
+        let mut next = |health| backoff.next(Duration::from_secs(health), &mut chance);
+        for _ in 0..20 {
+            next(0);
+        }
+        assert_eq!(
+            next(120),
+            Duration::from_secs(30),
+            "two minutes are not over yet"
+        );
+        assert_eq!(next(121), Duration::from_millis(800));
+        assert_eq!(next(0), Duration::from_millis(1600));
+    }
+
+    /// BK-6: the custom sequence of upstream's test sums to 250 ms.
+    #[test]
+    fn a_sequence_of_ones_own() {
+        let options = BackoffOptions {
+            initial: Duration::from_millis(10),
+            cap: Duration::from_millis(100),
+            ..BackoffOptions::default()
+        };
+        assert_eq!(bases(options.clone(), 5), millis(&[10, 20, 40, 80, 100]));
+        let constant = BackoffOptions {
+            reset_after: Duration::ZERO,
+            ..options.clone()
+        };
+        assert_eq!(bases(constant, 3), millis(&[10, 10, 10]));
+        let odd = BackoffOptions {
+            factor: f64::NAN,
+            ..options
+        };
+        assert_eq!(bases(odd, 3), millis(&[10, 10, 10]));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_waits() {
+        let draw = |seed| {
+            let mut chance = Chance::new(seed);
+            (0..8)
+                .map(|_| chance.stretch(Duration::from_secs(1), 1.0))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+
+    /// B9: 50 ms doubling to 5 s, reset by a watch that lived 30 s.
+    #[test]
+    fn short_watches_wait_longer_each_time() {
+        let mut reopen = Reopen::default();
+        let short = Duration::from_millis(4999);
+        let waits: Vec<_> = (0..9).map(|_| reopen.next(short)).collect();
+        let expected = millis(&[50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(waits, expected);
+        assert_eq!(reopen.next(Duration::from_secs(5)), Duration::ZERO);
+        assert_eq!(
+            reopen.next(short),
+            Duration::from_secs(5),
+            "five seconds do not reset"
+        );
+        assert_eq!(reopen.next(Duration::from_secs(30)), Duration::ZERO);
+        assert_eq!(reopen.next(short), Duration::from_millis(50));
+    }
+
+    /// B3: the fast waits fit into a second even at their longest, and then fall into the steady backoff.
+    #[test]
+    fn fast_retries_fit_into_a_second_and_end() {
+        let mut fast = Fast::default();
+        let mut chance = Chance::new(SEED);
+        let start = Clock::system().now();
+        let waits: Vec<_> = std::iter::from_fn(|| fast.next(start, &mut chance)).collect();
+        assert_eq!(waits.len(), 4);
+        assert!(
+            waits.iter().sum::<Duration>() < Duration::from_secs(1),
+            "{waits:?}"
+        );
+        for (wait, base) in waits.iter().zip([50, 100, 200, 400]) {
+            let base = Duration::from_millis(base);
+            assert!(*wait >= base && *wait < base.mul_f64(1.25), "{wait:?}");
+        }
+        let later = start + Duration::from_secs(10);
+        assert_eq!(fast.next_series(), Some(later));
+        assert_eq!(
+            fast.next(later - Duration::from_nanos(1), &mut chance),
+            None
+        );
+        assert!(fast.next(later, &mut chance).is_some(), "a new series");
+    }
+
+    /// BK-9 and RF-46, upstream's table: no window, 30 s with an error each second, a gap that begins anew.
+    #[test]
+    fn the_retry_window_of_internal_errors() {
+        let start = Clock::system().now();
+        let retries = |length: u64, at: &[u64]| {
+            let mut window = RetryWindow::new(Duration::from_secs(length));
+            at.iter()
+                .take_while(|second| window.admits(start + Duration::from_secs(**second)))
+                .count()
+        };
+        let each_second: Vec<u64> = (0..100).collect();
+        assert_eq!(retries(0, &each_second), 0);
+        assert_eq!(retries(30, &each_second), 31);
+        let with_a_gap: Vec<u64> = (0..9).chain(69..200).collect();
+        assert_eq!(retries(30, &with_a_gap), 9 + 31);
+        let mut window = RetryWindow::new(Duration::from_secs(1));
+        assert!(window.admits(start));
+        assert!(!window.admits(start + Duration::from_secs(2)), "over");
+        assert!(
+            window.admits(start + Duration::from_secs(3)),
+            "a new series"
+        );
+    }
+}

@@ -1,0 +1,192 @@
+//! A plain list: which version, how many items per page, and what follows each page (RF-9..RF-18, PG-1..PG-6).
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{ListPage, ListRequest};
+use crate::object::ResourceVersion;
+use crate::reflector::disposition::{Disposition, Site, disposition, is_expired_page};
+use crate::reflector::{Phase, Replacement};
+
+use super::memory::History;
+use super::{Action, Core, Exemption, Facts, Next, Pass, State};
+
+/// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
+const PAGE_SIZE: u32 = 500;
+
+/// A list of which one page is being asked for.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// The version of the whole list; later pages carry none (PG-4).
+    asked: ResourceVersion,
+    /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
+    page_size: u32,
+    /// Set from the second page on.
+    paging: Option<Paging>,
+    pass: Pass,
+}
+
+#[derive(Debug)]
+struct Paging {
+    /// The version of the first page is that of the list (PG-5).
+    version: ResourceVersion,
+    token: String,
+}
+
+impl Core {
+    /// Asks for the first page: at the most recent version if the last one is unavailable, at `0` before the first
+    /// success, else at the last version (RF-9).
+    pub(super) fn list(&mut self, pass: Pass, facts: &Facts) -> Action {
+        let asked = if self.memory.history == History::Unavailable {
+            ResourceVersion::most_recent()
+        } else if self.memory.version().is_empty() {
+            ResourceVersion::any()
+        } else {
+            self.memory.version().clone()
+        };
+        let page_size = self.page_size(&asked);
+        self.list_at(asked, page_size, page_size, pass, facts)
+    }
+
+    /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which does not page.
+    fn page_size(&self, asked: &ResourceVersion) -> u32 {
+        match self.memory.page_size {
+            Some(size) => size,
+            None if self.memory.paged || asked.is_unset() => PAGE_SIZE,
+            None => 0,
+        }
+    }
+
+    fn list_at(
+        &mut self,
+        asked: ResourceVersion,
+        page_size: u32,
+        limit: u32,
+        pass: Pass,
+        facts: &Facts,
+    ) -> Action {
+        self.memory.status.phase = Phase::Listing;
+        let request = ListRequest {
+            resource_version: asked.clone(),
+            limit,
+            waited_for: facts.waited_for,
+            ..ListRequest::default()
+        };
+        self.state = State::Listing(Listing {
+            asked,
+            page_size,
+            paging: None,
+            pass,
+        });
+        Action::List {
+            request,
+            fresh: true,
+        }
+    }
+
+    pub(super) fn page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
+        let before = listing.paging.as_ref().map(|paging| paging.token.as_str());
+        match page.continue_token {
+            Some(token) if !token.is_empty() && before == Some(token.as_str()) => {
+                let error = Error::new(
+                    ErrorKind::Protocol,
+                    "the server answers a page with the token of that page: the list has no end",
+                );
+                self.page_failed(listing, error, facts)
+            }
+            Some(token) if !token.is_empty() => {
+                self.next_page(listing, page.resource_version, token, facts)
+            }
+            Some(_) | None => self.listed(listing, page.resource_version, facts),
+        }
+    }
+
+    fn next_page(
+        &mut self,
+        listing: Listing,
+        version: ResourceVersion,
+        token: String,
+        facts: &Facts,
+    ) -> Action {
+        if listing.asked == ResourceVersion::any() {
+            self.memory.paged = true;
+        }
+        let version = match listing.paging {
+            Some(paging) => paging.version,
+            None => version,
+        };
+        let request = ListRequest {
+            limit: listing.page_size,
+            continue_token: Some(token.clone()),
+            waited_for: facts.waited_for,
+            ..ListRequest::default()
+        };
+        self.state = State::Listing(Listing {
+            paging: Some(Paging { version, token }),
+            ..listing
+        });
+        Action::List {
+            request,
+            fresh: false,
+        }
+    }
+
+    /// The last page came: publish, unless the answer is older than what is known (B4).
+    fn listed(&mut self, listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
+        let Listing {
+            asked,
+            page_size,
+            paging,
+            mut pass,
+        } = listing;
+        let version = paging.map_or(version, |paging| paging.version);
+        if !asked.is_empty() && self.memory.is_below_floor(&version) {
+            if pass.take(Exemption::MostRecent) {
+                return self.list_at(
+                    ResourceVersion::most_recent(),
+                    page_size,
+                    page_size,
+                    pass,
+                    facts,
+                );
+            }
+            let stale = format!("the list at version {version} is older than what is known");
+            return self.fail(Error::new(ErrorKind::Protocol, stale), Next::Pass, facts);
+        }
+        let of = Replacement {
+            resource_version: version,
+            consistent: asked.is_empty(),
+            history_expired: self.memory.history != History::Known,
+        };
+        self.state = State::Committing {
+            of: of.clone(),
+            pass,
+            stream: None,
+        };
+        Action::Commit(of)
+    }
+
+    pub(super) fn page_failed(&mut self, listing: Listing, error: Error, facts: &Facts) -> Action {
+        let Listing {
+            asked,
+            page_size,
+            paging,
+            mut pass,
+        } = listing;
+        if paging.is_some() && is_expired_page(&error) && pass.take(Exemption::FullList) {
+            return self.list_at(asked, page_size, 0, pass, facts);
+        }
+        if disposition(Site::List, &error) == Disposition::MostRecent {
+            self.memory.history = History::Unavailable;
+            if !asked.is_empty() && pass.take(Exemption::MostRecent) {
+                return self.list_at(
+                    ResourceVersion::most_recent(),
+                    page_size,
+                    page_size,
+                    pass,
+                    facts,
+                );
+            }
+        }
+        let error = error.context(&format!("failed to list {}", self.memory.what()));
+        self.fail(error, Next::Pass, facts)
+    }
+}

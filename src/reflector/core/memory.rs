@@ -1,0 +1,303 @@
+//! What outlives the states: the position, what is known about the server, the backoffs and the status.
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind};
+use crate::object::ResourceVersion;
+use crate::reflector::backoff::{Backoff, Chance, Fast, Reopen, RetryWindow};
+use crate::reflector::disposition::{Class, classify};
+use crate::reflector::options::WATCH_TIMEOUT_MIN;
+use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
+
+use super::{Effect, Facts};
+
+/// The longest wait a server can ask for: beyond it a wrong header would silence a cache for hours.
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+/// Failures closer together belong to one series in the log.
+const LOG_SERIES_GAP: Duration = Duration::from_secs(120);
+/// No request follows another sooner (B9).
+const WAIT_MIN: Duration = Duration::from_millis(50);
+
+/// Failures since a watch was last open, as the log tells of them.
+#[derive(Clone, Copy, Debug)]
+struct LogSeries {
+    failures: u32,
+    /// The first one was a warning, so its end is told at a level that is seen.
+    warned: bool,
+}
+
+/// How far the last version can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum History {
+    Known,
+    /// A watch there expired: lists still ask for it (RF-34).
+    Expired,
+    /// A list there was refused: lists ask for the most recent until one succeeds (RF-9).
+    Unavailable,
+}
+
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) status: ReflectorStatus,
+    pub(super) effects: Vec<Effect>,
+    pub(super) history: History,
+    /// Lists at `0` come in pages: the server has no cache (RF-11).
+    pub(super) paged: bool,
+    /// Bookmarks come, so silence means something (B11).
+    pub(super) bookmarks: bool,
+    /// When the sink is next asked to resync (RF-47).
+    pub(super) resync_due: Option<Instant>,
+    pub(super) reopen: Reopen,
+    pub(super) internal_errors: RetryWindow,
+    pub(super) idle_limit: Duration,
+    pub(super) page_size: Option<u32>,
+    what: String,
+    floor: ResourceVersion,
+    may_stream: bool,
+    watch_timeout_min: Duration,
+    resync_period: Option<Duration>,
+    forbidden_grace: Duration,
+    forbidden_since: Option<Instant>,
+    healthy_since: Option<Instant>,
+    failed_at: Option<Instant>,
+    series: Option<LogSeries>,
+    backoff: Backoff,
+    fast: Fast,
+    chance: Chance,
+}
+
+impl Memory {
+    pub(super) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
+        let status = ReflectorStatus {
+            attempts_since: Some(now),
+            ..ReflectorStatus::default()
+        };
+        Self {
+            status,
+            effects: Vec::new(),
+            history: History::Known,
+            paged: false,
+            bookmarks: false,
+            resync_due: None,
+            reopen: Reopen::default(),
+            internal_errors: RetryWindow::new(options.internal_error_retry),
+            idle_limit: options.idle_limit,
+            page_size: options.page_size.filter(|size| *size > 0),
+            what,
+            floor: options.start_floor.clone().unwrap_or_default(),
+            may_stream: options.watch_list,
+            watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
+            resync_period: options.resync_period.filter(|period| !period.is_zero()),
+            forbidden_grace: options.forbidden_grace,
+            forbidden_since: None,
+            healthy_since: None,
+            failed_at: None,
+            series: None,
+            backoff: Backoff::new(options.backoff.clone()),
+            fast: Fast::default(),
+            chance: Chance::new(options.seed),
+        }
+    }
+
+    /// What is listed, for messages.
+    pub(super) fn what(&self) -> &str {
+        &self.what
+    }
+
+    pub(super) fn version(&self) -> &ResourceVersion {
+        &self.status.resource_version
+    }
+
+    /// Whether a list of that version would take back what is known (B4, B18).
+    pub(super) fn is_below_floor(&self, version: &ResourceVersion) -> bool {
+        version.is_older_than(&self.floor) || version.is_older_than(self.version())
+    }
+
+    pub(super) fn may_stream(&self) -> bool {
+        self.may_stream
+    }
+
+    /// Streamed lists do not work here: never tried again by this reflector, and the source is told (B8).
+    pub(super) fn give_up_streams(&mut self) {
+        self.may_stream = false;
+        self.effects.push(Effect::WatchListFailed);
+    }
+
+    /// A time-out for a watch, in whole seconds: uniform between the minimum and its double (RF-2).
+    pub(super) fn draw_timeout(&mut self) -> Duration {
+        let drawn = self.chance.stretch(self.watch_timeout_min, 1.0);
+        Duration::from_secs(drawn.as_secs())
+    }
+
+    /// The server confirmed the content.
+    pub(super) fn contact(&mut self, at: Instant) {
+        if self.status.last_contact.is_none_or(|last| last < at) {
+            self.status.last_contact = Some(at);
+        }
+    }
+
+    /// Moves the position with an event, never back (B18 instead of RF-29).
+    pub(super) fn advance(&mut self, version: ResourceVersion) {
+        if !version.is_empty() && !version.is_older_than(self.version()) {
+            self.status.resource_version = version;
+        }
+    }
+
+    /// A list reached the sink: the run is synced, and its version is the position, whatever was known before.
+    pub(super) fn synced(&mut self, version: ResourceVersion, now: Instant) {
+        self.floor = version.clone();
+        self.status.resource_version = version;
+        self.status.synced = true;
+        self.status.lists = self.status.lists.saturating_add(1);
+        self.history = History::Known;
+        self.succeeded();
+        self.contact(now);
+        self.rearm_resync(now);
+    }
+
+    pub(super) fn rearm_resync(&mut self, now: Instant) {
+        self.resync_due = self
+            .resync_period
+            .and_then(|period| now.checked_add(period));
+    }
+
+    /// A watch is open: the series of failures, if there was one, is over.
+    pub(super) fn recovered(&mut self, now: Instant) {
+        self.status.watches = self.status.watches.saturating_add(1);
+        self.contact(now);
+        if self.healthy_since.is_none() {
+            self.healthy_since = Some(now);
+        }
+        self.succeeded();
+        let Some(series) = self.series.take() else {
+            return;
+        };
+        let level = if series.warned {
+            log::Level::Info
+        } else {
+            log::Level::Debug
+        };
+        self.log(level, format!("recovered failures={}", series.failures));
+    }
+
+    /// A request succeeded: what readers are told of failures is over.
+    fn succeeded(&mut self) {
+        self.status.last_error = None;
+        self.status.attempts = 0;
+        self.status.attempts_since = None;
+        self.status.denied = None;
+        self.forbidden_since = None;
+    }
+
+    /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
+    pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
+        let health = self.note(&error, facts);
+        self.status.phase = Phase::BackingOff;
+        let retry_after = error.retry_after();
+        self.status.last_error = Some(error);
+        let steady = self.backoff.next(health, &mut self.chance);
+        if let Some(asked) = retry_after {
+            return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
+        }
+        let grace_end = self.grace_end().filter(|end| *end > facts.now);
+        let fast = self.draw_fast(facts, grace_end.is_some());
+        let until = later(facts.now, fast.unwrap_or(steady));
+        let until = match grace_end {
+            Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
+            None => until,
+        };
+        let hastened = !self.status.synced && self.status.denied.is_none() && fast.is_none();
+        (until, hastened)
+    }
+
+    /// The end of a rest that somebody began to wait in (B3).
+    pub(super) fn hastened(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
+        let sooner = match self.fast.next(now, &mut self.chance) {
+            Some(wait) => later(since, wait),
+            // The series has ended; the one after it comes no sooner than its gap.
+            None => self.fast.next_series().unwrap_or(until),
+        };
+        sooner.min(until)
+    }
+
+    /// A failure that costs no backoff: it is counted and shown, and what follows decides.
+    pub(super) fn note_failure(&mut self, error: Error, facts: &Facts) {
+        let _health = self.note(&error, facts);
+        self.status.last_error = Some(error);
+    }
+
+    /// What B9 asks to wait before a watch is opened that takes over from one which lived so long.
+    pub(super) fn reopen_wait(&mut self, lived: Duration) -> Duration {
+        self.reopen.next(lived)
+    }
+
+    pub(super) fn log(&mut self, level: log::Level, text: String) {
+        self.effects.push(Effect::Log(level, text));
+    }
+
+    fn note(&mut self, error: &Error, facts: &Facts) -> Duration {
+        let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
+            facts.now.saturating_duration_since(since)
+        });
+        self.status.attempts = self.status.attempts.saturating_add(1);
+        self.status.attempts_since = self.status.attempts_since.or(Some(facts.now));
+        self.note_refusal(error, facts.now);
+        self.log_failure(error, facts.now);
+        health
+    }
+
+    /// R4: a refusal becomes an answer once it has outlasted the grace.
+    fn note_refusal(&mut self, error: &Error, now: Instant) {
+        if error.kind() != ErrorKind::Forbidden {
+            self.forbidden_since = None;
+            self.status.denied = None;
+            return;
+        }
+        let since = *self.forbidden_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= self.forbidden_grace {
+            self.status.denied = Some(error.clone());
+        }
+    }
+
+    fn grace_end(&self) -> Option<Instant> {
+        self.forbidden_since
+            .map(|since| later(since, self.forbidden_grace))
+    }
+
+    /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.
+    fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
+        if self.status.synced || !facts.waited_for || self.status.denied.is_some() {
+            return None;
+        }
+        let fast = self.fast.next(facts.now, &mut self.chance);
+        fast.or_else(|| in_grace.then_some(Fast::LONGEST))
+    }
+
+    /// The first failure of a series is a warning; its repeats, and an expired watch, are part of normal life.
+    fn log_failure(&mut self, error: &Error, now: Instant) {
+        let alone = self
+            .failed_at
+            .is_none_or(|last| now.saturating_duration_since(last) >= LOG_SERIES_GAP);
+        self.failed_at = Some(now);
+        let warn = self.series.is_none() && alone && classify(error) != Class::Expired;
+        let series = self.series.get_or_insert(LogSeries {
+            failures: 0,
+            warned: warn,
+        });
+        series.failures = series.failures.saturating_add(1);
+        let (level, text) = if warn {
+            (log::Level::Warn, format!("failing err={error}"))
+        } else {
+            let failures = series.failures;
+            (
+                log::Level::Debug,
+                format!("failing failures={failures} err={error}"),
+            )
+        };
+        self.log(level, text);
+    }
+}
+
+fn later(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait).unwrap_or(now)
+}

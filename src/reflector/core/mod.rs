@@ -1,0 +1,313 @@
+//! The reflector's decisions: a function from (state, input) to (state, action), without thread, clock or socket.
+//!
+//! ```text
+//!          +------------------------- backoff -------------------------+
+//!          v                                                           |
+//!   Idle -> Listing -last page-> Committing -> Opening -> Watching -failed-> Resting
+//!     |        ^ falls back          ^                       | ended          |
+//!     |        |                     | final bookmark        +--> Resting --> Opening
+//!     +--> OpeningStream -> Streaming+
+//! ```
+//!
+//! A *pass* is one list, plain or streamed, and the watches after it. Time comes in with each input.
+
+mod listing;
+mod memory;
+mod streaming;
+#[cfg(test)]
+mod tests;
+mod watching;
+
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::list_watch::{ListPage, ListRequest, WatchRequest};
+use crate::object::ResourceVersion;
+use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
+
+use listing::Listing;
+use memory::Memory;
+use streaming::Streaming;
+use watching::Watching;
+
+/// What the driver reports.
+#[derive(Debug)]
+pub(crate) enum Input {
+    Start,
+    /// A page is complete, or failed.
+    Page(Result<ListPage, Error>),
+    Committed(Result<(), Error>),
+    Opened(Result<(), Error>),
+    Seen(Seen),
+    /// What [`Action::Apply`], [`Action::Stage`] or [`Action::Bookmark`] asked for is done.
+    Applied(Result<(), Error>),
+    /// The watch is at its end: cleanly, or broken off.
+    Ended(Option<Error>),
+    /// The time given to [`Action::Read`] passed without an event.
+    Quiet {
+        last_contact: Instant,
+    },
+    Resynced(Result<(), Error>),
+    /// The time given to [`Action::Rest`] passed.
+    Rested,
+    /// Somebody began to wait during a rest that ends by demand.
+    Demanded,
+    Stop,
+}
+
+/// An event of a watch, as far as decisions need it.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Added(ResourceVersion),
+    Modified(ResourceVersion),
+    Deleted(ResourceVersion),
+    /// An ADDED or MODIFIED object that does not decode (B12).
+    Undecodable(ResourceVersion),
+    Bookmark {
+        version: ResourceVersion,
+        ends_initial: bool,
+    },
+    Error(Error),
+    Skipped {
+        reason: String,
+        version: ResourceVersion,
+    },
+}
+
+/// What the driver does next; each ends in an [`Input`].
+#[derive(Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Ask for a page. `fresh` begins a new replacement and drops the one before.
+    List {
+        request: ListRequest,
+        fresh: bool,
+    },
+    /// Make the staged replacement the content.
+    Commit(Replacement),
+    /// Open a watch; one with initial events begins a replacement.
+    Open(WatchRequest),
+    /// Wait for the next event of the open watch.
+    Read {
+        until: Instant,
+    },
+    /// Hand the event just seen to the sink.
+    Apply,
+    /// Add the event just seen to the replacement.
+    Stage,
+    /// Tell the sink of the position.
+    Bookmark(ResourceVersion),
+    Resync,
+    /// Let time go by, with nothing open.
+    Rest {
+        until: Instant,
+        on_demand: bool,
+    },
+    End,
+}
+
+/// What the driver does beside the action.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    Log(log::Level, String),
+    /// Streamed lists do not work here (B8).
+    WatchListFailed,
+    /// The connection is dead: the next request must not use it.
+    Disconnect,
+}
+
+/// What holds at the moment of an input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) now: Instant,
+    /// Somebody waits for the first sync (B3).
+    pub(crate) waited_for: bool,
+    /// The source can stream lists (LW-5).
+    pub(crate) streams: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Listing(Listing),
+    /// The replacement is on its way into the sink; a streamed one has its watch open already.
+    Committing {
+        of: Replacement,
+        pass: Pass,
+        stream: Option<Watching>,
+    },
+    Opening {
+        timeout: Duration,
+    },
+    Watching(Watching),
+    OpeningStream(Streaming),
+    Streaming(Streaming),
+    Resting {
+        since: Instant,
+        until: Instant,
+        next: Next,
+    },
+    Ended,
+}
+
+/// What follows a rest.
+#[derive(Debug)]
+enum Next {
+    Pass,
+    List(Pass),
+    Stream(Pass),
+    Watch,
+}
+
+/// What one pass has used up: each exemption from the delay between requests holds once (B9).
+#[derive(Clone, Copy, Debug, Default)]
+struct Pass {
+    used: u8,
+    /// Streamed lists of this pass that ended early (WL-6).
+    streams: u8,
+}
+
+/// A different request which an answer itself calls for.
+#[derive(Clone, Copy, Debug)]
+enum Exemption {
+    /// At the most recent version: RF-12, WL-8, B4.
+    MostRecent,
+    /// One full list instead of pages: PG-6.
+    FullList,
+    /// A plain list instead of a streamed one: WL-9.
+    PlainList,
+}
+
+impl Pass {
+    /// Whether the exemption is still there; it is used up by that.
+    fn take(&mut self, exemption: Exemption) -> bool {
+        let bit = match exemption {
+            Exemption::MostRecent => 1,
+            Exemption::FullList => 2,
+            Exemption::PlainList => 4,
+        };
+        let fresh = self.used & bit == 0;
+        self.used |= bit;
+        fresh
+    }
+}
+
+/// The decisions of one run of a reflector.
+#[derive(Debug)]
+pub(crate) struct Core {
+    state: State,
+    memory: Memory,
+}
+
+impl Core {
+    /// `what` is what is listed, for messages.
+    pub(crate) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
+        Self {
+            state: State::Idle,
+            memory: Memory::new(options, what, now),
+        }
+    }
+
+    /// The status after the last input.
+    pub(crate) fn status(&self) -> &ReflectorStatus {
+        &self.memory.status
+    }
+
+    /// What is to be done beside the last action.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.memory.effects)
+    }
+
+    /// Decides what follows an input.
+    pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        match (state, input) {
+            (_, Input::Stop) | (State::Ended, _) => self.end(),
+            (State::Idle, Input::Start) => self.begin_pass(facts),
+            (State::Listing(listing), Input::Page(Ok(page))) => self.page(listing, page, facts),
+            (State::Listing(listing), Input::Page(Err(error))) => {
+                self.page_failed(listing, error, facts)
+            }
+            (State::Committing { of, pass, stream }, Input::Committed(result)) => match result {
+                Ok(()) => self.committed(of, stream, facts),
+                Err(error) => self.commit_failed(pass, stream.is_some(), error, facts),
+            },
+            (State::Opening { timeout }, Input::Opened(result)) => match result {
+                Ok(()) => self.opened(timeout, facts),
+                Err(error) => self.open_failed(error, facts),
+            },
+            (State::Watching(watching), input) => self.watching(watching, input, facts),
+            (State::OpeningStream(streaming), Input::Opened(result)) => match result {
+                Ok(()) => self.stream_opened(streaming, facts),
+                Err(error) => self.stream_failed(streaming, error, facts),
+            },
+            (State::Streaming(streaming), input) => self.streaming(streaming, input, facts),
+            (State::Resting { next, .. }, Input::Rested) => self.go_on(next, facts),
+            (State::Resting { since, until, next }, Input::Demanded) => {
+                self.demanded(since, until, next, facts)
+            }
+            (state, input) => self.confused(&state, &input),
+        }
+    }
+
+    /// Starts a pass: a streamed list where it is wanted and known to work, else a plain one.
+    fn begin_pass(&mut self, facts: &Facts) -> Action {
+        if facts.streams && self.memory.may_stream() {
+            self.open_stream(Pass::default(), facts)
+        } else {
+            self.list(Pass::default(), facts)
+        }
+    }
+
+    fn go_on(&mut self, next: Next, facts: &Facts) -> Action {
+        match next {
+            Next::Pass => self.begin_pass(facts),
+            Next::List(pass) => self.list(pass, facts),
+            Next::Stream(pass) => self.open_stream(pass, facts),
+            Next::Watch => self.open(),
+        }
+    }
+
+    /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs say.
+    fn fail(&mut self, error: Error, next: Next, facts: &Facts) -> Action {
+        let (until, on_demand) = self.memory.failed(error, facts);
+        self.rest(until, on_demand, next, facts)
+    }
+
+    fn rest(&mut self, until: Instant, on_demand: bool, next: Next, facts: &Facts) -> Action {
+        self.state = State::Resting {
+            since: facts.now,
+            until,
+            next,
+        };
+        Action::Rest { until, on_demand }
+    }
+
+    /// Somebody waits now: the rest becomes a fast one, counted from its beginning.
+    fn demanded(&mut self, since: Instant, until: Instant, next: Next, facts: &Facts) -> Action {
+        let until = self.memory.hastened(since, until, facts.now);
+        if until <= facts.now {
+            return self.go_on(next, facts);
+        }
+        self.state = State::Resting { since, until, next };
+        Action::Rest {
+            until,
+            on_demand: false,
+        }
+    }
+
+    fn end(&mut self) -> Action {
+        self.memory.status.phase = Phase::Stopped;
+        self.state = State::Ended;
+        Action::End
+    }
+
+    /// The driver reported something that its last action cannot lead to: a mistake of ours, which ends the run.
+    fn confused(&mut self, state: &State, input: &Input) -> Action {
+        debug_assert!(false, "{input:?} does not belong to {state:?}");
+        self.memory.log(
+            log::Level::Error,
+            "the reflector ends: its driver and its core disagree".to_owned(),
+        );
+        self.end()
+    }
+}

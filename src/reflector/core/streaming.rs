@@ -1,0 +1,259 @@
+//! A streamed list: initial events into a replacement, published at their final bookmark (WL-1..WL-14, B8).
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::WatchRequest;
+use crate::object::ResourceVersion;
+use crate::reflector::disposition::{Disposition, Site, disposition};
+use crate::reflector::{Phase, Replacement};
+
+use super::memory::History;
+use super::watching::Watching;
+use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
+
+/// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
+/// bookmark (WL-16).
+pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
+/// A stream that ends sooner, and without an event, is taken as a refusal (WL-9).
+const VERY_SHORT: Duration = Duration::from_secs(1);
+/// Streams of one pass that may end before their bookmark; upstream tries for ever (WL-6).
+const STREAMS_MAX: u8 = 3;
+
+/// A streamed list: opening, or collecting.
+#[derive(Debug)]
+pub(super) struct Streaming {
+    asked: ResourceVersion,
+    opened_at: Instant,
+    timeout: Duration,
+    last_event: Option<Instant>,
+    pass: Pass,
+}
+
+impl Core {
+    /// Opens a watch that begins with the present objects: never at `0`, which no stream can start from (WL-2).
+    pub(super) fn open_stream(&mut self, pass: Pass, facts: &Facts) -> Action {
+        let unavailable = self.memory.history == History::Unavailable;
+        let asked = if unavailable || self.memory.version().is_unset() {
+            ResourceVersion::most_recent()
+        } else {
+            self.memory.version().clone()
+        };
+        self.open_stream_at(asked, pass, facts)
+    }
+
+    fn open_stream_at(&mut self, asked: ResourceVersion, pass: Pass, facts: &Facts) -> Action {
+        self.memory.status.phase = Phase::Listing;
+        let timeout = self.memory.draw_timeout();
+        let request = WatchRequest {
+            resource_version: asked.clone(),
+            timeout,
+            bookmarks: true,
+            send_initial_events: true,
+            waited_for: facts.waited_for,
+        };
+        self.state = State::OpeningStream(Streaming {
+            asked,
+            opened_at: facts.now,
+            timeout,
+            last_event: None,
+            pass,
+        });
+        Action::Open(request)
+    }
+
+    pub(super) fn stream_opened(&mut self, streaming: Streaming, facts: &Facts) -> Action {
+        let streaming = Streaming {
+            opened_at: facts.now,
+            ..streaming
+        };
+        self.collect(streaming, facts.now)
+    }
+
+    /// Reads on; `last_progress` is when something last came.
+    fn collect(&mut self, streaming: Streaming, last_progress: Instant) -> Action {
+        let until = last_progress
+            .checked_add(PROGRESS_LIMIT)
+            .unwrap_or(last_progress);
+        self.state = State::Streaming(streaming);
+        Action::Read { until }
+    }
+
+    pub(super) fn streaming(
+        &mut self,
+        streaming: Streaming,
+        input: Input,
+        facts: &Facts,
+    ) -> Action {
+        match input {
+            Input::Seen(seen) => self.stream_seen(streaming, seen, facts),
+            Input::Applied(Ok(())) => self.collect(streaming, facts.now),
+            Input::Applied(Err(error)) => self.stream_failed(streaming, error, facts),
+            Input::Ended(end) => self.stream_ended(streaming, end.as_ref(), facts),
+            Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
+            Input::Start
+            | Input::Page(_)
+            | Input::Committed(_)
+            | Input::Opened(_)
+            | Input::Resynced(_)
+            | Input::Rested
+            | Input::Demanded
+            | Input::Stop => self.confused(&State::Streaming(streaming), &input),
+        }
+    }
+
+    fn stream_seen(&mut self, streaming: Streaming, seen: Seen, facts: &Facts) -> Action {
+        let streaming = Streaming {
+            last_event: Some(facts.now),
+            ..streaming
+        };
+        match seen {
+            Seen::Added(_) | Seen::Modified(_) | Seen::Deleted(_) | Seen::Undecodable(_) => {
+                self.state = State::Streaming(streaming);
+                Action::Stage
+            }
+            Seen::Bookmark {
+                version,
+                ends_initial: true,
+            } => self.stream_complete(streaming, version, facts),
+            Seen::Bookmark { .. } => self.collect(streaming, facts.now),
+            Seen::Skipped { reason, .. } => {
+                self.memory.status.skipped = self.memory.status.skipped.saturating_add(1);
+                self.memory.log(log::Level::Debug, reason);
+                self.collect(streaming, facts.now)
+            }
+            Seen::Error(error) => self.stream_failed(streaming, error, facts),
+        }
+    }
+
+    /// WL-4: publish, and go on with the same watch.
+    fn stream_complete(
+        &mut self,
+        streaming: Streaming,
+        version: ResourceVersion,
+        facts: &Facts,
+    ) -> Action {
+        self.memory.bookmarks = true;
+        let mut pass = streaming.pass;
+        if version.is_empty() {
+            let error = Error::new(
+                ErrorKind::Protocol,
+                "the final bookmark of a streamed list has no version",
+            );
+            return self.stream_failed(streaming, error, facts);
+        }
+        if !streaming.asked.is_empty() && self.memory.is_below_floor(&version) {
+            if pass.take(Exemption::MostRecent) {
+                return self.open_stream_at(ResourceVersion::most_recent(), pass, facts);
+            }
+            let stale = format!("the list at version {version} is older than what is known");
+            return self.fail(Error::new(ErrorKind::Protocol, stale), Next::Pass, facts);
+        }
+        let of = Replacement {
+            resource_version: version,
+            consistent: streaming.asked.is_empty(),
+            history_expired: self.memory.history != History::Known,
+        };
+        self.state = State::Committing {
+            of: of.clone(),
+            pass,
+            stream: Some(Watching::taken_over(streaming.opened_at, streaming.timeout)),
+        };
+        Action::Commit(of)
+    }
+
+    /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
+    pub(super) fn stream_failed(
+        &mut self,
+        streaming: Streaming,
+        error: Error,
+        facts: &Facts,
+    ) -> Action {
+        let Streaming {
+            asked, mut pass, ..
+        } = streaming;
+        let reaction = disposition(Site::Stream, &error);
+        if reaction == Disposition::MostRecent {
+            self.memory.history = History::Unavailable;
+            if !asked.is_empty() && pass.take(Exemption::MostRecent) {
+                return self.open_stream(pass, facts);
+            }
+        }
+        let error = error.context(&format!("failed to stream {}", self.memory.what()));
+        match reaction {
+            Disposition::Restream => self.fail(error, Next::Stream(pass), facts),
+            Disposition::PlainList => self.fall_back(pass, error, facts),
+            Disposition::PlainListLater => self.fail(error, Next::List(pass), facts),
+            Disposition::MostRecent
+            | Disposition::Relist
+            | Disposition::RelistExpired
+            | Disposition::Rewatch
+            | Disposition::RewatchInWindow => self.fail(error, Next::Pass, facts),
+        }
+    }
+
+    /// WL-9: a plain list for this pass; the next pass streams again.
+    pub(super) fn fall_back(&mut self, mut pass: Pass, error: Error, facts: &Facts) -> Action {
+        if !pass.take(Exemption::PlainList) {
+            return self.fail(error, Next::Pass, facts);
+        }
+        let why = format!(
+            "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
+        );
+        self.memory.log(log::Level::Debug, why);
+        self.list(pass, facts)
+    }
+
+    /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
+    fn stream_ended(&mut self, streaming: Streaming, end: Option<&Error>, facts: &Facts) -> Action {
+        let lived = facts.now.saturating_duration_since(streaming.opened_at);
+        let mut pass = streaming.pass;
+        pass.streams = pass.streams.saturating_add(1);
+        let why = end.map_or_else(|| "cleanly".to_owned(), ToString::to_string);
+        let error = Error::new(
+            ErrorKind::Protocol,
+            format!("the streamed list ended before its final bookmark: {why}"),
+        );
+        if streaming.last_event.is_none() && lived < VERY_SHORT {
+            return self.fall_back(pass, error, facts);
+        }
+        if lived >= streaming.timeout {
+            // The server's own time-out came before the bookmark: it does not know streamed lists.
+            self.memory.give_up_streams();
+            return self.fall_back(pass, error, facts);
+        }
+        if pass.streams >= STREAMS_MAX {
+            return self.fall_back(pass, error, facts);
+        }
+        self.memory.log(log::Level::Debug, error.to_string());
+        self.reopen_after(lived, Next::Stream(pass), facts)
+    }
+
+    /// B8: no progress within the limit.
+    fn stream_quiet(
+        &mut self,
+        streaming: Streaming,
+        last_contact: Instant,
+        facts: &Facts,
+    ) -> Action {
+        let progress = last_contact.max(streaming.opened_at);
+        let idle = facts.now.saturating_duration_since(progress);
+        if idle < PROGRESS_LIMIT {
+            return self.collect(streaming, progress);
+        }
+        let warning = match streaming.last_event {
+            None => format!(
+                "awaiting required bookmark event for initial events stream, no events received for {idle:.0?}"
+            ),
+            Some(last) => format!(
+                "hasn't received required bookmark event marking the end of initial events stream, \
+                 received last event {:.0?} ago",
+                facts.now.saturating_duration_since(last)
+            ),
+        };
+        self.memory.log(log::Level::Warn, warning.clone());
+        self.memory.give_up_streams();
+        let error = Error::new(ErrorKind::Timeout, warning);
+        self.fall_back(streaming.pass, error, facts)
+    }
+}

@@ -1,0 +1,308 @@
+//! An open watch: what its events move, and what each of its ends leads to (RF-21..RF-49, B9, B11).
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::WatchRequest;
+use crate::object::ResourceVersion;
+use crate::reflector::disposition::{Disposition, Site, disposition};
+use crate::reflector::{Phase, Replacement};
+
+use super::memory::History;
+use super::{Action, Core, Effect, Facts, Input, Next, Pass, Seen, State};
+
+/// A watch that ends sooner, and without an event, is a failure (RF-33).
+const VERY_SHORT: Duration = Duration::from_secs(1);
+/// What a server may be late in ending a watch by its own time-out (B11).
+const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
+
+/// An open watch.
+#[derive(Debug)]
+pub(super) struct Watching {
+    opened_at: Instant,
+    timeout: Duration,
+    /// Whether an event counted (RF-43).
+    had_events: bool,
+    /// Additions do not move the position yet: they come in no order (RF-22).
+    withheld: bool,
+    last_contact: Instant,
+}
+
+impl Watching {
+    /// The watch of a streamed list that is complete (WL-4).
+    pub(super) fn taken_over(opened_at: Instant, timeout: Duration) -> Self {
+        Self {
+            opened_at,
+            timeout,
+            had_events: true,
+            withheld: false,
+            last_contact: opened_at,
+        }
+    }
+
+    /// When silence means that the connection is dead (B11).
+    fn dead_at(&self, bookmarks: bool, idle_limit: Duration) -> Instant {
+        let (from, wait) = if bookmarks {
+            (self.last_contact, idle_limit)
+        } else {
+            (self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
+        };
+        from.checked_add(wait).unwrap_or(from)
+    }
+}
+
+impl Core {
+    /// Opens a watch at the last version (RF-21).
+    pub(super) fn open(&mut self) -> Action {
+        self.memory.status.phase = Phase::Opening;
+        let timeout = self.memory.draw_timeout();
+        self.state = State::Opening { timeout };
+        Action::Open(WatchRequest {
+            resource_version: self.memory.version().clone(),
+            timeout,
+            bookmarks: true,
+            send_initial_events: false,
+            waited_for: false,
+        })
+    }
+
+    pub(super) fn opened(&mut self, timeout: Duration, facts: &Facts) -> Action {
+        let watching = Watching {
+            opened_at: facts.now,
+            timeout,
+            had_events: false,
+            withheld: self.memory.version().is_unset(),
+            last_contact: facts.now,
+        };
+        self.memory.recovered(facts.now);
+        self.read(watching)
+    }
+
+    pub(super) fn open_failed(&mut self, error: Error, facts: &Facts) -> Action {
+        let reaction = disposition(Site::OpenWatch, &error);
+        let error = error.context(&format!("failed to watch {}", self.memory.what()));
+        self.watch_failed(reaction, error, facts)
+    }
+
+    /// The replacement is the content: watch from there.
+    pub(super) fn committed(
+        &mut self,
+        of: Replacement,
+        stream: Option<Watching>,
+        facts: &Facts,
+    ) -> Action {
+        self.memory.synced(of.resource_version, facts.now);
+        match stream {
+            None => self.open(),
+            Some(watching) => {
+                self.memory.recovered(facts.now);
+                let watching = Watching {
+                    last_contact: facts.now,
+                    ..watching
+                };
+                self.read(watching)
+            }
+        }
+    }
+
+    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14).
+    pub(super) fn commit_failed(
+        &mut self,
+        pass: Pass,
+        streamed: bool,
+        error: Error,
+        facts: &Facts,
+    ) -> Action {
+        self.memory.history = History::Known;
+        if streamed {
+            let error = error.context("unable to sync watch-list result");
+            return self.fall_back(pass, error, facts);
+        }
+        let error = error.context("unable to sync list result");
+        self.fail(error, Next::Pass, facts)
+    }
+
+    pub(super) fn watching(&mut self, watching: Watching, input: Input, facts: &Facts) -> Action {
+        match input {
+            Input::Seen(seen) => self.seen(watching, seen, facts),
+            Input::Applied(Ok(())) => self.read(watching),
+            Input::Resynced(Ok(())) => {
+                self.memory.rearm_resync(facts.now);
+                self.read(watching)
+            }
+            Input::Applied(Err(error)) => {
+                let error = error.context("a change of the watch could not be applied");
+                self.fail(error, Next::Pass, facts)
+            }
+            Input::Resynced(Err(error)) => {
+                self.fail(error.context("resync failed"), Next::Pass, facts)
+            }
+            Input::Ended(end) => self.watch_ended(&watching, end, facts),
+            Input::Quiet { last_contact } => self.quiet(watching, last_contact, facts),
+            Input::Start
+            | Input::Page(_)
+            | Input::Committed(_)
+            | Input::Opened(_)
+            | Input::Rested
+            | Input::Demanded
+            | Input::Stop => self.confused(&State::Watching(watching), &input),
+        }
+    }
+
+    /// Reads on until silence means something, or a resync is due.
+    fn read(&mut self, watching: Watching) -> Action {
+        self.memory.status.phase = Phase::Watching;
+        let dead_at = watching.dead_at(self.memory.bookmarks, self.memory.idle_limit);
+        let until = self
+            .memory
+            .resync_due
+            .map_or(dead_at, |due| due.min(dead_at));
+        self.state = State::Watching(watching);
+        Action::Read { until }
+    }
+
+    fn seen(&mut self, watching: Watching, seen: Seen, facts: &Facts) -> Action {
+        self.memory.contact(facts.now);
+        let mut watching = Watching {
+            last_contact: facts.now,
+            ..watching
+        };
+        let (version, action) = match seen {
+            Seen::Error(error) => return self.watch_error(&watching, error, facts),
+            Seen::Skipped { reason, version } => {
+                self.skipped(reason);
+                if version.is_empty() {
+                    return self.read(watching);
+                }
+                (version, None)
+            }
+            Seen::Bookmark { version, .. } => {
+                self.memory.bookmarks = true;
+                (version.clone(), Some(Action::Bookmark(version)))
+            }
+            // An object that does not decode may be one of the additions that come in no order.
+            Seen::Added(_) | Seen::Undecodable(_) if watching.withheld => {
+                (ResourceVersion::default(), Some(Action::Apply))
+            }
+            Seen::Added(version)
+            | Seen::Modified(version)
+            | Seen::Deleted(version)
+            | Seen::Undecodable(version) => (version, Some(Action::Apply)),
+        };
+        watching.withheld &= version.is_empty();
+        watching.had_events = true;
+        self.memory.advance(version);
+        match action {
+            None => self.read(watching),
+            Some(action) => {
+                self.state = State::Watching(watching);
+                action
+            }
+        }
+    }
+
+    /// RF-25, RF-28: what is no change is reported once at a level that is seen, then quietly.
+    fn skipped(&mut self, reason: String) {
+        let level = if self.memory.status.skipped == 0 {
+            log::Level::Warn
+        } else {
+            log::Level::Debug
+        };
+        self.memory.status.skipped = self.memory.status.skipped.saturating_add(1);
+        self.memory.log(level, reason);
+    }
+
+    /// RF-34..RF-38: the server ended the watch with an error.
+    fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
+        let reaction = disposition(Site::InWatch, &error);
+        if reaction == Disposition::RewatchInWindow && self.memory.internal_errors.admits(facts.now)
+        {
+            let why = format!("the watch is retried after an internal error err={error}");
+            self.memory.log(log::Level::Debug, why);
+            let lived = facts.now.saturating_duration_since(watching.opened_at);
+            return self.reopen_after(lived, Next::Watch, facts);
+        }
+        let error = error.context("watch ended with error");
+        self.watch_failed(reaction, error, facts)
+    }
+
+    fn watch_failed(&mut self, reaction: Disposition, error: Error, facts: &Facts) -> Action {
+        let next = match reaction {
+            Disposition::Rewatch => Next::Watch,
+            Disposition::RelistExpired => {
+                self.memory.history = History::Expired;
+                Next::Pass
+            }
+            Disposition::Relist
+            | Disposition::RewatchInWindow
+            | Disposition::MostRecent
+            | Disposition::Restream
+            | Disposition::PlainList
+            | Disposition::PlainListLater => Next::Pass,
+        };
+        self.fail(error, next, facts)
+    }
+
+    /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
+    fn watch_ended(&mut self, watching: &Watching, end: Option<Error>, facts: &Facts) -> Action {
+        let lived = facts.now.saturating_duration_since(watching.opened_at);
+        if !watching.had_events && lived < VERY_SHORT {
+            let text = format!(
+                "very short watch: {}: Unexpected watch close - watch lasted less than a second and no items received",
+                self.memory.what()
+            );
+            let mut error = Error::new(ErrorKind::Protocol, text);
+            if let Some(end) = end {
+                error = error.with_source(end);
+            }
+            return self.fail(error, Next::Pass, facts);
+        }
+        if let Some(end) = end {
+            self.memory
+                .log(log::Level::Debug, format!("the watch broke off err={end}"));
+        }
+        self.reopen_after(lived, Next::Watch, facts)
+    }
+
+    /// Goes on with `next` after the wait that B9 asks for.
+    pub(super) fn reopen_after(&mut self, lived: Duration, next: Next, facts: &Facts) -> Action {
+        let wait = self.memory.reopen_wait(lived);
+        if wait.is_zero() {
+            return self.go_on(next, facts);
+        }
+        self.memory.status.phase = match &next {
+            Next::Watch => Phase::Opening,
+            Next::Pass | Next::List(_) | Next::Stream(_) => Phase::Listing,
+        };
+        let until = facts.now.checked_add(wait).unwrap_or(facts.now);
+        self.rest(until, false, next, facts)
+    }
+
+    /// The time to read is over: a resync is due, or the silence means that the connection is dead (B11).
+    fn quiet(&mut self, watching: Watching, last_contact: Instant, facts: &Facts) -> Action {
+        let watching = Watching {
+            last_contact: watching.last_contact.max(last_contact),
+            ..watching
+        };
+        self.memory.contact(watching.last_contact);
+        if facts.now >= watching.dead_at(self.memory.bookmarks, self.memory.idle_limit) {
+            let silence = facts.now.saturating_duration_since(watching.last_contact);
+            let error = Error::new(
+                ErrorKind::Timeout,
+                format!(
+                    "the watch of {} was silent for {silence:.0?}: it is opened again",
+                    self.memory.what()
+                ),
+            );
+            self.memory.note_failure(error, facts);
+            self.memory.effects.push(Effect::Disconnect);
+            let lived = facts.now.saturating_duration_since(watching.opened_at);
+            return self.reopen_after(lived, Next::Watch, facts);
+        }
+        if self.memory.resync_due.is_some_and(|due| due <= facts.now) {
+            self.state = State::Watching(watching);
+            return Action::Resync;
+        }
+        self.read(watching)
+    }
+}

@@ -1,0 +1,265 @@
+//! The reflector's thread: does what the core decides, one action at a time, and tells it how that went.
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{
+    ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
+};
+use crate::object::{Object, ResourceVersion};
+use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
+use crate::reflector::demand::RestEnd;
+use crate::reflector::{
+    Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
+};
+use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
+
+use std::time::Instant;
+
+/// One run of a reflector, and what its actions hold open.
+pub(super) struct Driver<K: Object, S: Sink<K>> {
+    name: String,
+    source: Arc<dyn ListerWatcher<K>>,
+    sink: S,
+    core: Core,
+    clock: Clock,
+    demand: Demand,
+    status: Arc<Mutex<ReflectorStatus>>,
+    stream: Option<Box<dyn WatchStream<K>>>,
+    staging: Option<S::Staging>,
+    /// The event that the core is deciding about.
+    event: Option<WatchEvent<K>>,
+}
+
+impl<K: Object, S: Sink<K>> Driver<K, S> {
+    pub(super) fn new(
+        name: String,
+        source: Arc<dyn ListerWatcher<K>>,
+        sink: S,
+        options: ReflectorOptions,
+        status: Arc<Mutex<ReflectorStatus>>,
+    ) -> Self {
+        let core = Core::new(&options, source.describe(), options.clock.now());
+        Self {
+            name,
+            source,
+            sink,
+            core,
+            clock: options.clock,
+            demand: options.demand.unwrap_or_default(),
+            status,
+            stream: None,
+            staging: None,
+            event: None,
+        }
+    }
+
+    /// Runs until the stop is raised.
+    pub(super) fn run(mut self, stop: &StopToken) {
+        let mut input = Input::Start;
+        loop {
+            if stop.is_stopped() {
+                input = Input::Stop;
+            }
+            let facts = Facts {
+                now: self.clock.now(),
+                waited_for: self.demand.is_waited_for(),
+                streams: self.source.supports_watch_list(),
+            };
+            let action = self.core.step(input, &facts);
+            self.let_go(&action);
+            self.have_effects();
+            input = match action {
+                Action::Apply => self.apply(),
+                Action::Stage => self.stage(),
+                Action::Bookmark(version) => self.bookmark(&version),
+                Action::Read { until } => {
+                    self.publish();
+                    self.read(until)
+                }
+                Action::List { request, fresh } => {
+                    self.publish();
+                    self.list(&request, fresh, stop)
+                }
+                Action::Open(request) => {
+                    self.publish();
+                    self.open(&request, stop)
+                }
+                Action::Commit(of) => self.commit(&of),
+                Action::Resync => Input::Resynced(self.sink.resync()),
+                Action::Rest { until, on_demand } => {
+                    self.publish();
+                    self.rest(until, on_demand, stop)
+                }
+                Action::End => return,
+            };
+        }
+    }
+
+    /// Closes what the action does not go on with (RF-44): a watch ends before the next request begins.
+    fn let_go(&mut self, action: &Action) {
+        match action {
+            Action::Read { .. }
+            | Action::Apply
+            | Action::Stage
+            | Action::Bookmark(_)
+            | Action::Resync
+            | Action::Commit(_)
+            | Action::List { fresh: false, .. } => {}
+            Action::List { fresh: true, .. }
+            | Action::Open(_)
+            | Action::Rest { .. }
+            | Action::End => {
+                self.stream = None;
+                self.staging = None;
+                self.event = None;
+            }
+        }
+    }
+
+    fn have_effects(&mut self) {
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Log(level, text) => {
+                    let what = self.source.describe();
+                    log::log!(level, "{text} resource={what:?} reflector={}", self.name);
+                }
+                Effect::WatchListFailed => self.source.watch_list_failed(),
+                Effect::Disconnect => self.source.disconnect(),
+            }
+        }
+    }
+
+    /// Shows the status to readers; called before everything that may block.
+    fn publish(&mut self) {
+        let status = self.core.status();
+        self.status.lock().clone_from(status);
+        self.sink.report(status);
+    }
+
+    fn list(&mut self, request: &ListRequest, fresh: bool, stop: &StopToken) -> Input {
+        if fresh || self.staging.is_none() {
+            self.staging = Some(self.sink.begin());
+        }
+        let Some(staging) = self.staging.as_mut() else {
+            return Input::Page(Err(Error::new(ErrorKind::Protocol, "nothing is staged")));
+        };
+        let sink = &mut self.sink;
+        let mut each = |item: Listed<K>| sink.stage(staging, Staged::Put(item));
+        Input::Page(self.source.list(request, stop, &mut each))
+    }
+
+    fn open(&mut self, request: &WatchRequest, stop: &StopToken) -> Input {
+        let opened = self.source.watch(request, stop).map(|stream| {
+            if request.send_initial_events {
+                self.staging = Some(self.sink.begin());
+            }
+            self.stream = Some(stream);
+        });
+        Input::Opened(opened)
+    }
+
+    fn read(&mut self, until: Instant) -> Input {
+        let Some(stream) = self.stream.as_mut() else {
+            return Input::Ended(None);
+        };
+        match stream.next(Deadline::at(until)) {
+            Ok(Next::Event(event)) => {
+                let seen = seen(&event);
+                self.event = Some(event);
+                Input::Seen(seen)
+            }
+            Ok(Next::Ended(end)) => Input::Ended(end),
+            Ok(Next::DeadlinePassed) => Input::Quiet {
+                last_contact: stream.last_contact(),
+            },
+            Err(error) => Input::Seen(Seen::Error(error)),
+        }
+    }
+
+    fn apply(&mut self) -> Input {
+        let event = match self.event.take() {
+            Some(WatchEvent::Added(object)) => SinkEvent::Added(object),
+            Some(WatchEvent::Modified(object)) => SinkEvent::Modified(object),
+            Some(WatchEvent::Deleted(object)) => SinkEvent::Deleted(object),
+            Some(WatchEvent::Undecodable(object)) => SinkEvent::Undecodable(object),
+            Some(
+                WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
+            )
+            | None => return Input::Applied(Ok(())),
+        };
+        Input::Applied(self.sink.apply(event))
+    }
+
+    fn stage(&mut self) -> Input {
+        let item = match self.event.take() {
+            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                Staged::Put(Listed::Object(object))
+            }
+            Some(WatchEvent::Undecodable(object)) => Staged::Put(Listed::Undecodable(object)),
+            Some(WatchEvent::Deleted(object)) => Staged::Remove(object.key()),
+            Some(
+                WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
+            )
+            | None => return Input::Applied(Ok(())),
+        };
+        if let Some(staging) = self.staging.as_mut() {
+            self.sink.stage(staging, item);
+        }
+        Input::Applied(Ok(()))
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) -> Input {
+        self.sink.bookmark(version);
+        Input::Applied(Ok(()))
+    }
+
+    fn commit(&mut self, of: &Replacement) -> Input {
+        let staging = match self.staging.take() {
+            Some(staging) => staging,
+            None => self.sink.begin(),
+        };
+        Input::Committed(self.sink.commit(staging, of))
+    }
+
+    fn rest(&mut self, until: Instant, on_demand: bool, stop: &StopToken) -> Input {
+        let deadline = Deadline::at(until);
+        match self.demand.rest(&self.clock, deadline, stop, on_demand) {
+            RestEnd::Stopped => Input::Stop,
+            RestEnd::DeadlinePassed => Input::Rested,
+            RestEnd::Demanded => Input::Demanded,
+        }
+    }
+}
+
+/// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
+impl<K: Object, S: Sink<K>> Drop for Driver<K, S> {
+    fn drop(&mut self) {
+        self.source.disconnect();
+        self.status.lock().phase = Phase::Stopped;
+    }
+}
+
+fn seen<K: Object>(event: &WatchEvent<K>) -> Seen {
+    match event {
+        WatchEvent::Added(object) => Seen::Added(object.resource_version()),
+        WatchEvent::Modified(object) => Seen::Modified(object.resource_version()),
+        WatchEvent::Deleted(object) => Seen::Deleted(object.resource_version()),
+        WatchEvent::Undecodable(object) => Seen::Undecodable(object.resource_version.clone()),
+        WatchEvent::Bookmark {
+            resource_version,
+            initial_events_end,
+        } => Seen::Bookmark {
+            version: resource_version.clone(),
+            ends_initial: *initial_events_end,
+        },
+        WatchEvent::Error(error) => Seen::Error(error.clone()),
+        WatchEvent::Skipped {
+            reason,
+            resource_version,
+        } => Seen::Skipped {
+            reason: reason.clone(),
+            version: resource_version.clone(),
+        },
+    }
+}
