@@ -67,6 +67,7 @@ pub(crate) fn classify(error: &Error) -> Class {
             | ErrorKind::Tls
             | ErrorKind::Resources
             | ErrorKind::Config
+            | ErrorKind::NotConfigured
             | ErrorKind::Stopped => Class::Silence,
             ErrorKind::NotFound
             | ErrorKind::Forbidden
@@ -106,9 +107,7 @@ pub(crate) fn disposition(site: Site, error: &Error) -> Disposition {
     // RS-1: a server error that names a wait is about the request, not about what is known.
     let asks_to_wait = matches!(class, Internal | Answer) && error.retry_after().is_some();
     match (site, class) {
-        (Site::List, Expired | TooLarge) | (Site::Stream, Expired | TooLarge) => {
-            Disposition::MostRecent
-        }
+        (Site::List | Site::Stream, Expired | TooLarge) => Disposition::MostRecent,
         (Site::List, TooMany | Internal | Refused | Answer | Silence) => Disposition::Relist,
         (Site::OpenWatch | Site::InWatch, Expired) => Disposition::RelistExpired,
         (Site::OpenWatch | Site::InWatch, TooMany | Refused) => Disposition::Rewatch,

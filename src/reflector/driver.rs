@@ -183,6 +183,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Some(WatchEvent::Modified(object)) => SinkEvent::Modified(object),
             Some(WatchEvent::Deleted(object)) => SinkEvent::Deleted(object),
             Some(WatchEvent::Undecodable(object)) => SinkEvent::Undecodable(object),
+            Some(WatchEvent::DeletedUndecodable(object)) => SinkEvent::DeletedUndecodable(object),
             Some(
                 WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
             )
@@ -198,6 +199,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             }
             Some(WatchEvent::Undecodable(object)) => Staged::Put(Listed::Undecodable(object)),
             Some(WatchEvent::Deleted(object)) => Staged::Remove(object.key()),
+            Some(WatchEvent::DeletedUndecodable(object)) => Staged::Remove(object.key),
             Some(
                 WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
             )
@@ -246,6 +248,7 @@ fn seen<K: Object>(event: &WatchEvent<K>) -> Seen {
         WatchEvent::Modified(object) => Seen::Modified(object.resource_version()),
         WatchEvent::Deleted(object) => Seen::Deleted(object.resource_version()),
         WatchEvent::Undecodable(object) => Seen::Undecodable(object.resource_version.clone()),
+        WatchEvent::DeletedUndecodable(object) => Seen::Deleted(object.resource_version.clone()),
         WatchEvent::Bookmark {
             resource_version,
             initial_events_end,

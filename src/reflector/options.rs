@@ -8,7 +8,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::Demand;
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
-pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(5 * 60);
+pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
 /// How long the node authorizer may lag behind the binding of a pod (R4).
@@ -88,7 +88,7 @@ impl Default for BackoffOptions {
             factor: 2.0,
             cap: Duration::from_secs(30),
             jitter: 1.0,
-            reset_after: Duration::from_secs(120),
+            reset_after: Duration::from_mins(2),
         }
     }
 }

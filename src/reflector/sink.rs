@@ -77,6 +77,8 @@ pub enum SinkEvent<K: Object> {
     Deleted(Arc<Held<K>>),
     /// The object is there, but does not decode (B12).
     Undecodable(Undecodable),
+    /// The object is gone, and its last state does not decode (B12).
+    DeletedUndecodable(Undecodable),
 }
 
 /// What a replacement is of.

@@ -43,7 +43,13 @@ impl Core {
             self.memory.version().clone()
         };
         let page_size = self.page_size(&asked);
-        self.list_at(asked, page_size, page_size, pass, facts)
+        let listing = Listing {
+            asked,
+            page_size,
+            paging: None,
+            pass,
+        };
+        self.ask(listing, page_size, facts)
     }
 
     /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which does not page.
@@ -55,31 +61,33 @@ impl Core {
         }
     }
 
-    fn list_at(
-        &mut self,
-        asked: ResourceVersion,
-        page_size: u32,
-        limit: u32,
-        pass: Pass,
-        facts: &Facts,
-    ) -> Action {
+    /// Asks for the first page of a list, at most `limit` items.
+    fn ask(&mut self, listing: Listing, limit: u32, facts: &Facts) -> Action {
         self.memory.status.phase = Phase::Listing;
         let request = ListRequest {
-            resource_version: asked.clone(),
+            resource_version: listing.asked.clone(),
             limit,
             waited_for: facts.waited_for,
             ..ListRequest::default()
         };
         self.state = State::Listing(Listing {
-            asked,
-            page_size,
             paging: None,
-            pass,
+            ..listing
         });
         Action::List {
             request,
             fresh: true,
         }
+    }
+
+    /// The same list at the most recent version, at once: what the answer before calls for (RF-12, B4).
+    fn ask_most_recent(&mut self, listing: Listing, facts: &Facts) -> Action {
+        let limit = listing.page_size;
+        let listing = Listing {
+            asked: ResourceVersion::most_recent(),
+            ..listing
+        };
+        self.ask(listing, limit, facts)
     }
 
     pub(super) fn page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
@@ -130,60 +138,45 @@ impl Core {
     }
 
     /// The last page came: publish, unless the answer is older than what is known (B4).
-    fn listed(&mut self, listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
-        let Listing {
-            asked,
-            page_size,
-            paging,
-            mut pass,
-        } = listing;
-        let version = paging.map_or(version, |paging| paging.version);
-        if !asked.is_empty() && self.memory.is_below_floor(&version) {
-            if pass.take(Exemption::MostRecent) {
-                return self.list_at(
-                    ResourceVersion::most_recent(),
-                    page_size,
-                    page_size,
-                    pass,
-                    facts,
-                );
+    fn listed(&mut self, mut listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
+        let version = match listing.paging.take() {
+            Some(paging) => paging.version,
+            None => version,
+        };
+        if !listing.asked.is_empty() && self.memory.is_below_floor(&version) {
+            if listing.pass.take(Exemption::MostRecent) {
+                return self.ask_most_recent(listing, facts);
             }
             let stale = format!("the list at version {version} is older than what is known");
             return self.fail(Error::new(ErrorKind::Protocol, stale), Next::Pass, facts);
         }
         let of = Replacement {
             resource_version: version,
-            consistent: asked.is_empty(),
+            consistent: listing.asked.is_empty(),
             history_expired: self.memory.history != History::Known,
         };
         self.state = State::Committing {
             of: of.clone(),
-            pass,
+            pass: listing.pass,
             stream: None,
         };
         Action::Commit(of)
     }
 
-    pub(super) fn page_failed(&mut self, listing: Listing, error: Error, facts: &Facts) -> Action {
-        let Listing {
-            asked,
-            page_size,
-            paging,
-            mut pass,
-        } = listing;
-        if paging.is_some() && is_expired_page(&error) && pass.take(Exemption::FullList) {
-            return self.list_at(asked, page_size, 0, pass, facts);
+    pub(super) fn page_failed(
+        &mut self,
+        mut listing: Listing,
+        error: Error,
+        facts: &Facts,
+    ) -> Action {
+        let later_page = listing.paging.is_some();
+        if later_page && is_expired_page(&error) && listing.pass.take(Exemption::FullList) {
+            return self.ask(listing, 0, facts);
         }
         if disposition(Site::List, &error) == Disposition::MostRecent {
             self.memory.history = History::Unavailable;
-            if !asked.is_empty() && pass.take(Exemption::MostRecent) {
-                return self.list_at(
-                    ResourceVersion::most_recent(),
-                    page_size,
-                    page_size,
-                    pass,
-                    facts,
-                );
+            if !listing.asked.is_empty() && listing.pass.take(Exemption::MostRecent) {
+                return self.ask_most_recent(listing, facts);
             }
         }
         let error = error.context(&format!("failed to list {}", self.memory.what()));

@@ -12,9 +12,9 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 use super::{Effect, Facts};
 
 /// The longest wait a server can ask for: beyond it a wrong header would silence a cache for hours.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// Failures closer together belong to one series in the log.
-const LOG_SERIES_GAP: Duration = Duration::from_secs(120);
+const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
 /// No request follows another sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
 

@@ -150,7 +150,7 @@ enum State {
 }
 
 /// What follows a rest.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Next {
     Pass,
     List(Pass),

@@ -89,7 +89,7 @@ impl Core {
             Input::Seen(seen) => self.stream_seen(streaming, seen, facts),
             Input::Applied(Ok(())) => self.collect(streaming, facts.now),
             Input::Applied(Err(error)) => self.stream_failed(streaming, error, facts),
-            Input::Ended(end) => self.stream_ended(streaming, end.as_ref(), facts),
+            Input::Ended(end) => self.stream_ended(&streaming, end.as_ref(), facts),
             Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
             Input::Start
             | Input::Page(_)
@@ -205,7 +205,12 @@ impl Core {
     }
 
     /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
-    fn stream_ended(&mut self, streaming: Streaming, end: Option<&Error>, facts: &Facts) -> Action {
+    fn stream_ended(
+        &mut self,
+        streaming: &Streaming,
+        end: Option<&Error>,
+        facts: &Facts,
+    ) -> Action {
         let lived = facts.now.saturating_duration_since(streaming.opened_at);
         let mut pass = streaming.pass;
         pass.streams = pass.streams.saturating_add(1);

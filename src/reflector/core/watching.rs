@@ -17,7 +17,7 @@ const VERY_SHORT: Duration = Duration::from_secs(1);
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 
 /// An open watch.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
     opened_at: Instant,
     timeout: Duration,
