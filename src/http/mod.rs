@@ -12,6 +12,29 @@ mod limiter;
 mod pem;
 mod server;
 
+mod agent;
+mod blocking;
+mod buffers;
+mod client;
+mod connect;
+mod dial;
+mod dialer;
+mod failure;
+mod halt;
+mod options;
+mod requests;
+mod resolve;
+mod streams;
+mod tls;
+mod tls_errors;
+mod tls_insecure;
+mod transport;
+mod wakeup;
+
+pub use client::Client;
 pub use config::Config;
 pub use environment::Environment;
 pub use kubeconfig::KubeconfigOptions;
+pub use options::ClientOptions;
+
+use config::{Identity, TlsSettings};

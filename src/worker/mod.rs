@@ -111,6 +111,14 @@ impl Worker {
         self.panic.lock().take().map_or(Ok(()), Err)
     }
 
+    /// Raises the stop and lets go of the thread without waiting for its end.
+    ///
+    /// For the one kind of thread that nothing can interrupt: a name lookup inside the system's resolver.
+    pub(crate) fn abandon(mut self) {
+        self.stop.stop();
+        drop(self.thread.take());
+    }
+
     fn end(&mut self) {
         self.stop.stop();
         let Some(thread) = self.thread.take() else {

@@ -1,0 +1,310 @@
+//! One ureq agent per lister-watcher, and one that getters share: requests out, answers in, one retry where it helps.
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
+use ureq::http::{HeaderMap, HeaderValue, Request, Response};
+
+use super::blocking::{self, Blocking, Until};
+use super::credentials::Credentials;
+use super::dialer::{Dialer, Dialing, NoLookup};
+use super::failure::{self, Phase};
+use super::halt::{Halt, Limit, Outcome};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Mutex};
+
+/// As much of an answer that is no success is read.
+const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
+
+/// A kept connection older than this is not used again: servers close idle ones after 90 s and more.
+const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
+
+/// The head of an answer may have this size.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// The trace records of this target carry headers and bodies, byte by byte.
+const LOUD_TARGET: &str = "ureq_proto::util";
+
+/// What all requests of a client have in common.
+pub(crate) struct Site {
+    /// Scheme, authority and base path.
+    pub(crate) base: String,
+    /// The headers of every request but `Authorization` and `Accept-Encoding`.
+    pub(crate) headers: HeaderMap,
+    pub(crate) credentials: Credentials,
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) body_idle: Duration,
+}
+
+/// One request.
+pub(crate) struct Ask<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) gzip: bool,
+    pub(crate) first_byte: Duration,
+    pub(crate) waited_for: bool,
+    pub(crate) until: Until,
+}
+
+/// A ureq agent with its pool of connections.
+pub(crate) struct Agent {
+    dialer: Arc<Dialer>,
+    keep: usize,
+    inner: Mutex<ureq::Agent>,
+}
+
+/// A successful answer, its body unread.
+pub(crate) struct Answer {
+    /// `GET` and the whole URL.
+    pub(crate) what: String,
+    pub(crate) body: ureq::BodyReader<'static>,
+}
+
+impl Site {
+    /// The headers of every request, `headers` among them.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, when no header can carry a value.
+    pub(crate) fn headers(
+        headers: &[(String, String)],
+        user_agent: &str,
+    ) -> Result<HeaderMap, Error> {
+        let invalid = |name: &str| {
+            let message = format!("no header can carry the value of {name}");
+            Error::new(ErrorKind::Config, message)
+        };
+        let mut map = HeaderMap::new();
+        map.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        let user_agent =
+            HeaderValue::from_str(user_agent).map_err(|_value| invalid("User-Agent"))?;
+        map.insert(USER_AGENT, user_agent);
+        for (name, value) in headers {
+            let parsed = name.parse::<ureq::http::HeaderName>();
+            let value = HeaderValue::from_str(value);
+            let (Ok(parsed), Ok(value)) = (parsed, value) else {
+                return Err(invalid(name));
+            };
+            map.append(parsed, value);
+        }
+        Ok(map)
+    }
+}
+
+impl Agent {
+    /// An agent that keeps up to `keep` idle connections.
+    pub(crate) fn new(dialer: &Arc<Dialer>, keep: usize) -> Self {
+        Self {
+            dialer: Arc::clone(dialer),
+            keep,
+            inner: Mutex::new(build(dialer, keep)),
+        }
+    }
+
+    /// Closes the connections that are idle; those in use end with their bodies.
+    pub(crate) fn disconnect(&self) {
+        let fresh = build(&self.dialer, self.keep);
+        let before = std::mem::replace(&mut *self.inner.lock(), fresh);
+        drop(before);
+    }
+
+    /// Sends a request and waits for the head of its answer, by `call`.
+    ///
+    /// A 401 is answered by one more request if the credentials can be read anew, and a request that met a kept
+    /// connection which the server had closed meanwhile goes out again on another.
+    ///
+    /// # Errors
+    ///
+    /// What the server said, or what the transport met.
+    pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
+        let what = format!("GET {}{}", site.base, ask.path);
+        refuse_loud_logs()?;
+        site.dialer.refresh();
+        let mut response = self.send(site, ask, call, &what)?;
+        if response.status() == 401 && site.credentials.rejected() {
+            drop(read_refusal(&what, response, site, call));
+            response = self.send(site, ask, call, &what)?;
+        }
+        let status = response.status();
+        if status.is_redirection() {
+            let location = header(&response, "location");
+            return Err(failure::redirected(&what, status.as_u16(), &location));
+        }
+        if !status.is_success() {
+            return Err(read_refusal(&what, response, site, call));
+        }
+        let content_type = header(&response, "content-type");
+        if !content_type.is_empty() && !content_type.contains("json") {
+            return Err(failure::not_json(&what, &content_type));
+        }
+        let body = response.into_body().into_reader();
+        Ok(Answer { what, body })
+    }
+
+    fn send(
+        &self,
+        site: &Site,
+        ask: &Ask<'_>,
+        call: &Blocking,
+        what: &str,
+    ) -> Result<Response<ureq::Body>, Error> {
+        let agent = self.inner.lock().clone();
+        loop {
+            let request = request(site, ask, what)?;
+            let entered = Blocking {
+                until: ask.until.within(ask.first_byte, Limit::FirstByte),
+                first_byte: Some(ask.first_byte),
+                waited_for: ask.waited_for,
+                output_bytes: head_bytes(&request),
+                dialed: false,
+                ..call.clone()
+            }
+            .enter();
+            let answered = agent.run(request);
+            let dialed = blocking::has_dialed();
+            drop(entered);
+            let outcome = match answered {
+                Ok(response) => return Ok(response),
+                Err(error) => Outcome::from(error),
+            };
+            // Each turn uses up one kept connection, so this ends.
+            if dialed || !is_closed_by_peer(&outcome) {
+                return Err(failure::failed(what, Phase::Head, outcome));
+            }
+        }
+    }
+}
+
+fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
+    let config = ureq::config::Config::builder()
+        .http_status_as_error(false)
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .proxy(None)
+        .max_response_header_size(HEAD_BYTES_MAX)
+        .max_idle_connections(keep)
+        .max_idle_connections_per_host(keep)
+        .max_idle_age(IDLE_AGE_MAX)
+        .build();
+    ureq::Agent::with_parts(config, Dialing(Arc::clone(dialer)), NoLookup)
+}
+
+fn request(site: &Site, ask: &Ask<'_>, what: &str) -> Result<Request<()>, Error> {
+    let unwritable = |error: ureq::http::Error| {
+        failure::failed(what, Phase::Head, Outcome::Ureq(ureq::Error::Http(error)))
+    };
+    let mut request = Request::get(format!("{}{}", site.base, ask.path))
+        .body(())
+        .map_err(unwritable)?;
+    let headers = request.headers_mut();
+    headers.clone_from(&site.headers);
+    let encoding = if ask.gzip { "gzip" } else { "identity" };
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+    if let Some(authorization) = site.credentials.authorization()? {
+        let value = HeaderValue::from_str(&authorization);
+        let mut value = value.map_err(|error| unwritable(error.into()))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(request)
+}
+
+/// An upper bound of the request's head, so that it is written whole.
+fn head_bytes(request: &Request<()>) -> usize {
+    const LINE: usize = 64;
+    let headers = request.headers().iter();
+    let lines = headers.map(|(name, value)| {
+        let line = name.as_str().len().saturating_add(value.len());
+        line.saturating_add(LINE)
+    });
+    let path = request
+        .uri()
+        .path_and_query()
+        .map_or(0, |path| path.as_str().len());
+    let host = request.uri().host().map_or(0, str::len);
+    let head = lines.fold(path.saturating_add(host), usize::saturating_add);
+    head.saturating_add(256)
+}
+
+fn is_closed_by_peer(outcome: &Outcome) -> bool {
+    let Outcome::Halt(Halt::Io(error)) = outcome else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected
+    )
+}
+
+fn header(response: &Response<ureq::Body>, name: &str) -> String {
+    let value = response.headers().get(name);
+    let text = value.and_then(|value| value.to_str().ok());
+    text.unwrap_or_default().to_owned()
+}
+
+/// Reads what a refusal says, so that its connection can be used again.
+fn read_refusal(what: &str, response: Response<ureq::Body>, site: &Site, call: &Blocking) -> Error {
+    let code = response.status().as_u16();
+    let retry_after = failure::retry_after(Some(&header(&response, "retry-after")));
+    let mut text = Vec::new();
+    let mut reader = response.into_body().into_reader().take(REFUSAL_BYTES_MAX);
+    let entered = Blocking {
+        until: call.until.within(site.body_idle, Limit::Idle),
+        ..call.clone()
+    }
+    .enter();
+    let read = reader.read_to_end(&mut text);
+    drop(entered);
+    if let Err(error) = read {
+        let outcome = Outcome::from(error);
+        if matches!(outcome, Outcome::Halt(Halt::Stopped)) {
+            return failure::failed(what, Phase::Body, outcome);
+        }
+        // The code has come: it says more than how the rest of the answer was lost.
+    }
+    failure::refused(what, code, &text, retry_after)
+}
+
+/// # Errors
+///
+/// `Config`, when the program's logger would be given what is in the requests and answers.
+fn refuse_loud_logs() -> Result<(), Error> {
+    if log::log_enabled!(target: LOUD_TARGET, log::Level::Trace) {
+        return Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens and the values of \
+                 secrets: switch them off (ureq_proto=debug)"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// A body that is read by a call.
+pub(crate) struct Body {
+    pub(crate) answer: Answer,
+    pub(crate) call: Blocking,
+}
+
+impl Body {
+    /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
+    pub(crate) fn read(&mut self, into: &mut [u8], until: Until) -> Result<usize, Outcome> {
+        let entered = Blocking {
+            until,
+            ..self.call.clone()
+        }
+        .enter();
+        let read = self.answer.body.read(into);
+        drop(entered);
+        read.map_err(Outcome::from)
+    }
+
+    pub(crate) fn failed(&self, outcome: Outcome) -> Error {
+        failure::failed(&self.answer.what, Phase::Body, outcome)
+    }
+}

@@ -1,0 +1,219 @@
+//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its behalf.
+//!
+//! ureq hands no per-request value down to a transport. So each call enters its context on its own thread, and the
+//! transport waits by the context of the thread it runs on.
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::halt::{Halt, Limit};
+use super::wakeup::WakeUp;
+use crate::clock::{Clock, Deadline};
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// Room a request needs besides its path and its header values.
+const OUTPUT_BYTES_MIN: usize = 1024;
+
+/// What may end a wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocking {
+    /// Ends every wait at once.
+    pub(crate) stop: StopToken,
+    /// Registered with `stop` by whoever made it.
+    pub(crate) wake: Arc<WakeUp>,
+    /// When the wait ends, and which limit that is.
+    pub(crate) until: Until,
+    /// The limit that begins when the request is sent.
+    pub(crate) first_byte: Option<Duration>,
+    /// Such a request connects before others.
+    pub(crate) waited_for: bool,
+    /// The largest piece of the request's head.
+    pub(crate) output_bytes: usize,
+    /// Whether this call made its own connection.
+    pub(crate) dialed: bool,
+}
+
+/// A moment and the name of the limit that ends there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    pub(crate) deadline: Deadline,
+    pub(crate) limit: Limit,
+}
+
+impl Until {
+    pub(crate) const NEVER: Self = Self {
+        deadline: Deadline::NEVER,
+        limit: Limit::Deadline,
+    };
+
+    pub(crate) fn caller(deadline: Deadline) -> Self {
+        Self {
+            deadline,
+            limit: Limit::Deadline,
+        }
+    }
+
+    /// The earlier of this end and that of `limit`, which began now.
+    pub(crate) fn within(self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
+        let own = Clock::system().after(duration);
+        match (self.deadline.instant(), own.instant()) {
+            (Some(ours), Some(theirs)) if ours <= theirs => self,
+            (_, None) => self,
+            _ => Self {
+                deadline: own,
+                limit: limit(duration),
+            },
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Blocking>> = const { RefCell::new(None) };
+}
+
+/// Restores the context that was there before.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    before: Option<Blocking>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        CURRENT.with(|current| *current.borrow_mut() = before);
+    }
+}
+
+impl Blocking {
+    pub(crate) fn new(stop: &StopToken, wake: &Arc<WakeUp>, until: Until) -> Self {
+        Self {
+            stop: stop.clone(),
+            wake: Arc::clone(wake),
+            until,
+            first_byte: None,
+            waited_for: false,
+            output_bytes: OUTPUT_BYTES_MIN,
+            dialed: false,
+        }
+    }
+
+    /// Makes this the context of the calling thread until the guard is dropped.
+    pub(crate) fn enter(self) -> Entered {
+        let before = CURRENT.with(|current| current.borrow_mut().replace(self));
+        Entered { before }
+    }
+}
+
+/// A copy of the thread's context.
+pub(crate) fn current() -> Result<Blocking, Halt> {
+    CURRENT
+        .with(|current| current.borrow().clone())
+        .ok_or_else(outside)
+}
+
+/// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
+pub(crate) fn sent() {
+    change(|call| {
+        if let Some(limit) = call.first_byte {
+            call.until = call.until.within(limit, Limit::FirstByte);
+        }
+    });
+}
+
+/// Told when the call needed a new connection.
+pub(crate) fn dialed() {
+    change(|call| call.dialed = true);
+}
+
+/// Whether the call needed a new connection.
+pub(crate) fn has_dialed() -> bool {
+    CURRENT.with(|current| current.borrow().as_ref().is_some_and(|call| call.dialed))
+}
+
+/// How large the output buffer has to be for the request under way.
+pub(crate) fn output_bytes() -> usize {
+    CURRENT.with(|current| {
+        current
+            .borrow()
+            .as_ref()
+            .map_or(OUTPUT_BYTES_MIN, |call| call.output_bytes)
+    })
+}
+
+fn change(change: impl FnOnce(&mut Blocking)) {
+    CURRENT.with(|current| {
+        if let Some(call) = current.borrow_mut().as_mut() {
+            change(call);
+        }
+    });
+}
+
+fn outside() -> Halt {
+    Halt::Io(io::Error::other("a transport was used outside of a call"))
+}
+
+/// Waits until `descriptor` is ready for `interest`, by the thread's context.
+///
+/// # Errors
+///
+/// The stop, or the limit.
+pub(crate) fn wait(descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<(), Halt> {
+    CURRENT.with(|current| {
+        let current = current.borrow();
+        let call = current.as_ref().ok_or_else(outside)?;
+        wait_for_any(call, &[descriptor], interest, Deadline::NEVER).map(drop)
+    })
+}
+
+/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause` ended first.
+///
+/// # Errors
+///
+/// The stop, or the limit.
+pub(crate) fn wait_for_any(
+    call: &Blocking,
+    descriptors: &[BorrowedFd<'_>],
+    interest: PollFlags,
+    pause: Deadline,
+) -> Result<Vec<bool>, Halt> {
+    let polled = descriptors.iter();
+    let mut fds: Vec<_> = polled
+        .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, interest))
+        .chain([PollFd::new(&*call.wake, PollFlags::IN)])
+        .collect();
+    loop {
+        if call.stop.is_stopped() {
+            return Err(Halt::Stopped);
+        }
+        let now = Clock::system().now();
+        if call.until.deadline.has_passed(now) {
+            return Err(Halt::Limit(call.until.limit));
+        }
+        if pause.has_passed(now) {
+            return Ok(vec![false; descriptors.len()]);
+        }
+        let timeout = timespec(call.until.deadline.earlier(pause), now);
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(rustix::io::Errno::INTR) | Ok(0) => continue,
+            Err(error) => return Err(Halt::Io(error.into())),
+            Ok(_) => {}
+        }
+        let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready.pop() == Some(true) {
+            // Either the stop, seen at the top, or what an earlier call's stop left behind.
+            call.wake.drain();
+            continue;
+        }
+        return Ok(ready);
+    }
+}
+
+fn timespec(deadline: Deadline, now: Instant) -> Option<Timespec> {
+    let remaining = deadline.remaining(now)?;
+    Timespec::try_from(remaining).ok()
+}

@@ -1,0 +1,149 @@
+//! The buffers of one connection: they grow to what is needed and are given back while nothing moves.
+
+use ureq::unversioned::transport::Buffers;
+
+use super::blocking;
+
+/// The first size of the input buffer: a bookmark or a small event fits.
+const INPUT_BYTES_MIN: usize = 4 * 1024;
+
+/// Where the input buffer stops growing by reads that fill it; only an unread head makes it larger.
+const INPUT_BYTES_MAX: usize = 64 * 1024;
+
+#[derive(Debug, Default)]
+pub(crate) struct GrowingBuffers {
+    input: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Whether the last read filled all the room there was.
+    filled_up: bool,
+    output: Vec<u8>,
+    progress: bool,
+}
+
+impl GrowingBuffers {
+    /// Gives back what holds nothing.
+    pub(crate) fn release(&mut self) {
+        self.release_output();
+        if self.start == self.end {
+            self.input = Vec::new();
+            self.start = 0;
+            self.end = 0;
+            self.filled_up = false;
+        }
+    }
+
+    pub(crate) fn release_output(&mut self) {
+        self.output = Vec::new();
+    }
+
+    /// The part of the output that is to be sent.
+    pub(crate) fn to_send(&self, amount: usize) -> &[u8] {
+        self.output.get(..amount).unwrap_or(&self.output)
+    }
+
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        } else if self.start > 0 {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end = self.end.saturating_sub(self.start);
+            self.start = 0;
+        }
+        let size = self.input.len();
+        let grown = size.saturating_mul(2);
+        if self.end == size {
+            self.input.resize(grown.max(INPUT_BYTES_MIN), 0);
+        } else if self.filled_up && size < INPUT_BYTES_MAX {
+            self.input.resize(grown, 0);
+        }
+        self.filled_up = false;
+    }
+}
+
+impl Buffers for GrowingBuffers {
+    fn output(&mut self) -> &mut [u8] {
+        let needed = blocking::output_bytes();
+        if self.output.len() < needed {
+            self.output.resize(needed, 0);
+        }
+        &mut self.output
+    }
+
+    fn input(&self) -> &[u8] {
+        self.input.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn input_append_buf(&mut self) -> &mut [u8] {
+        self.make_room();
+        self.input.get_mut(self.end..).unwrap_or_default()
+    }
+
+    fn input_appended(&mut self, amount: usize) {
+        self.end = self.end.saturating_add(amount).min(self.input.len());
+        self.filled_up = self.end == self.input.len();
+    }
+
+    fn input_consume(&mut self, amount: usize) {
+        self.progress = amount > 0;
+        self.start = self.start.saturating_add(amount).min(self.end);
+    }
+
+    fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.make_room();
+        (
+            self.input.get_mut(self.end..).unwrap_or_default(),
+            &mut self.output,
+        )
+    }
+
+    fn can_use_input(&self) -> bool {
+        self.progress && self.start < self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(buffers: &mut GrowingBuffers, bytes: &[u8]) {
+        let room = buffers.input_append_buf();
+        room[..bytes.len()].copy_from_slice(bytes);
+        buffers.input_appended(bytes.len());
+    }
+
+    #[test]
+    fn unread_input_survives_growth_and_release() {
+        let mut buffers = GrowingBuffers::default();
+        push(&mut buffers, b"head");
+        buffers.release();
+        assert_eq!(buffers.input(), b"head");
+        buffers.input_consume(2);
+        push(&mut buffers, &vec![b'x'; INPUT_BYTES_MIN - 2]);
+        assert_eq!(buffers.input().len(), INPUT_BYTES_MIN);
+        push(&mut buffers, b"tail");
+        assert!(buffers.input().starts_with(b"adx") && buffers.input().ends_with(b"xtail"));
+    }
+
+    #[test]
+    fn an_idle_connection_holds_no_buffer() {
+        let mut buffers = GrowingBuffers::default();
+        push(&mut buffers, b"event");
+        assert_eq!(buffers.output().len(), blocking::output_bytes());
+        buffers.input_consume(5);
+        buffers.release();
+        assert_eq!(buffers.input.capacity() + buffers.output.capacity(), 0);
+    }
+
+    #[test]
+    fn reads_that_fill_the_buffer_make_it_larger_up_to_its_maximum() {
+        let mut buffers = GrowingBuffers::default();
+        for _ in 0..20 {
+            let room = buffers.input_append_buf().len();
+            buffers.input_appended(room);
+            buffers.input_consume(room);
+        }
+        assert_eq!(buffers.input.len(), INPUT_BYTES_MAX);
+    }
+}

@@ -1,0 +1,104 @@
+//! The client: one server, one identity, one rate; makes lister-watchers and getters for any kind of object.
+
+use std::fmt;
+
+use super::agent::{Agent, Site};
+use super::config::Config;
+use super::dialer::Dialer;
+use super::limiter::Limiter;
+use super::options::ClientOptions;
+use super::resolve::{Lookup, SystemLookup};
+use super::streams::{ObjectGetter, ScopeWatcher};
+use super::tls::Tls;
+use crate::error::Error;
+use crate::list_watch::{Api, Getter, ListerWatcher};
+use crate::object::{Object, Scope};
+use crate::sync::{Arc, Mutex};
+
+/// Idle connections kept for gets: what a burst of first syncs leaves behind.
+const POOLED_CONNECTIONS: usize = 8;
+
+/// A client of one API server. Cheap to clone; clones share connections, TLS sessions and the rate limit.
+///
+/// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
+/// watches, one after the other; gets share a pool. Creating a client connects to nothing.
+///
+/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), names are looked up on one
+/// (`resolver`). Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
+/// cannot be interrupted and ends by itself.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+/// What all lister-watchers and getters of a client share.
+pub(crate) struct Inner {
+    pub(crate) site: Site,
+    pub(crate) options: ClientOptions,
+    pub(crate) gzip: bool,
+    pub(crate) limiter: Limiter,
+    pub(crate) pool: Agent,
+    /// Group and resource of the kinds whose streamed lists made no progress (B8).
+    pub(crate) without_watch_list: Mutex<Vec<(&'static str, &'static str)>>,
+}
+
+impl Client {
+    /// A client of the server in `config`. Blocks for the TLS files it names.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, naming field and file, when the configuration cannot work.
+    pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
+        Self::with_lookup(config, options, Arc::new(SystemLookup))
+    }
+
+    pub(crate) fn with_lookup(
+        config: &Config,
+        options: ClientOptions,
+        lookup: Arc<dyn Lookup>,
+    ) -> Result<Self, Error> {
+        let server = config.server().clone();
+        let tls = if server.https {
+            let tls = Tls::new(config.tls().clone(), &server.host)?;
+            Some(Arc::new(tls))
+        } else {
+            None
+        };
+        let scheme = if server.https { "https" } else { "http" };
+        let base = format!("{scheme}://{}{}", server.authority(), server.path);
+        let dialer = Dialer::new(server, tls, options.connect_timeout, lookup);
+        let dialer = Arc::new(dialer);
+        let site = Site {
+            base,
+            headers: Site::headers(config.headers(), &options.user_agent_header())?,
+            credentials: config.credentials().clone(),
+            dialer: Arc::clone(&dialer),
+            body_idle: options.body_idle_timeout,
+        };
+        let inner = Inner {
+            site,
+            gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
+            limiter: Limiter::new(options.rate, options.burst, &options.clock),
+            options,
+            pool: Agent::new(&dialer, POOLED_CONNECTIONS),
+            without_watch_list: Mutex::new(Vec::new()),
+        };
+        Ok(Self(Arc::new(inner)))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("server", &self.0.site.base)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> Api<K> for Client {
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
+        Arc::new(ScopeWatcher::new(&self.0, scope))
+    }
+
+    fn getter(&self) -> Arc<dyn Getter<K>> {
+        Arc::new(ObjectGetter::new(&self.0))
+    }
+}

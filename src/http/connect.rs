@@ -1,0 +1,210 @@
+//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it; on a dialing thread.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use super::blocking::{self, Blocking};
+use super::halt::Halt;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+
+/// After which the next address is tried too, while the ones before go on.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Silence after which the kernel asks whether the peer is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+
+/// Between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// So many unanswered questions end the connection.
+const KEEPALIVE_PROBES: u32 = 3;
+
+/// Milliseconds after which bytes sent and not acknowledged end the connection.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT_MILLIS: u32 = 60_000;
+
+/// Connects to the first address that answers. Blocks by `call`, whose limit covers all addresses together.
+///
+/// # Errors
+///
+/// The stop, the limit, or what each address said.
+pub(crate) fn connect(addresses: &[SocketAddr], call: &Blocking) -> Result<TcpStream, Halt> {
+    let mut attempts = Attempts::default();
+    let mut left = addresses.iter().copied();
+    loop {
+        let next = left.next();
+        if let Some(address) = next {
+            if let Some(stream) = attempts.begin(address) {
+                return Ok(stream);
+            }
+        } else if attempts.under_way.is_empty() {
+            return Err(Halt::Failed(attempts.failure()));
+        }
+        if attempts.under_way.is_empty() {
+            continue;
+        }
+        let pause = if left.len() > 0 {
+            Clock::system().after(STAGGER)
+        } else {
+            Deadline::NEVER
+        };
+        if let Some(stream) = attempts.wait(call, pause)? {
+            return Ok(stream);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Attempts {
+    under_way: Vec<(OwnedFd, SocketAddr)>,
+    failed: Vec<String>,
+}
+
+impl Attempts {
+    /// Begins a connect; `Some` when it is done already.
+    fn begin(&mut self, address: SocketAddr) -> Option<TcpStream> {
+        match begin(address) {
+            Ok((socket, true)) => return Some(TcpStream::from(socket)),
+            Ok((socket, false)) => self.under_way.push((socket, address)),
+            Err(error) => self.failed(address, &error.into()),
+        }
+        None
+    }
+
+    /// Waits until an attempt has ended or the pause is over.
+    fn wait(&mut self, call: &Blocking, pause: Deadline) -> Result<Option<TcpStream>, Halt> {
+        let ready: Vec<bool> = {
+            let attempts = self.under_way.iter();
+            let sockets: Vec<_> = attempts.map(|(socket, _)| socket.as_fd()).collect();
+            blocking::wait_for_any(call, &sockets, PollFlags::OUT, pause)?
+        };
+        let mut won = None;
+        let attempts = std::mem::take(&mut self.under_way);
+        for ((socket, address), ready) in attempts.into_iter().zip(ready) {
+            if !ready {
+                self.under_way.push((socket, address));
+                continue;
+            }
+            match sockopt::socket_error(&socket) {
+                Ok(Ok(())) => won = Some(TcpStream::from(socket)),
+                Ok(Err(error)) | Err(error) => self.failed(address, &error.into()),
+            }
+        }
+        Ok(won)
+    }
+
+    fn failed(&mut self, address: SocketAddr, error: &io::Error) {
+        self.failed.push(format!("{address}: {error}"));
+    }
+
+    fn failure(&self) -> Error {
+        let message = format!("connecting to {}", self.failed.join("; "));
+        Error::new(ErrorKind::Unreachable, message)
+    }
+}
+
+fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
+    let socket = open(address)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    keepalive(&socket)?;
+    match rustix::net::connect(&socket, &address) {
+        Ok(()) => Ok((socket, true)),
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok((socket, false)),
+        Err(error) => Err(error),
+    }
+}
+
+fn family(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() {
+        AddressFamily::INET
+    } else {
+        AddressFamily::INET6
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    use rustix::net::{SocketFlags, socket_with};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(family(address), SocketType::STREAM, flags, None)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let socket = rustix::net::socket(family(address), SocketType::STREAM, None)?;
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
+#[cfg(target_os = "linux")]
+fn keepalive(socket: &OwnedFd) -> Result<(), Errno> {
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_PROBES)?;
+    sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MILLIS)
+}
+
+/// Elsewhere the kernel's own intervals stand: the names of the options differ from system to system.
+#[cfg(not(target_os = "linux"))]
+fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
+    let _intervals = (KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES);
+    Ok(())
+}
+
+/// Performs the handshake on a fresh connection. Blocks by `call`.
+///
+/// # Errors
+///
+/// The stop, the limit, or the handshake's failure as rustls or the system has it.
+pub(crate) fn handshake(
+    tls: &mut rustls::ClientConnection,
+    socket: &TcpStream,
+    call: &Blocking,
+) -> Result<(), HandshakeFailure> {
+    while tls.is_handshaking() || tls.wants_write() {
+        let moved = if tls.wants_write() {
+            tls.write_tls(&mut &*socket)
+        } else {
+            tls.read_tls(&mut &*socket)
+        };
+        match moved {
+            Ok(0) => return Err(HandshakeFailure::Closed),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let interest = if tls.wants_write() {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::IN
+                };
+                blocking::wait_for_any(call, &[socket.as_fd()], interest, Deadline::NEVER)
+                    .map_err(HandshakeFailure::Halt)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(HandshakeFailure::Halt(Halt::Io(error))),
+        }
+        if let Err(error) = tls.process_new_packets() {
+            // The peer is told why, as far as that goes without waiting.
+            let _alert = tls.write_tls(&mut &*socket);
+            return Err(HandshakeFailure::Tls(error));
+        }
+    }
+    Ok(())
+}
+
+/// How a handshake failed.
+#[derive(Debug)]
+pub(crate) enum HandshakeFailure {
+    Halt(Halt),
+    Tls(rustls::Error),
+    /// The peer closed the connection in the middle.
+    Closed,
+}

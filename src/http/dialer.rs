@@ -1,0 +1,152 @@
+//! From a server's address to a connection: lookup, connect and handshake, all within one limit, none on our stack.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use rustls::ClientConnection;
+use ureq::config::Config as UreqConfig;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
+use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
+
+use super::blocking::{self, Blocking};
+use super::connect::{self, HandshakeFailure};
+use super::dial::Threads;
+use super::halt::{Halt, Limit};
+use super::resolve::{Lookup, Resolver, wait_for};
+use super::server::Server;
+use super::tls::Tls;
+use super::transport::{Connection, Session};
+use super::wakeup::WakeUp;
+use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
+
+/// Makes connections to one server.
+pub(crate) struct Dialer {
+    server: Server,
+    tls: Option<Arc<Tls>>,
+    limit: Duration,
+    resolver: Resolver,
+    threads: Threads,
+}
+
+impl Dialer {
+    pub(crate) fn new(
+        server: Server,
+        tls: Option<Arc<Tls>>,
+        limit: Duration,
+        lookup: Arc<dyn Lookup>,
+    ) -> Self {
+        Self {
+            server,
+            tls,
+            limit,
+            resolver: Resolver::new(lookup),
+            threads: Threads::new(),
+        }
+    }
+
+    /// Looks at the TLS files again, so that an idle connection of an old identity is not used. Blocks for files.
+    pub(crate) fn refresh(&self) {
+        if let Some(tls) = &self.tls {
+            tls.refresh();
+        }
+    }
+
+    /// A new connection, by the context of the calling thread.
+    fn dial(&self) -> Result<Connection, Halt> {
+        blocking::dialed();
+        let mut call = blocking::current()?;
+        call.until = call.until.within(self.limit, Limit::Connect);
+        let addresses = self
+            .resolver
+            .resolve(&self.server.host, self.server.port, &call)?;
+        let tls = self.tls.clone();
+        let job = call.clone();
+        let answer = self
+            .threads
+            .run(call.waited_for, move || make(&addresses, tls, job))
+            .map_err(Halt::Failed)?;
+        wait_for(&answer, &call)?
+    }
+}
+
+/// Connects and shakes hands; runs on a dialing thread, which the same stop and limit end.
+fn make(
+    addresses: &[SocketAddr],
+    tls: Option<Arc<Tls>>,
+    mut call: Blocking,
+) -> Result<Connection, Halt> {
+    call.wake = WakeUp::new()?;
+    let wake: Arc<dyn crate::worker::Wake> = Arc::<WakeUp>::clone(&call.wake);
+    let _registered = call.stop.register(&wake);
+    let socket = connect::connect(addresses, &call)?;
+    let Some(tls) = tls else {
+        return Ok(Connection::new(socket, None));
+    };
+    let (config, generation) = tls.current();
+    let mut connection = ClientConnection::new(config, tls.server_name())
+        .map_err(|error| Halt::Failed(tls.explain(error)))?;
+    // The largest request is a bearer token: it is written whole.
+    connection.set_buffer_limit(None);
+    if let Err(failure) = connect::handshake(&mut connection, &socket, &call) {
+        return Err(explain(failure, &tls));
+    }
+    let session = Session::new(Box::new(connection), tls, generation);
+    Ok(Connection::new(socket, Some(session)))
+}
+
+fn explain(failure: HandshakeFailure, tls: &Tls) -> Halt {
+    let cut_off = |why: &str| {
+        let message = format!("the TLS handshake was cut off: {why}");
+        Halt::Failed(Error::new(ErrorKind::Unreachable, message))
+    };
+    match failure {
+        HandshakeFailure::Halt(Halt::Io(error)) => cut_off(&error.to_string()),
+        HandshakeFailure::Halt(halt) => halt,
+        HandshakeFailure::Tls(error) => Halt::Failed(tls.explain(error)),
+        HandshakeFailure::Closed => cut_off("the server closed the connection"),
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The dialer as ureq wants it.
+#[derive(Debug)]
+pub(crate) struct Dialing(pub(crate) Arc<Dialer>);
+
+impl Connector<()> for Dialing {
+    type Out = Connection;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        _: Option<()>,
+    ) -> Result<Option<Connection>, ureq::Error> {
+        Ok(Some(self.0.dial()?))
+    }
+}
+
+/// ureq looks names up before it looks into its pool; ours are looked up by the dialer, only when it dials.
+#[derive(Debug)]
+pub(crate) struct NoLookup;
+
+impl UreqResolver for NoLookup {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &UreqConfig,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let mut addresses = self.empty();
+        addresses.push(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0));
+        Ok(addresses)
+    }
+}

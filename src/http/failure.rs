@@ -1,0 +1,204 @@
+//! Errors of a request, complete: what was asked, what went wrong, and the server's own words where it had some.
+
+use std::io;
+use std::time::Duration;
+
+use super::halt::{Halt, Outcome};
+use crate::error::{Error, ErrorKind};
+use crate::object::Status;
+use crate::wire::decode_status;
+
+/// As much of a text that is no `Status` is repeated.
+const TEXT_CHARS_MAX: usize = 200;
+
+/// Where in the exchange it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Before the whole head of the answer had come.
+    Head,
+    /// While the body came.
+    Body,
+}
+
+/// The error of a request that was not answered, or not to the end.
+pub(crate) fn failed(what: &str, phase: Phase, outcome: Outcome) -> Error {
+    match outcome {
+        Outcome::Halt(Halt::Stopped) => Error::stopped(what),
+        Outcome::Halt(Halt::Limit(limit)) => {
+            Error::new(ErrorKind::Timeout, format!("{what}: {limit}"))
+        }
+        Outcome::Halt(Halt::Failed(error)) => error.context(what),
+        Outcome::Halt(Halt::Io(error)) => on_the_socket(what, phase, error),
+        Outcome::Ureq(error) => of_the_protocol(what, error),
+    }
+}
+
+fn on_the_socket(what: &str, phase: Phase, error: io::Error) -> Error {
+    let closed = error.kind() == io::ErrorKind::UnexpectedEof;
+    let (kind, message) = match (phase, closed) {
+        (Phase::Head, true) => (
+            ErrorKind::Unreachable,
+            format!("{what}: the server closed the connection without an answer (unexpected EOF)"),
+        ),
+        (Phase::Body, true) => (
+            ErrorKind::Protocol,
+            format!("{what}: the answer was cut off (unexpected EOF)"),
+        ),
+        (_, false) => (ErrorKind::Unreachable, format!("{what}: {error}")),
+    };
+    Error::new(kind, message).with_source(error)
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "ureq's errors are many and grow; most mean the same to us"
+)]
+fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
+    let (kind, why) = match &error {
+        ureq::Error::LargeResponseHeader(..) => (
+            ErrorKind::TooLarge,
+            format!("the head of the answer is too large: {error}"),
+        ),
+        ureq::Error::Http(_) | ureq::Error::BadUri(_) => (
+            ErrorKind::Config,
+            format!("the request cannot be written: {error}"),
+        ),
+        _ => (
+            ErrorKind::Protocol,
+            format!("the answer is not what HTTP says: {error}"),
+        ),
+    };
+    Error::new(kind, format!("{what}: {why}")).with_source(error)
+}
+
+/// The error of an answer that is not a success, by its status code and the beginning of its body.
+pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
+    let error = match decode_status(body) {
+        Some(status) => Error::from_status(status),
+        None => without_status(what, code, body),
+    };
+    match retry_after {
+        Some(wait) => error.with_retry_after(wait),
+        None => error,
+    }
+}
+
+/// Something on the way answered, or a server that is not Kubernetes.
+fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
+    let said = first_words(body);
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!(": {said}")
+    };
+    if code == 404 {
+        // An absent object is an answer, and answers come with a Status: this one is about the path.
+        let message = format!(
+            "{what}: answered 404 without a Status of the API{said}: is this a Kubernetes API server, and does it \
+             serve this resource?"
+        );
+        return Error::new(ErrorKind::Protocol, message);
+    }
+    let message = format!("{what}: answered {code} without a Status of the API{said}");
+    Error::from_status(Status::new(code, message))
+}
+
+/// The error of a successful answer that is no JSON.
+pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
+    let message = format!(
+        "{what}: answered with {:?} instead of JSON: is this a Kubernetes API server?",
+        printable(content_type)
+    );
+    Error::new(ErrorKind::Protocol, message)
+}
+
+/// The error of an answer that sends elsewhere.
+pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
+    let message = format!(
+        "{what}: answered {code}, to ask {:?} instead: redirects are not followed, use the address of the API server",
+        printable(location)
+    );
+    Error::new(ErrorKind::Protocol, message)
+}
+
+/// The first words of a text; of a page of HTML its title.
+fn first_words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim_start();
+    if text.starts_with('<') {
+        let title = text.split_once("<title>").map(|(_, rest)| rest);
+        let title = title.and_then(|rest| rest.split('<').next());
+        return printable(title.unwrap_or("a page of HTML"));
+    }
+    printable(text.lines().next().unwrap_or_default())
+}
+
+fn printable(text: &str) -> String {
+    let visible = text.trim().chars().filter(|char| !char.is_control());
+    visible.take(TEXT_CHARS_MAX).collect()
+}
+
+/// The seconds of a `Retry-After` header. A date in it is not read: no API server sends one.
+pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
+    let seconds = value?.trim().parse::<u64>().ok()?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHAT: &str = "GET https://shop.test:6443/api/v1/pods";
+
+    #[test]
+    fn the_servers_own_words_pass_through_unchanged() {
+        let body = br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden",
+            "message":"pods is forbidden: User \"u\" cannot list resource \"pods\""}"#;
+        let error = refused(WHAT, 403, body, None);
+        assert_eq!(error.kind(), ErrorKind::Forbidden);
+        assert_eq!(
+            error.to_string(),
+            "pods is forbidden: User \"u\" cannot list resource \"pods\""
+        );
+    }
+
+    #[test]
+    fn a_proxys_page_is_named_and_not_dumped() {
+        let page = b"<html>\n<head><title>502 Bad Gateway</title></head><body>secret</body></html>";
+        let error = refused(WHAT, 502, page, Some(Duration::from_secs(3)));
+        assert_eq!(
+            error.to_string(),
+            format!("{WHAT}: answered 502 without a Status of the API: 502 Bad Gateway")
+        );
+        assert_eq!(error.status().unwrap().code(), 502);
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+        let long = "x".repeat(100_000);
+        assert!(refused(WHAT, 500, long.as_bytes(), None).to_string().len() < 400);
+    }
+
+    #[test]
+    fn a_404_of_somebody_else_does_not_say_that_the_object_is_absent() {
+        let error = refused(WHAT, 404, b"404 page not found\n", None);
+        assert_eq!(error.kind(), ErrorKind::Protocol);
+        assert!(error.to_string().contains("404 page not found"), "{error}");
+    }
+
+    #[test]
+    fn retry_after_is_read_in_seconds() {
+        let rows = [
+            (Some("7"), Some(7)),
+            (Some(" 1 "), Some(1)),
+            (Some("0"), None),
+            (Some("-1"), None),
+            (Some("Wed, 21 Oct 2026 07:28:00 GMT"), None),
+            (None, None),
+        ];
+        for (value, seconds) in rows {
+            assert_eq!(
+                retry_after(value),
+                seconds.map(Duration::from_secs),
+                "{value:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What ends a call below ureq, and its way back up through ureq's and std's error types.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Why the transport gave up.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The stop was raised.
+    Stopped,
+    /// A limit ended.
+    Limit(Limit),
+    /// The connection could not be made, or TLS failed; complete with its cause.
+    Failed(Error),
+    /// The system's own error on the socket.
+    Io(io::Error),
+}
+
+/// The limits of a request, each with its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// Name lookup, connect and handshake.
+    Connect(Duration),
+    /// From the request's last byte to the answer's first.
+    FirstByte(Duration),
+    /// Between two reads of a body.
+    Idle(Duration),
+    /// The caller's own.
+    Deadline,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(limit) => write!(f, "no connection within {limit:.1?}"),
+            Self::FirstByte(limit) => write!(f, "no answer within {limit:.1?}"),
+            Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
+            Self::Deadline => f.write_str("the caller's deadline passed"),
+        }
+    }
+}
+
+impl fmt::Display for Halt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("stopped"),
+            Self::Limit(limit) => limit.fmt(f),
+            Self::Failed(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Halt {}
+
+impl From<io::Error> for Halt {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<Halt> for ureq::Error {
+    /// Plain socket errors stay what they are: ureq reads the end of a body out of their kind.
+    fn from(halt: Halt) -> Self {
+        match halt {
+            Halt::Io(error) => Self::Io(error),
+            other @ (Halt::Stopped | Halt::Limit(_) | Halt::Failed(_)) => {
+                Self::Other(Box::new(other))
+            }
+        }
+    }
+}
+
+/// What came back out of ureq: ours, or an error of its own.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Halt(Halt),
+    Ureq(ureq::Error),
+}
+
+impl From<ureq::Error> for Outcome {
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all but two are the caller's to name"
+    )]
+    fn from(error: ureq::Error) -> Self {
+        match error {
+            ureq::Error::Other(inner) => match inner.downcast::<Halt>() {
+                Ok(halt) => Self::Halt(*halt),
+                Err(inner) => Self::Ureq(ureq::Error::Other(inner)),
+            },
+            ureq::Error::Io(error) => Self::Halt(Halt::Io(error)),
+            other => Self::Ureq(other),
+        }
+    }
+}
+
+impl From<io::Error> for Outcome {
+    fn from(error: io::Error) -> Self {
+        // ureq wraps its own errors in an io::Error when it is read from, and unwraps them in this conversion.
+        Self::from(ureq::Error::from(error))
+    }
+}

@@ -1,0 +1,339 @@
+//! The path and query of each request: pure.
+
+use std::any::TypeId;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
+
+/// The path of a kind's objects: all of them, or those of one namespace.
+///
+/// # Errors
+///
+/// `Config`, for a namespace that is no path segment, or that the kind does not have.
+pub(crate) fn collection<K: Object>(namespace: Option<&str>) -> Result<String, Error> {
+    let mut path = if K::GROUP.is_empty() {
+        format!("/api/{}", K::VERSION)
+    } else {
+        format!("/apis/{}/{}", K::GROUP, K::VERSION)
+    };
+    let clustered = TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::ClusterResourceScope>();
+    if let Some(namespace) = namespace {
+        if clustered {
+            let message = format!(
+                "{} in namespace {namespace:?}: the kind has no namespaces",
+                K::KIND
+            );
+            return Err(Error::new(ErrorKind::Config, message));
+        }
+        path.push_str("/namespaces/");
+        segment(&mut path, "namespace", namespace)?;
+    }
+    path.push('/');
+    path.push_str(K::URL_PATH_SEGMENT);
+    Ok(path)
+}
+
+/// The path and query of a list of `scope`.
+///
+/// # Errors
+///
+/// `Config`, for a namespace that is no path segment, or that the kind does not have.
+pub(crate) fn list<K: Object>(scope: &Scope, request: &ListRequest) -> Result<String, Error> {
+    let mut query = Query::of(scope, collection::<K>(scope.namespace_name())?);
+    if request.limit > 0 {
+        query.add("limit", &request.limit.to_string());
+    }
+    if let Some(token) = &request.continue_token {
+        query.add("continue", token);
+    }
+    query.version(&request.resource_version);
+    let version_match = request
+        .version_match
+        .map(|version_match| match version_match {
+            VersionMatch::Exact => "Exact",
+            VersionMatch::NotOlderThan => "NotOlderThan",
+        });
+    query.add_some("resourceVersionMatch", version_match.unwrap_or_default());
+    Ok(query.path)
+}
+
+/// The path and query of a watch of `scope`.
+///
+/// # Errors
+///
+/// `Config`, for a namespace that is no path segment, or that the kind does not have.
+pub(crate) fn watch<K: Object>(scope: &Scope, request: &WatchRequest) -> Result<String, Error> {
+    let mut query = Query::of(scope, collection::<K>(scope.namespace_name())?);
+    query.add("watch", "true");
+    query.version(&request.resource_version);
+    if request.bookmarks {
+        query.add("allowWatchBookmarks", "true");
+    }
+    if request.send_initial_events {
+        query.add("sendInitialEvents", "true");
+        query.add("resourceVersionMatch", "NotOlderThan");
+    }
+    if request.timeout > Duration::ZERO {
+        query.add(
+            "timeoutSeconds",
+            &whole_seconds(request.timeout).to_string(),
+        );
+    }
+    Ok(query.path)
+}
+
+/// The path and query of a get.
+///
+/// # Errors
+///
+/// `Config`, for a namespace or name that is no path segment, or a namespace the kind does not have or lacks.
+pub(crate) fn get<K: Object>(key: &ObjectKey, version: &ResourceVersion) -> Result<String, Error> {
+    let namespaced =
+        TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::NamespaceResourceScope>();
+    let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
+    if namespace.is_none() && namespaced {
+        let message = format!("{} {:?}: a namespace is needed", K::KIND, key.name());
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    let mut path = collection::<K>(namespace)?;
+    path.push('/');
+    segment(&mut path, "name", key.name())?;
+    let mut query = Query { path, first: true };
+    query.version(version);
+    Ok(query.path)
+}
+
+/// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.
+pub(crate) fn describe<K: Object>(scope: &Scope) -> String {
+    let mut text = K::URL_PATH_SEGMENT.to_owned();
+    if let Some(namespace) = scope.namespace_name() {
+        push(&mut text, format_args!(" in namespace {namespace:?}"));
+    }
+    for selector in [
+        scope.field_selector().as_str(),
+        scope.label_selector().as_str(),
+    ] {
+        if !selector.is_empty() {
+            push(&mut text, format_args!(" ({selector})"));
+        }
+    }
+    text
+}
+
+/// Rounded up: a server reads 0 as its own choice.
+fn whole_seconds(duration: Duration) -> u64 {
+    let more = u64::from(duration.subsec_nanos() > 0);
+    duration.as_secs().saturating_add(more)
+}
+
+fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {
+    let usable = !matches!(value, "" | "." | "..") && !value.contains(['/', '%']);
+    if !usable {
+        let message = format!("{value:?} cannot be the {what} of an object");
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    encode(path, value);
+    Ok(())
+}
+
+struct Query {
+    path: String,
+    first: bool,
+}
+
+impl Query {
+    fn of(scope: &Scope, path: String) -> Self {
+        let mut query = Self { path, first: true };
+        query.add_some("fieldSelector", scope.field_selector().as_str());
+        query.add_some("labelSelector", scope.label_selector().as_str());
+        query
+    }
+
+    fn version(&mut self, version: &ResourceVersion) {
+        self.add_some("resourceVersion", version.as_str());
+    }
+
+    fn add_some(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            self.add(name, value);
+        }
+    }
+
+    fn add(&mut self, name: &str, value: &str) {
+        self.path.push(if self.first { '?' } else { '&' });
+        self.first = false;
+        self.path.push_str(name);
+        self.path.push('=');
+        encode(&mut self.path, value);
+    }
+}
+
+/// Percent-encodes all but the unreserved characters of RFC 3986.
+fn encode(out: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            push(out, format_args!("%{byte:02X}"));
+        }
+    }
+}
+
+fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+    let written = out.write_fmt(arguments);
+    debug_assert!(written.is_ok(), "writing to a String cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+
+    use super::*;
+    use crate::object::{FieldSelector, LabelSelector};
+
+    fn listing() -> ListRequest {
+        ListRequest::default()
+    }
+
+    fn watching(version: &str) -> WatchRequest {
+        WatchRequest {
+            resource_version: ResourceVersion::from(version),
+            timeout: Duration::from_millis(300_500),
+            bookmarks: true,
+            send_initial_events: false,
+            waited_for: false,
+        }
+    }
+
+    #[test]
+    fn lists_are_asked_for_by_group_namespace_selectors_and_page() {
+        let shop = Scope::namespace("shop");
+        let selected = Scope::all()
+            .fields(FieldSelector::node_name("node-1"))
+            .labels(LabelSelector::new("app in (a, b),tier!=test"));
+        let page = ListRequest {
+            resource_version: ResourceVersion::any(),
+            version_match: Some(VersionMatch::NotOlderThan),
+            limit: 500,
+            ..listing()
+        };
+        let next = ListRequest {
+            limit: 500,
+            continue_token: Some("eyJ2Ijo+/=".to_owned()),
+            ..listing()
+        };
+        let rows = [
+            (
+                list::<Secret>(&shop, &listing()),
+                "/api/v1/namespaces/shop/secrets",
+            ),
+            (list::<Node>(&Scope::all(), &listing()), "/api/v1/nodes"),
+            (
+                list::<Deployment>(&Scope::all(), &listing()),
+                "/apis/apps/v1/deployments",
+            ),
+            (
+                list::<Pod>(&selected, &listing()),
+                "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1\
+                 &labelSelector=app%20in%20%28a%2C%20b%29%2Ctier%21%3Dtest",
+            ),
+            (
+                list::<Secret>(&shop, &page),
+                "/api/v1/namespaces/shop/secrets?limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan",
+            ),
+            (
+                list::<Secret>(&shop, &next),
+                "/api/v1/namespaces/shop/secrets?limit=500&continue=eyJ2Ijo%2B%2F%3D",
+            ),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(path.unwrap(), expected);
+        }
+    }
+
+    /// RF-21: the version, bookmarks and the server's own time limit.
+    #[test]
+    fn watches_are_asked_for_with_bookmarks_and_a_limit_of_whole_seconds() {
+        let scope = Scope::object(&ObjectKey::new("shop", "db"));
+        assert_eq!(
+            watch::<Secret>(&scope, &watching("42")).unwrap(),
+            "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb&watch=true\
+             &resourceVersion=42&allowWatchBookmarks=true&timeoutSeconds=301"
+        );
+    }
+
+    /// WL-2: a streamed list names the match its version needs.
+    #[test]
+    fn a_streamed_list_asks_for_initial_events_not_older_than_its_version() {
+        let request = WatchRequest {
+            send_initial_events: true,
+            timeout: Duration::ZERO,
+            ..watching("")
+        };
+        assert_eq!(
+            watch::<Pod>(&Scope::all(), &request).unwrap(),
+            "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+             &resourceVersionMatch=NotOlderThan"
+        );
+    }
+
+    #[test]
+    fn an_object_is_asked_for_by_its_path() {
+        let newest = ResourceVersion::most_recent();
+        let rows = [
+            (
+                get::<Secret>(&ObjectKey::new("shop", "db"), &newest),
+                "/api/v1/namespaces/shop/secrets/db",
+            ),
+            (
+                get::<Secret>(&ObjectKey::new("shop", "a b:ü"), &ResourceVersion::any()),
+                "/api/v1/namespaces/shop/secrets/a%20b%3A%C3%BC?resourceVersion=0",
+            ),
+            (
+                get::<Node>(&ObjectKey::new("", "node-1"), &newest),
+                "/api/v1/nodes/node-1",
+            ),
+        ];
+        for (path, expected) in rows {
+            assert_eq!(path.unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_segment_never_reaches_the_server() {
+        let newest = ResourceVersion::most_recent();
+        for (namespace, name) in [
+            ("shop", ""),
+            ("shop", ".."),
+            ("shop", "."),
+            ("shop", "a/b"),
+            ("shop", "a%2fb"),
+            ("..", "db"),
+            ("a/../b", "db"),
+            ("", "db"),
+        ] {
+            let error = get::<Secret>(&ObjectKey::new(namespace, name), &newest).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                ErrorKind::Config,
+                "{namespace:?}/{name:?}: {error}"
+            );
+        }
+        let error = get::<Node>(&ObjectKey::new("shop", "node-1"), &newest).unwrap_err();
+        assert!(error.to_string().contains("has no namespaces"), "{error}");
+        assert!(list::<Secret>(&Scope::namespace(""), &listing()).is_err());
+    }
+
+    #[test]
+    fn a_scope_is_described_in_words() {
+        let scope = Scope::object(&ObjectKey::new("shop", "db"));
+        assert_eq!(
+            describe::<Secret>(&scope),
+            "secrets in namespace \"shop\" (metadata.name=db)"
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! The port's side of the client: lists and watches of a scope on one connection, gets on pooled ones.
+
+use std::marker::PhantomData;
+use std::time::Instant;
+
+use super::agent::{Agent, Answer, Ask, Body};
+use super::blocking::{Blocking, Until};
+use super::client::Inner;
+use super::halt::{Halt, Limit, Outcome};
+use super::requests;
+use super::wakeup::WakeUp;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    WatchStream,
+};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::sync::{Arc, Mutex};
+use crate::wire::{EventDecoder, ListDecoder, Trim, decode_object};
+use crate::worker::{StopToken, Wake, WakeRegistration};
+
+/// Room to read a single object into, at first.
+const OBJECT_BYTES: usize = 8 * 1024;
+
+/// Lists and watches one scope.
+pub(crate) struct ScopeWatcher<K> {
+    client: Arc<Inner>,
+    scope: Scope,
+    agent: Agent,
+    wake: Mutex<Option<Arc<WakeUp>>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// A stop's way to the thread that is blocked in a call.
+struct Wakeable {
+    wake: Arc<WakeUp>,
+    registration: WakeRegistration,
+}
+
+impl Wakeable {
+    fn new(wake: Arc<WakeUp>, stop: &StopToken) -> Self {
+        let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
+        let registration = stop.register(&as_wake);
+        Self { wake, registration }
+    }
+}
+
+fn no_descriptor(error: &std::io::Error) -> Error {
+    let message = format!("no descriptor for a request: {error}");
+    Error::new(ErrorKind::Resources, message)
+}
+
+impl<K: Object> ScopeWatcher<K> {
+    pub(crate) fn new(client: &Arc<Inner>, scope: Scope) -> Self {
+        Self {
+            client: Arc::clone(client),
+            scope,
+            agent: Agent::new(&client.site.dialer, 1),
+            wake: Mutex::new(None),
+            kind: PhantomData,
+        }
+    }
+
+    /// The one wake-up descriptor, made when the first request is.
+    fn wakeable(&self, stop: &StopToken) -> Result<Wakeable, Error> {
+        let wake = {
+            let mut wake = self.wake.lock();
+            if let Some(wake) = &*wake {
+                Arc::clone(wake)
+            } else {
+                let made = WakeUp::new().map_err(|error| no_descriptor(&error))?;
+                *wake = Some(Arc::clone(&made));
+                made
+            }
+        };
+        Ok(Wakeable::new(wake, stop))
+    }
+
+    fn resource() -> (&'static str, &'static str) {
+        (K::GROUP, K::URL_PATH_SEGMENT)
+    }
+}
+
+impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        let path = requests::list::<K>(&self.scope, request)?;
+        self.client.limiter.acquire(stop)?;
+        let wakeable = self.wakeable(stop)?;
+        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let options = &self.client.options;
+        let ask = Ask {
+            path: &path,
+            gzip: self.client.gzip,
+            first_byte: options.list_first_byte_timeout,
+            waited_for: request.waited_for,
+            until: Until::NEVER,
+        };
+        let answer = self.agent.ask(&self.client.site, &ask, &call)?;
+        let mut body = Body { answer, call };
+        let mut decoder = ListDecoder::<K>::new(&options.decode);
+        loop {
+            let until = Until::NEVER.within(options.body_idle_timeout, Limit::Idle);
+            let count = body
+                .read(decoder.space(), until)
+                .map_err(|outcome| body.failed(outcome))?;
+            if stop.is_stopped() {
+                return Err(Error::stopped(&body.answer.what));
+            }
+            if count == 0 {
+                break;
+            }
+            decoder
+                .filled(count, each)
+                .map_err(|error| error.context(&body.answer.what))?;
+        }
+        decoder
+            .finish()
+            .map_err(|error| error.context(&body.answer.what))
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        let path = requests::watch::<K>(&self.scope, request)?;
+        let wakeable = self.wakeable(stop)?;
+        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let ask = Ask {
+            path: &path,
+            gzip: false,
+            first_byte: self.client.options.watch_first_byte_timeout,
+            waited_for: request.waited_for,
+            until: Until::NEVER,
+        };
+        let answer = self.agent.ask(&self.client.site, &ask, &call)?;
+        Ok(Box::new(OpenWatch {
+            body: Some(Body { answer, call }),
+            decoder: EventDecoder::new(&self.client.options.decode),
+            stop: stop.clone(),
+            last_contact: Clock::system().now(),
+            _registration: wakeable.registration,
+        }))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.client.options.watch_list
+            && !self.scope.is_one_object()
+            && !self
+                .client
+                .without_watch_list
+                .lock()
+                .contains(&Self::resource())
+    }
+
+    fn watch_list_failed(&self) {
+        let mut without = self.client.without_watch_list.lock();
+        if !without.contains(&Self::resource()) {
+            without.push(Self::resource());
+        }
+    }
+
+    fn disconnect(&self) {
+        self.agent.disconnect();
+    }
+
+    fn describe(&self) -> String {
+        requests::describe::<K>(&self.scope)
+    }
+}
+
+/// An open watch, on its lister-watcher's connection.
+struct OpenWatch<K> {
+    /// Gone at the end: that gives the connection back, or closes it.
+    body: Option<Body>,
+    decoder: EventDecoder<K>,
+    stop: StopToken,
+    last_contact: Instant,
+    _registration: WakeRegistration,
+}
+
+/// RS-5, over HTTP/1.1: how a connection ends in everyday life.
+fn is_everyday_end(outcome: &Outcome) -> bool {
+    use std::io::ErrorKind as Io;
+    let Outcome::Halt(Halt::Io(error)) = outcome else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        Io::UnexpectedEof
+            | Io::ConnectionReset
+            | Io::ConnectionAborted
+            | Io::BrokenPipe
+            | Io::NotConnected
+            | Io::TimedOut
+    )
+}
+
+impl<K: Object> OpenWatch<K> {
+    /// Reads once more. `Some` ends the call.
+    fn read(&mut self, deadline: Deadline) -> Result<Option<Next<K>>, Error> {
+        let Some(body) = &mut self.body else {
+            return Ok(Some(Next::Ended(None)));
+        };
+        self.decoder.release();
+        match body.read(self.decoder.space(), Until::caller(deadline)) {
+            Ok(0) => {
+                self.body = None;
+                let cut = self.decoder.finish();
+                Ok(Some(Next::Ended(cut)))
+            }
+            Ok(count) => {
+                self.last_contact = Clock::system().now();
+                self.decoder.filled(count);
+                Ok(None)
+            }
+            Err(Outcome::Halt(Halt::Limit(_))) => Ok(Some(Next::DeadlinePassed)),
+            Err(outcome) => {
+                let everyday = is_everyday_end(&outcome);
+                let error = body.failed(outcome);
+                self.body = None;
+                if error.is_stopped() {
+                    return Err(error);
+                }
+                // RS-4: what is no end of a connection is told as an event, then the stream ends.
+                Ok(Some(if everyday {
+                    Next::Ended(Some(error))
+                } else {
+                    Next::Event(WatchEvent::Error(error))
+                }))
+            }
+        }
+    }
+}
+
+impl<K: Object> WatchStream<K> for OpenWatch<K> {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+        loop {
+            // A busy stream is not in poll(2) when the stop is raised.
+            if self.stop.is_stopped() {
+                return Err(Error::stopped("watching"));
+            }
+            if let Some(event) = self.decoder.next()? {
+                return Ok(Next::Event(event));
+            }
+            if self.decoder.is_ended() {
+                self.body = None;
+            }
+            if let Some(next) = self.read(deadline)? {
+                return Ok(next);
+            }
+        }
+    }
+
+    fn last_contact(&self) -> Instant {
+        self.last_contact
+    }
+}
+
+/// Gets single objects over the client's pool.
+pub(crate) struct ObjectGetter<K> {
+    client: Arc<Inner>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Object> ObjectGetter<K> {
+    pub(crate) fn new(client: &Arc<Inner>) -> Self {
+        Self {
+            client: Arc::clone(client),
+            kind: PhantomData,
+        }
+    }
+
+    fn decode(&self, answer: Answer, call: Blocking) -> Result<Arc<Held<K>>, Error> {
+        let options = &self.client.options;
+        let bytes_max = options.decode.item_bytes_max;
+        let mut body = Body { answer, call };
+        let mut bytes = vec![0; OBJECT_BYTES];
+        let mut filled = 0_usize;
+        loop {
+            if filled == bytes.len() {
+                bytes.resize(filled.saturating_mul(2), 0);
+            }
+            let until = body
+                .call
+                .until
+                .within(options.body_idle_timeout, Limit::Idle);
+            let room = bytes.get_mut(filled..).unwrap_or_default();
+            let count = body
+                .read(room, until)
+                .map_err(|outcome| body.failed(outcome))?;
+            if count == 0 {
+                break;
+            }
+            filled = filled.saturating_add(count);
+            if filled > bytes_max {
+                let what = &body.answer.what;
+                let message = format!("{what}: the object is larger than {bytes_max} bytes");
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+        }
+        let mut decode = options.decode.clone();
+        // A plain get keeps what only writers need (B19).
+        decode.trim = Trim::Keep;
+        bytes.truncate(filled);
+        decode_object(&bytes, &decode).map_err(|error| error.context(&body.answer.what))
+    }
+}
+
+impl<K: Object> Getter<K> for ObjectGetter<K> {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<K>>, Error> {
+        let path = requests::get::<K>(key, version)?;
+        self.client.limiter.acquire(stop)?;
+        let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
+        let wakeable = Wakeable::new(wake, stop);
+        let until = Until::caller(deadline);
+        let call = Blocking::new(stop, &wakeable.wake, until);
+        let ask = Ask {
+            path: &path,
+            gzip: false,
+            first_byte: self.client.options.get_first_byte_timeout,
+            waited_for: true,
+            until,
+        };
+        let answer = self.client.pool.ask(&self.client.site, &ask, &call)?;
+        self.decode(answer, call)
+    }
+}

@@ -1,0 +1,340 @@
+//! One TLS configuration per client, made anew when the files it came from change.
+
+use std::hash::{BuildHasher, RandomState};
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
+use zeroize::Zeroizing;
+
+use super::pem::Pem;
+use super::tls_errors::{self, Origins};
+use super::tls_insecure::AnyCertificate;
+use super::{Identity, TlsSettings};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Where systems keep the authorities they trust, as Go looks for them.
+const SYSTEM_BUNDLES: [&str; 6] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/pki/tls/cacert.pem",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Sessions kept for resumption: one server, a few of its tickets.
+const SESSIONS_MAX: usize = 4;
+
+/// The TLS side of a client: the current configuration, and the files it is made of.
+pub(crate) struct Tls {
+    settings: TlsSettings,
+    provider: Arc<CryptoProvider>,
+    server_name: ServerName<'static>,
+    origins: Origins,
+    hasher: RandomState,
+    current: Mutex<Current>,
+    generation: AtomicU64,
+}
+
+struct Current {
+    config: Arc<ClientConfig>,
+    fingerprint: u64,
+    failed_fingerprint: Option<u64>,
+}
+
+/// The bytes a configuration is made of.
+struct Material {
+    authorities: Option<Bytes>,
+    identity: Option<(Bytes, Bytes)>,
+}
+
+type Bytes = Zeroizing<Vec<u8>>;
+
+impl Tls {
+    /// Reads what the settings name and makes the first configuration. Blocks for local files.
+    ///
+    /// # Errors
+    ///
+    /// `Config` or `Tls`, naming file and cause.
+    pub(crate) fn new(mut settings: TlsSettings, host: &str) -> Result<Self, Error> {
+        if settings.authorities.is_none() && !settings.insecure_skip_verify {
+            settings.authorities = Some(system_bundle()?);
+        }
+        let provider = provider(&settings)?;
+        let name = settings.server_name.as_deref().unwrap_or(host);
+        let server_name = ServerName::try_from(name.to_owned()).map_err(|error| {
+            let message = format!("{name:?} is no name a certificate can carry: {error}");
+            Error::new(ErrorKind::Config, message)
+        })?;
+        let origins = Origins::new(&settings, name);
+        let material = Material::read(&settings)?;
+        let hasher = RandomState::new();
+        let fingerprint = material.fingerprint(&hasher);
+        let config = build(&settings, &provider, &material)?;
+        Ok(Self {
+            settings,
+            provider,
+            server_name,
+            origins,
+            hasher,
+            current: Mutex::new(Current {
+                config,
+                fingerprint,
+                failed_fingerprint: None,
+            }),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// The name the server's certificate has to carry.
+    pub(crate) fn server_name(&self) -> ServerName<'static> {
+        self.server_name.clone()
+    }
+
+    /// Counts configurations; a connection of an earlier one is not used for another request.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    /// The configuration for a new connection, made anew if a file has changed. Blocks for local files.
+    ///
+    /// A change that cannot be used (certificate and key are replaced one after the other) leaves the configuration
+    /// as it was and is warned of once.
+    pub(crate) fn current(&self) -> (Arc<ClientConfig>, u64) {
+        self.refresh();
+        let config = Arc::clone(&self.current.lock().config);
+        (config, self.generation())
+    }
+
+    /// Looks at the files again. Blocks for local files.
+    pub(crate) fn refresh(&self) {
+        if !self.settings.has_files() {
+            return;
+        }
+        let (material, fingerprint) = match Material::read(&self.settings) {
+            Ok(material) => {
+                let fingerprint = material.fingerprint(&self.hasher);
+                (Ok(material), fingerprint)
+            }
+            Err(error) => {
+                let fingerprint = self.hasher.hash_one(error.to_string());
+                (Err(error), fingerprint)
+            }
+        };
+        {
+            let current = self.current.lock();
+            let known = current.failed_fingerprint == Some(fingerprint);
+            if current.fingerprint == fingerprint || known {
+                return;
+            }
+        }
+        let built = material.and_then(|material| build(&self.settings, &self.provider, &material));
+        let failure = {
+            let mut current = self.current.lock();
+            match built {
+                Ok(config) => {
+                    current.config = config;
+                    current.fingerprint = fingerprint;
+                    current.failed_fingerprint = None;
+                    self.generation.fetch_add(1, Ordering::SeqCst);
+                    None
+                }
+                Err(error) => {
+                    current.failed_fingerprint = Some(fingerprint);
+                    Some(error)
+                }
+            }
+        };
+        if let Some(error) = failure {
+            log::warn!("changed TLS files are not used, those before still are: {error}");
+        }
+    }
+
+    /// What a failure of TLS means, and what to do.
+    pub(crate) fn explain(&self, error: rustls::Error) -> Error {
+        tls_errors::explain(error, &self.origins)
+    }
+}
+
+impl TlsSettings {
+    fn has_files(&self) -> bool {
+        let identity = self.identity.iter();
+        let pems = identity.flat_map(|identity| [&identity.certificate, &identity.key]);
+        let mut all = pems.chain(&self.authorities);
+        all.any(|pem| matches!(pem, Pem::File { .. }))
+    }
+}
+
+impl Material {
+    fn read(settings: &TlsSettings) -> Result<Self, Error> {
+        let authorities = settings.authorities.as_ref();
+        let identity = settings.identity.as_ref();
+        Ok(Self {
+            authorities: authorities.map(Pem::read).transpose()?,
+            identity: identity
+                .map(|identity| {
+                    Ok::<_, Error>((identity.certificate.read()?, identity.key.read()?))
+                })
+                .transpose()?,
+        })
+    }
+
+    fn fingerprint(&self, hasher: &RandomState) -> u64 {
+        let identity = self.identity.as_ref();
+        let identity = identity.map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+        hasher.hash_one((
+            self.authorities.as_ref().map(|pem| pem.as_slice()),
+            identity,
+        ))
+    }
+}
+
+#[cfg_attr(
+    feature = "ring",
+    expect(
+        clippy::unnecessary_wraps,
+        reason = "without the feature there may be none"
+    )
+)]
+fn provider(settings: &TlsSettings) -> Result<Arc<CryptoProvider>, Error> {
+    if let Some(provider) = &settings.provider {
+        return Ok(Arc::clone(provider));
+    }
+    #[cfg(feature = "ring")]
+    return Ok(Arc::new(rustls::crypto::ring::default_provider()));
+    #[cfg(not(feature = "ring"))]
+    Err(Error::new(
+        ErrorKind::Config,
+        "TLS needs a crypto provider: hand one in, or build kubecache with its feature `ring`",
+    ))
+}
+
+/// The authorities the system trusts, for a server whose own authority is not configured.
+fn system_bundle() -> Result<Pem, Error> {
+    let named = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
+    let known = SYSTEM_BUNDLES.iter().map(std::path::PathBuf::from);
+    let found = named.into_iter().chain(known).find(|path| path.is_file());
+    found
+        .map(|path| Pem::file(path, "the system's bundle of authorities"))
+        .ok_or_else(|| {
+            let message = format!(
+                "no certificate-authority is configured, and the system has no bundle: looked for {}",
+                SYSTEM_BUNDLES.join(", ")
+            );
+            Error::new(ErrorKind::Config, message)
+        })
+}
+
+fn build(
+    settings: &TlsSettings,
+    provider: &Arc<CryptoProvider>,
+    material: &Material,
+) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| config(&format!("the crypto provider: {error}")))?;
+    let builder = if settings.insecure_skip_verify {
+        let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+    } else {
+        builder.with_root_certificates(roots(settings, material)?)
+    };
+    let mut tls = match (&settings.identity, &material.identity) {
+        (Some(identity), Some((certificate, key))) => {
+            let certified = certified(identity, certificate, key, provider)?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+        }
+        _ => builder.with_no_client_auth(),
+    };
+    tls.resumption = if settings.identity.is_some() {
+        // A resumed session would keep the identity of the certificate before.
+        Resumption::disabled()
+    } else {
+        Resumption::in_memory_sessions(SESSIONS_MAX)
+    };
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(tls))
+}
+
+fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStore>, Error> {
+    let origin = settings.authorities.as_ref().map(Pem::origin);
+    let origin = origin.unwrap_or_default();
+    let bytes = material.authorities.as_deref();
+    let bytes = bytes.map(Vec::as_slice).unwrap_or_default();
+    let mut roots = RootCertStore::empty();
+    let mut refused = None;
+    for certificate in CertificateDer::pem_slice_iter(bytes) {
+        let certificate =
+            certificate.map_err(|error| config(&format!("{origin}: not PEM: {error}")))?;
+        // A bundle may hold one that cannot be read beside a hundred that can.
+        if let Err(error) = roots.add(certificate) {
+            refused = Some(error);
+        }
+    }
+    if roots.is_empty() {
+        let why = refused.map_or_else(
+            || "it holds no CERTIFICATE block".to_owned(),
+            |error| error.to_string(),
+        );
+        return Err(config(&format!("{origin}: no usable certificate: {why}")));
+    }
+    Ok(Arc::new(roots))
+}
+
+fn certified(
+    identity: &Identity,
+    certificate: &[u8],
+    key: &[u8],
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Error> {
+    let (certificate_origin, key_origin) = (identity.certificate.origin(), identity.key.origin());
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|error| config(&format!("{certificate_origin}: not PEM: {error}")))?;
+    if chain.is_empty() {
+        let message = format!("{certificate_origin}: it holds no CERTIFICATE block");
+        return Err(config(&message));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+        let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
+        config(&format!("{key_origin}: {error}: {hint}"))
+    })?;
+    let key = provider.key_provider.load_private_key(key).map_err(|error| {
+        let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the ring \
+                    provider; for P-521 hand in a provider that knows it";
+        config(&format!("{key_origin}: the key cannot be used ({error}): {hint}"))
+    })?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(rustls::Error::InconsistentKeys(_)) => {
+            return Err(config(&format!(
+                "{certificate_origin} and {key_origin} do not belong together: the certificate is for another key"
+            )));
+        }
+        // It is only passed on: whether an X.509 v1 certificate is good enough is the server's to say.
+        Err(error) if tls_errors::is_unsupported_version(&error) => {
+            log::warn!("{certificate_origin}: an X.509 v1 certificate, which some servers refuse");
+        }
+        Err(error) => {
+            return Err(config(&format!(
+                "{certificate_origin}: not a certificate: {error}"
+            )));
+        }
+    }
+    Ok(certified)
+}
+
+fn config(message: &str) -> Error {
+    Error::new(ErrorKind::Config, message)
+}

@@ -1,0 +1,73 @@
+//! The descriptor a stop makes readable, so that a thread in poll(2) wakes up.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::sync::Arc;
+use crate::worker::Wake;
+
+/// One wake-up descriptor: an eventfd on Linux, a socket pair elsewhere.
+#[derive(Debug)]
+pub(crate) struct WakeUp {
+    readable: OwnedFd,
+    #[cfg(not(target_os = "linux"))]
+    writable: OwnedFd,
+}
+
+impl WakeUp {
+    /// # Errors
+    ///
+    /// The system's own when it has no descriptor to give.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let readable = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Arc::new(Self { readable }))
+    }
+
+    /// # Errors
+    ///
+    /// The system's own when it has no descriptor to give.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new() -> io::Result<Arc<Self>> {
+        use std::os::unix::net::UnixStream;
+        let (readable, writable) = UnixStream::pair()?;
+        readable.set_nonblocking(true)?;
+        writable.set_nonblocking(true)?;
+        Ok(Arc::new(Self {
+            readable: readable.into(),
+            writable: writable.into(),
+        }))
+    }
+
+    /// Takes a wake-up back that was meant for an earlier call.
+    pub(crate) fn drain(&self) {
+        let mut bytes = [0_u8; 64];
+        // Nothing to read is what a drain wants to see.
+        let _drained = rustix::io::read(&self.readable, &mut bytes);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn writable(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn writable(&self) -> BorrowedFd<'_> {
+        self.writable.as_fd()
+    }
+}
+
+/// What to poll beside the socket.
+impl AsFd for WakeUp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.readable.as_fd()
+    }
+}
+
+impl Wake for WakeUp {
+    fn wake(&self) {
+        // It fails only when it is full of wake-ups, which wakes as well.
+        let _written = rustix::io::write(self.writable(), &1_u64.to_ne_bytes());
+    }
+}
