@@ -108,12 +108,12 @@ pub(crate) fn disposition(site: Site, error: &Error) -> Disposition {
     let asks_to_wait = matches!(class, Internal | Answer) && error.retry_after().is_some();
     match (site, class) {
         (Site::List | Site::Stream, Expired | TooLarge) => Disposition::MostRecent,
-        (Site::List, TooMany | Internal | Refused | Answer | Silence) => Disposition::Relist,
         (Site::OpenWatch | Site::InWatch, Expired) => Disposition::RelistExpired,
         (Site::OpenWatch | Site::InWatch, TooMany | Refused) => Disposition::Rewatch,
         (Site::OpenWatch, Internal | Answer) if asks_to_wait => Disposition::Rewatch,
         (Site::InWatch, Internal) => Disposition::RewatchInWindow,
-        (Site::OpenWatch, TooLarge | Internal | Answer | Silence)
+        (Site::List, TooMany | Internal | Refused | Answer | Silence)
+        | (Site::OpenWatch, TooLarge | Internal | Answer | Silence)
         | (Site::InWatch, TooLarge | Answer | Silence) => Disposition::Relist,
         (Site::Stream, TooMany | Refused) => Disposition::Restream,
         (Site::Stream, Internal | Answer) if asks_to_wait => Disposition::Restream,

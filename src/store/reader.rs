@@ -1,0 +1,387 @@
+//! The reading side of a store: cheap to clone, never waits for the network unless asked to.
+
+use std::fmt;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, FailedSync};
+use crate::list_watch::{ListerWatcher, Undecodable};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
+use crate::store::index::{Indexers, values_of};
+use crate::store::state::{Content, Entry, KeyRef, State, index};
+use crate::store::writer::StoreWriter;
+use crate::sync::{Arc, Monitor, MutexGuard};
+
+/// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and never block on
+/// the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
+///
+/// Every read sees all or nothing of a replacement (ST-8). What is read is shared, not copied (ST-7); an object out
+/// of a cache is not for writing back.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::clock::Clock;
+/// use kubecache::reflector::ReflectorOptions;
+/// use kubecache::store::{Indexers, Store};
+/// use kubecache::testing::FakeSource;
+///
+/// let source = FakeSource::<ConfigMap>::new();
+/// let mut settings = ConfigMap::default();
+/// settings.metadata.namespace = Some("shop".into());
+/// settings.metadata.name = Some("settings".into());
+/// source.set(settings);
+///
+/// let options = ReflectorOptions::default();
+/// let (store, reflector) =
+///     Store::spawn("settings", Arc::new(source), Indexers::new().by_namespace(), options)?;
+/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
+/// assert!(store.get("shop", "settings")?.is_some());
+/// assert_eq!(store.by_index("namespace", "shop")?.len(), 1);
+/// reflector.join().expect("it did not panic");
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "Indexer")]
+#[doc(alias = "ThreadSafeStore")]
+pub struct Store<K: Object> {
+    state: Arc<Monitor<State<K>>>,
+    demand: Demand,
+    clock: Clock,
+}
+
+impl<K: Object> Store<K> {
+    /// A store and its one writer.
+    ///
+    /// Give [`demand`](Self::demand) to the reflector that gets the writer, so that it hurries while somebody waits.
+    pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
+        let functions = Arc::new(indexers);
+        let state = State::new(Arc::clone(&functions), clock.now());
+        let state = Arc::new(Monitor::new(state));
+        let writer = StoreWriter::new(Arc::clone(&state), functions);
+        let store = Self {
+            state,
+            demand: Demand::new(),
+            clock,
+        };
+        (store, writer)
+    }
+
+    /// A store and the reflector that fills it from `source`; `name` stands in log lines.
+    ///
+    /// Returns at once; the network is touched on the reflector's thread.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give.
+    pub fn spawn(
+        name: impl Into<String>,
+        source: Arc<dyn ListerWatcher<K>>,
+        indexers: Indexers<K>,
+        options: ReflectorOptions,
+    ) -> Result<(Self, Reflector), Error> {
+        let (store, writer) = Self::new(indexers, options.clock.clone());
+        let options = ReflectorOptions {
+            demand: Some(store.demand.clone()),
+            ..options
+        };
+        let reflector = Reflector::spawn(name, source, writer, options)?;
+        Ok((store, reflector))
+    }
+
+    /// Who waits for this store: for [`ReflectorOptions::demand`].
+    pub fn demand(&self) -> Demand {
+        self.demand.clone()
+    }
+
+    /// Whether a list has reached the store.
+    pub fn has_synced(&self) -> bool {
+        self.state.lock().synced
+    }
+
+    /// Blocks until a list has reached the store, at most until `deadline`.
+    ///
+    /// While somebody waits, the reflector retries a failing first list fast (B3). Also ends when the server's
+    /// refusal has become an answer (R4), and when the reflector ends.
+    ///
+    /// # Errors
+    ///
+    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's refusal
+    /// (`Forbidden`); `Stopped` when nothing will fill the store any more.
+    #[doc(alias = "WaitForCacheSync")]
+    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        if self.has_synced() {
+            return Ok(());
+        }
+        let _demand = self.demand.wait();
+        let mut state = self.state.lock();
+        loop {
+            if state.synced {
+                return Ok(());
+            }
+            if let Some(denied) = &state.status.denied {
+                return Err(denied.clone());
+            }
+            if state.ended {
+                return Err(ended(&state));
+            }
+            if self.clock.has_passed(deadline) {
+                return Err(self.not_synced(&state));
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    /// The object of that name; `None` when the store knows of none. Does not allocate.
+    ///
+    /// # Errors
+    ///
+    /// `Undecodable` when the object is there but is not a `K` (B12);
+    /// [`get_last_good`](Self::get_last_good) gives the state before.
+    #[doc(alias = "GetByKey")]
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<Held<K>>>, Error> {
+        let state = self.state.lock();
+        match state.get(&KeyRef { namespace, name }).map(|e| &e.content) {
+            None => Ok(None),
+            Some(Content::Object(object)) => Ok(Some(Arc::clone(object))),
+            Some(Content::Undecodable { why, .. }) => Err(why.error.clone()),
+        }
+    }
+
+    /// The last state of the object that decoded, which may not be its present one (B12).
+    pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<Held<K>>> {
+        let state = self.state.lock();
+        let entry = state.get(&KeyRef { namespace, name })?;
+        entry.content.last_good().map(Arc::clone)
+    }
+
+    /// Every object that decodes, in no particular order (ST-7).
+    pub fn list(&self) -> Vec<Arc<Held<K>>> {
+        let state = self.state.lock();
+        state
+            .items
+            .values()
+            .filter_map(|entry| entry.content.object().map(Arc::clone))
+            .collect()
+    }
+
+    /// Every key, in no particular order: those of objects that do not decode included.
+    #[doc(alias = "ListKeys")]
+    pub fn keys(&self) -> Vec<ObjectKey> {
+        let state = self.state.lock();
+        state.items.keys().map(|key| (**key).clone()).collect()
+    }
+
+    /// How many objects there are, those that do not decode included.
+    pub fn len(&self) -> usize {
+        self.state.lock().items.len()
+    }
+
+    /// Whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The objects set aside because they are not of this type, with the reason (B12).
+    pub fn undecodable(&self) -> Vec<Undecodable> {
+        let state = self.state.lock();
+        let set_aside = state
+            .items
+            .values()
+            .filter_map(|entry| match &entry.content {
+                Content::Object(_) => None,
+                Content::Undecodable { why, .. } => Some((**why).clone()),
+            });
+        set_aside.collect()
+    }
+
+    /// The objects an index lists under a value. The cost grows with the answer, not with the store.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for an unknown index: `Index with name … does not exist` (IX-2).
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Held<K>>>, Error> {
+        self.by_values(index, &[value])
+    }
+
+    /// The objects that share a value with `object`, which need not be in the store, each once (IX-4).
+    ///
+    /// # Errors
+    ///
+    /// As [`by_index`](Self::by_index).
+    #[doc(alias = "Index")]
+    pub fn like(&self, index: &str, object: &K) -> Result<Vec<Arc<Held<K>>>, Error> {
+        let functions = Arc::clone(self.state.lock().indices.functions());
+        let values = values_of(&functions, index, object)?;
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        self.by_values(index, &values)
+    }
+
+    /// The keys an index lists under a value, sorted (IX-5).
+    ///
+    /// # Errors
+    ///
+    /// As [`by_index`](Self::by_index).
+    #[doc(alias = "IndexKeys")]
+    pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, Error> {
+        let state = self.state.lock();
+        let keys = state.indices.keys(index, &[value])?;
+        let mut keys: Vec<ObjectKey> = keys.into_iter().map(|key| (**key).clone()).collect();
+        drop(state);
+        keys.sort_unstable();
+        Ok(keys)
+    }
+
+    /// Every value under which an index lists something; none for an unknown index (IX-2).
+    #[doc(alias = "ListIndexFuncValues")]
+    pub fn index_values(&self, index: &str) -> Vec<String> {
+        self.state.lock().indices.all_values(index)
+    }
+
+    /// Adds indices; what is in the store is in them at once (IX-9).
+    ///
+    /// # Errors
+    ///
+    /// `Config` when an index of that name exists: `indexer conflict: …`; nothing changes then.
+    pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
+        let mut known: HashMap<ObjectKey, Entry<K>> = HashMap::new();
+        let mut state = self.state.lock();
+        let mut functions = Arc::new(state.indices.functions().merged(indexers)?);
+        let mut based_on = Arc::clone(state.indices.functions());
+        loop {
+            let missing = missing(&state, &known);
+            if missing.is_empty() {
+                break;
+            }
+            // Index functions are user code: they run outside the lock, on what has changed since the last look.
+            drop(state);
+            for (key, content) in missing {
+                known.insert(key, Entry::new(content, &functions));
+            }
+            state = self.state.lock();
+            if !Arc::ptr_eq(state.indices.functions(), &based_on) {
+                based_on = Arc::clone(state.indices.functions());
+                functions = Arc::new(based_on.merged(indexers)?);
+                known.clear();
+            }
+        }
+        for (key, entry) in &mut state.items {
+            if let Some(fresh) = known.get_mut(&**key) {
+                entry.values = std::mem::take(&mut fresh.values);
+            }
+        }
+        state.indices = index(&state.items, &functions);
+        Ok(())
+    }
+
+    /// The version of the content: that of the last list, event or bookmark.
+    #[doc(alias = "LastStoreSyncResourceVersion")]
+    pub fn resource_version(&self) -> ResourceVersion {
+        self.state.lock().resource_version.clone()
+    }
+
+    /// How many events were refused because they would have taken an object back in time (B18).
+    pub fn refused(&self) -> u64 {
+        self.state.lock().refused
+    }
+
+    /// What the reflector that fills the store last reported (B14).
+    pub fn status(&self) -> ReflectorStatus {
+        self.state.lock().status.clone()
+    }
+
+    /// How long ago the server last confirmed the content; `None` before the first contact (B14).
+    pub fn age(&self) -> Option<Duration> {
+        self.state.lock().status.age(self.clock.now())
+    }
+
+    fn by_values(&self, index: &str, values: &[&str]) -> Result<Vec<Arc<Held<K>>>, Error> {
+        let state = self.state.lock();
+        let keys = state.indices.keys(index, values)?;
+        let entries = keys.into_iter().filter_map(|key| state.items.get(key));
+        Ok(entries
+            .filter_map(|entry| entry.content.object().map(Arc::clone))
+            .collect())
+    }
+
+    fn not_synced(&self, state: &MutexGuard<'_, State<K>>) -> Error {
+        let failed = FailedSync {
+            attempts: state.status.attempts,
+            since: state.status.attempts_since.unwrap_or(state.since),
+            now: self.clock.now(),
+            last_failure: state.status.last_error.clone(),
+        };
+        Error::not_synced(&resource::<K>(), failed)
+    }
+}
+
+/// What has changed since `known` was computed.
+fn missing<K: Object>(
+    state: &State<K>,
+    known: &HashMap<ObjectKey, Entry<K>>,
+) -> Vec<(ObjectKey, Content<K>)> {
+    let unknown = state.items.iter().filter(|(key, entry)| {
+        let same = known.get(&***key).is_some_and(|known| {
+            match (known.content.object(), entry.content.object()) {
+                (Some(known), Some(now)) => Arc::ptr_eq(known, now),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            }
+        });
+        !same
+    });
+    unknown
+        .map(|(key, entry)| ((**key).clone(), entry.content.clone()))
+        .collect()
+}
+
+/// The error of a wait that nobody can end any more.
+fn ended<K: Object>(state: &State<K>) -> Error {
+    let stopped = Error::stopped(&format!("waiting for the {} cache", resource::<K>()));
+    match &state.status.last_error {
+        Some(failure) => stopped
+            .context(&format!("after {} failures", state.status.attempts))
+            .with_source(failure.clone()),
+        None => stopped,
+    }
+}
+
+/// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).
+fn resource<K: Object>() -> String {
+    let kind = K::KIND.to_ascii_lowercase();
+    if K::GROUP.is_empty() {
+        kind
+    } else {
+        format!("{kind}.{}", K::GROUP)
+    }
+}
+
+impl<K: Object> Clone for Store<K> {
+    fn clone(&self) -> Self {
+        Self {
+            state: Arc::clone(&self.state),
+            demand: self.demand.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Store<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("Store")
+            .field("kind", &K::KIND)
+            .field("objects", &state.items.len())
+            .field("synced", &state.synced)
+            .field("resource_version", &state.resource_version)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! What a store holds: transitions of plain data, which return what is to be dropped after unlocking.
+
+use std::hash::Hash;
+use std::time::Instant;
+
+use hashbrown::{Equivalent, HashMap};
+
+use crate::list_watch::Undecodable;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::ReflectorStatus;
+use crate::store::index::{Indexers, Indices, Values};
+use crate::sync::Arc;
+
+/// Namespace and name as they are, to look up without allocating. Hashes as [`ObjectKey`] does.
+#[derive(Hash)]
+pub(super) struct KeyRef<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl Equivalent<Arc<ObjectKey>> for KeyRef<'_> {
+    fn equivalent(&self, key: &Arc<ObjectKey>) -> bool {
+        self.namespace == key.namespace() && self.name == key.name()
+    }
+}
+
+impl<'a> From<&'a ObjectKey> for KeyRef<'a> {
+    fn from(key: &'a ObjectKey) -> Self {
+        Self {
+            namespace: key.namespace(),
+            name: key.name(),
+        }
+    }
+}
+
+/// What is known of one object.
+pub(super) enum Content<K: Object> {
+    Object(Arc<Held<K>>),
+    /// It is there but does not decode (B12).
+    Undecodable {
+        why: Box<Undecodable>,
+        last_good: Option<Arc<Held<K>>>,
+    },
+}
+
+impl<K: Object> Content<K> {
+    pub(super) fn object(&self) -> Option<&Arc<Held<K>>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Undecodable { .. } => None,
+        }
+    }
+
+    pub(super) fn last_good(&self) -> Option<&Arc<Held<K>>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Undecodable { last_good, .. } => last_good.as_ref(),
+        }
+    }
+
+    /// Uid and version of the latest state, decodable or not.
+    pub(super) fn identity(&self) -> (&str, ResourceVersion) {
+        match self {
+            Self::Object(object) => (object.uid(), object.resource_version()),
+            Self::Undecodable { why, .. } => (&why.uid, why.resource_version.clone()),
+        }
+    }
+}
+
+impl<K: Object> Clone for Content<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Object(object) => Self::Object(Arc::clone(object)),
+            Self::Undecodable { why, last_good } => Self::Undecodable {
+                why: why.clone(),
+                last_good: last_good.clone(),
+            },
+        }
+    }
+}
+
+/// An object with the index values it stands under; both change together.
+pub(super) struct Entry<K: Object> {
+    pub(super) content: Content<K>,
+    pub(super) values: Values,
+}
+
+impl<K: Object> Entry<K> {
+    /// Runs the index functions: not under a lock.
+    pub(super) fn new(content: Content<K>, functions: &Indexers<K>) -> Self {
+        let values = content
+            .object()
+            .map(|object| functions.values(object))
+            .unwrap_or_default();
+        Self { content, values }
+    }
+}
+
+pub(super) type Items<K> = HashMap<Arc<ObjectKey>, Entry<K>>;
+
+/// Everything under the store's one mutex.
+pub(super) struct State<K: Object> {
+    pub(super) items: Items<K>,
+    pub(super) indices: Indices<K>,
+    pub(super) synced: bool,
+    /// The writer is gone: nothing will ever change.
+    pub(super) ended: bool,
+    pub(super) resource_version: ResourceVersion,
+    pub(super) refused: u64,
+    pub(super) status: ReflectorStatus,
+    pub(super) since: Instant,
+}
+
+impl<K: Object> State<K> {
+    pub(super) fn new(functions: Arc<Indexers<K>>, since: Instant) -> Self {
+        Self {
+            items: Items::new(),
+            indices: Indices::new(functions),
+            synced: false,
+            ended: false,
+            resource_version: ResourceVersion::default(),
+            refused: 0,
+            status: ReflectorStatus::default(),
+            since,
+        }
+    }
+
+    pub(super) fn get(&self, key: &KeyRef<'_>) -> Option<&Entry<K>> {
+        self.items.get(key)
+    }
+
+    /// The key as it is held, to be shared.
+    pub(super) fn held_key(&self, key: &ObjectKey) -> Option<&Arc<ObjectKey>> {
+        self.items
+            .get_key_value(&KeyRef::from(key))
+            .map(|(held, _)| held)
+    }
+
+    /// Puts an entry under its key; what it replaces is for dropping after unlocking.
+    pub(super) fn put(&mut self, key: ObjectKey, entry: Entry<K>) -> Option<Entry<K>> {
+        let key = match self.held_key(&key) {
+            Some(held) => Arc::clone(held),
+            None => Arc::new(key),
+        };
+        if let Some(before) = self.items.get(&KeyRef::from(&*key)) {
+            self.indices.remove(&key, &before.values);
+        }
+        self.indices.insert(&key, &entry.values);
+        self.items.insert(key, entry)
+    }
+
+    /// Takes an entry out; it is for dropping after unlocking.
+    pub(super) fn take(&mut self, key: &ObjectKey) -> Option<Entry<K>> {
+        let entry = self.items.remove(&KeyRef::from(key))?;
+        self.indices.remove(key, &entry.values);
+        Some(entry)
+    }
+
+    /// Moves the position, never back unless the content was replaced.
+    pub(super) fn advance(&mut self, version: &ResourceVersion) {
+        if !version.is_empty() && !version.is_older_than(&self.resource_version) {
+            self.resource_version = version.clone();
+        }
+    }
+}
+
+/// The indices of a whole content, built before the lock is taken (IX-11).
+pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Indices<K> {
+    let mut indices = Indices::new(Arc::clone(functions));
+    for (key, entry) in items {
+        indices.insert(key, &entry.values);
+    }
+    indices
+}

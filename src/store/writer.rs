@@ -1,0 +1,274 @@
+//! The one writer of a store: a sink for a reflector. Dropping it ends every wait on the store.
+
+use std::fmt;
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{Listed, Undecodable};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::store::floor::{Floor, Identity};
+use crate::store::index::Indexers;
+use crate::store::state::{Content, Entry, Items, KeyRef, State, index};
+use crate::sync::{Arc, Monitor};
+
+/// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
+///
+/// News that would take an object back in time is refused and counted (B18). Dropping the writer keeps the content
+/// and ends every wait with an error.
+pub struct StoreWriter<K: Object> {
+    state: Arc<Monitor<State<K>>>,
+    floor: Floor,
+    /// As in the state when last looked at: index functions run outside the lock.
+    functions: Arc<Indexers<K>>,
+}
+
+/// A replacement of a store's content in the making; dropping it leaves the content as it was.
+///
+/// It holds what is new, and shares what has not changed with the content it will replace.
+pub struct Staging<K: Object> {
+    items: Items<K>,
+    functions: Arc<Indexers<K>>,
+}
+
+impl<K: Object> StoreWriter<K> {
+    pub(super) fn new(state: Arc<Monitor<State<K>>>, functions: Arc<Indexers<K>>) -> Self {
+        Self {
+            state,
+            floor: Floor::default(),
+            functions,
+        }
+    }
+
+    /// What is staged for an item: the object already held if it has not changed, else the new one.
+    fn entry(&self, staging: &Staging<K>, item: Listed<K>) -> (ObjectKey, Entry<K>) {
+        match item {
+            Listed::Object(object) => {
+                let key = object.key();
+                let object = self.unchanged(&key, &object).unwrap_or(object);
+                (key, Entry::new(Content::Object(object), &staging.functions))
+            }
+            Listed::Undecodable(why) => {
+                let content = Content::Undecodable {
+                    last_good: self.last_good(&why),
+                    why: Box::new(why.clone()),
+                };
+                (why.key, Entry::new(content, &staging.functions))
+            }
+        }
+    }
+
+    fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
+        let state = self.state.lock();
+        let held = state.get(&KeyRef::from(key))?.content.object()?;
+        let version = object.metadata().resource_version.as_deref();
+        let same = version.is_some_and(|version| !version.is_empty())
+            && held.metadata().resource_version.as_deref() == version
+            && held.uid() == object.uid();
+        same.then(|| Arc::clone(held))
+    }
+
+    /// The last state that decoded, if it is of the same object.
+    fn last_good(&self, of: &Undecodable) -> Option<Arc<Held<K>>> {
+        let state = self.state.lock();
+        let held = state.get(&KeyRef::from(&of.key))?.content.last_good()?;
+        (of.uid.is_empty() || held.uid() == of.uid).then(|| Arc::clone(held))
+    }
+
+    /// Puts one object in, unless that would take it back in time.
+    fn put(&mut self, key: ObjectKey, content: &Content<K>) {
+        loop {
+            let entry = Entry::new(content.clone(), &self.functions);
+            let mut state = self.state.lock();
+            if !Arc::ptr_eq(state.indices.functions(), &self.functions) {
+                self.functions = Arc::clone(state.indices.functions());
+                continue;
+            }
+            let held = state.get(&KeyRef::from(&key)).map(|entry| &entry.content);
+            let admitted = with_identities(held, content, |held, incoming| {
+                self.floor.admits_change(held, incoming)
+            });
+            let before = if admitted {
+                state.advance(&content.identity().1);
+                state.put(key, entry)
+            } else {
+                state.refused = self.floor.refused();
+                Some(entry)
+            };
+            drop(state);
+            // Dropped objects overwrite their secrets: not under the lock.
+            drop(before);
+            return;
+        }
+    }
+
+    fn delete(&mut self, key: &ObjectKey, uid: &str, version: &ResourceVersion) {
+        let mut state = self.state.lock();
+        let held = state.get(&KeyRef::from(key)).map(|entry| &entry.content);
+        let incoming = Identity {
+            uid,
+            resource_version: version,
+        };
+        let admitted = match held.map(Content::identity) {
+            Some((uid, version)) => {
+                let held = Identity {
+                    uid,
+                    resource_version: &version,
+                };
+                self.floor.admits_delete(Some(held), incoming)
+            }
+            None => self.floor.admits_delete(None, incoming),
+        };
+        let gone = if admitted {
+            state.advance(version);
+            state.take(key)
+        } else {
+            state.refused = self.floor.refused();
+            None
+        };
+        drop(state);
+        drop(gone);
+    }
+}
+
+fn with_identities<K: Object>(
+    held: Option<&Content<K>>,
+    incoming: &Content<K>,
+    judge: impl FnOnce(Option<Identity<'_>>, Identity<'_>) -> bool,
+) -> bool {
+    let (uid, version) = incoming.identity();
+    let incoming = Identity {
+        uid,
+        resource_version: &version,
+    };
+    match held.map(Content::identity) {
+        Some((uid, version)) => {
+            let held = Identity {
+                uid,
+                resource_version: &version,
+            };
+            judge(Some(held), incoming)
+        }
+        None => judge(None, incoming),
+    }
+}
+
+impl<K: Object> Sink<K> for StoreWriter<K> {
+    type Staging = Staging<K>;
+
+    fn begin(&mut self) -> Staging<K> {
+        self.functions = Arc::clone(self.state.lock().indices.functions());
+        Staging {
+            items: Items::new(),
+            functions: Arc::clone(&self.functions),
+        }
+    }
+
+    fn stage(&mut self, staging: &mut Staging<K>, item: Staged<K>) {
+        match item {
+            Staged::Put(item) => {
+                let (key, entry) = self.entry(staging, item);
+                let held = self.state.lock().held_key(&key).map(Arc::clone);
+                let key = held.unwrap_or_else(|| Arc::new(key));
+                staging.items.insert(key, entry);
+            }
+            Staged::Remove(key) => {
+                staging.items.remove(&KeyRef::from(&key));
+            }
+        }
+    }
+
+    fn commit(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
+        if !self.floor.admits_replacement(of) {
+            self.state.lock().refused = self.floor.refused();
+            let text = format!(
+                "the list at version {} is older than version {}",
+                of.resource_version,
+                self.floor.position()
+            );
+            return Err(Error::new(ErrorKind::Protocol, text));
+        }
+        let before = loop {
+            let indices = index(&staging.items, &staging.functions);
+            let mut state = self.state.lock();
+            if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
+                let items = std::mem::take(&mut staging.items);
+                let before = (
+                    std::mem::replace(&mut state.items, items),
+                    std::mem::replace(&mut state.indices, indices),
+                );
+                state.resource_version = of.resource_version.clone();
+                state.synced = true;
+                break before;
+            }
+            // An index was added while this was staged.
+            staging.functions = Arc::clone(state.indices.functions());
+            drop(state);
+            for entry in staging.items.values_mut() {
+                *entry = Entry::new(entry.content.clone(), &staging.functions);
+            }
+        };
+        self.state.notify_all();
+        drop(before);
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
+        match event {
+            SinkEvent::Added(object) | SinkEvent::Modified(object) => {
+                self.put(object.key(), &Content::Object(object));
+            }
+            SinkEvent::Undecodable(why) => {
+                let content = Content::Undecodable {
+                    last_good: self.last_good(&why),
+                    why: Box::new(why.clone()),
+                };
+                self.put(why.key, &content);
+            }
+            SinkEvent::Deleted(object) => {
+                self.delete(&object.key(), object.uid(), &object.resource_version());
+            }
+            SinkEvent::DeletedUndecodable(gone) => {
+                self.delete(&gone.key, &gone.uid, &gone.resource_version);
+            }
+        }
+        Ok(())
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        self.floor.raise(version);
+        self.state.lock().advance(version);
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        let mut state = self.state.lock();
+        let told = state.status.denied.is_some() != status.denied.is_some();
+        state.status.clone_from(status);
+        drop(state);
+        if told {
+            self.state.notify_all();
+        }
+    }
+}
+
+impl<K: Object> Drop for StoreWriter<K> {
+    fn drop(&mut self) {
+        self.state.lock().ended = true;
+        self.state.notify_all();
+    }
+}
+
+impl<K: Object> fmt::Debug for StoreWriter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreWriter")
+            .field("floor", &self.floor.position())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> fmt::Debug for Staging<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staging")
+            .field("items", &self.items.len())
+            .finish_non_exhaustive()
+    }
+}
