@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::faults::Act;
+use super::matching::Taken;
 use super::pace::{Passage, Speed, Step};
 use super::{Answered, Shared};
 use crate::sync::Arc;
@@ -77,6 +78,12 @@ impl<'a, S: Read + Write> Connection<'a, S> {
                 self.stop.wait();
                 Ok(Then::Close)
             }
+            Decision::Silence => {
+                let json = [("content-type".to_owned(), "application/json".to_owned())];
+                write_head(&mut self.stream, 200, &json, Framing::Chunked)?;
+                self.stop.wait();
+                Ok(Then::Close)
+            }
             Decision::Play(exchange, act) => Play {
                 server: self.server,
                 stream: &mut self.stream,
@@ -110,6 +117,8 @@ pub(super) enum Decision {
     Play(Arc<Exchange>, Option<Act>),
     Status(ErrorAnswer),
     Hang,
+    /// A body that is empty and does not end.
+    Silence,
 }
 
 /// A `Status` of the server's own.
@@ -166,7 +175,8 @@ impl Shared {
     fn play(&self, request: &Request, act: Option<Act>) -> (Decision, Answered) {
         let taken = self.book.lock().take(&request.method, &request.target);
         match taken {
-            Ok(exchange) => (Decision::Play(exchange, act), Answered::Recorded),
+            Ok(Taken::Recorded(exchange)) => (Decision::Play(exchange, act), Answered::Recorded),
+            Ok(Taken::Silence) => (Decision::Silence, Answered::Recorded),
             Err(message) => {
                 log::warn!("fixture server: {message}");
                 let status = ErrorAnswer {

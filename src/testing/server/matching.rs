@@ -75,6 +75,16 @@ fn in_order(selector: &str) -> String {
 #[derive(Debug)]
 pub(super) struct Book {
     pages: Vec<Page>,
+    /// Whether there are answers behind the end of the recording.
+    endless: bool,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Recorded(Arc<Exchange>),
+    /// A watch behind the end of an endless recording: it opens, and nothing happens any more.
+    Silence,
 }
 
 #[derive(Debug)]
@@ -85,7 +95,7 @@ struct Page {
 }
 
 impl Book {
-    pub(super) fn new(recordings: Vec<Recording>) -> Self {
+    pub(super) fn new(recordings: Vec<Recording>, endless: bool) -> Self {
         let exchanges = recordings
             .into_iter()
             .flat_map(|recording| recording.exchanges);
@@ -96,23 +106,33 @@ impl Book {
         });
         Self {
             pages: pages.collect(),
+            endless,
         }
     }
 
     /// The first exchange of that kind which nobody had yet; `Err` says what was asked and what there would be.
-    pub(super) fn take(&mut self, method: &str, target: &Target) -> Result<Arc<Exchange>, String> {
+    pub(super) fn take(&mut self, method: &str, target: &Target) -> Result<Taken, String> {
         let question = Question::of(method, target);
-        let unused = self.pages.iter_mut().find(|page| {
-            !page.used && page.question == question && conditions_hold(&page.exchange, target)
-        });
+        let alike =
+            |page: &&mut Page| page.question == question && conditions_hold(&page.exchange, target);
+        let unused = self.pages.iter_mut().filter(|page| !page.used).find(alike);
         if let Some(page) = unused {
             page.used = true;
-            return Ok(Arc::clone(&page.exchange));
+            return Ok(Taken::Recorded(Arc::clone(&page.exchange)));
         }
-        Err(self.missing(method, target, &question))
+        let last = self.pages.iter_mut().rfind(alike);
+        match last {
+            // Who was refused and asks again is refused again, however often.
+            Some(page) if page.exchange.answer.status >= 400 => {
+                Ok(Taken::Recorded(Arc::clone(&page.exchange)))
+            }
+            Some(_) if self.endless && target.is_watch() => Ok(Taken::Silence),
+            Some(page) if self.endless => Ok(Taken::Recorded(Arc::clone(&page.exchange))),
+            _ => Err(self.missing(method, target, &question)),
+        }
     }
 
-    /// How many exchanges nobody has had yet.
+    /// The exchanges nobody has had yet.
     pub(super) fn unused(&self) -> Vec<Arc<Exchange>> {
         let unused = self.pages.iter().filter(|page| !page.used);
         unused.map(|page| Arc::clone(&page.exchange)).collect()
@@ -175,12 +195,14 @@ mod tests {
         for (status, target) in (200..).zip(targets) {
             recording.push(Exchange::get(target, Answer::new(status)));
         }
-        Book::new(vec![recording])
+        Book::new(vec![recording], false)
     }
 
     fn ask(book: &mut Book, target: &str) -> Result<u16, String> {
-        let taken = book.take("GET", &Target::parse(target));
-        taken.map(|exchange| exchange.answer.status)
+        match book.take("GET", &Target::parse(target))? {
+            Taken::Recorded(exchange) => Ok(exchange.answer.status),
+            Taken::Silence => Ok(0),
+        }
     }
 
     #[test]
@@ -227,9 +249,30 @@ mod tests {
         let expired = Exchange::get("/s?watch=1&resourceVersion=5", Answer::new(410))
             .only_with("resourceVersion");
         let fine = Exchange::get("/s?watch=1&resourceVersion=9", Answer::new(200));
-        let mut book = Book::new(vec![Recording::new().with(expired).with(fine)]);
+        let mut book = Book::new(vec![Recording::new().with(expired).with(fine)], false);
         assert_eq!(ask(&mut book, "/s?watch=1&resourceVersion=12"), Ok(200));
         assert_eq!(ask(&mut book, "/s?watch=1&resourceVersion=5"), Ok(410));
         assert!(book.unused().is_empty());
+    }
+
+    #[test]
+    fn refusals_repeat_and_an_endless_recording_has_answers_behind_its_end() {
+        let recording = Recording::new()
+            .with(Exchange::get("/s", Answer::new(200)))
+            .with(Exchange::get("/s?watch=1", Answer::new(200)))
+            .with(Exchange::get("/forbidden", Answer::new(403)));
+        for endless in [false, true] {
+            let mut book = Book::new(vec![recording.clone()], endless);
+            for target in ["/s", "/s?watch=1", "/forbidden"] {
+                assert!(ask(&mut book, target).is_ok());
+            }
+            assert_eq!(ask(&mut book, "/forbidden"), Ok(403));
+            assert_eq!(ask(&mut book, "/s").ok(), endless.then_some(200));
+            assert_eq!(ask(&mut book, "/s?watch=1").ok(), endless.then_some(0));
+            assert!(
+                ask(&mut book, "/s?labelSelector=a").is_err(),
+                "never asked while it was recorded"
+            );
+        }
     }
 }

@@ -23,7 +23,8 @@ pub use self::pace::{Speed, Step};
 ///
 /// A request gets the first recorded answer nobody had yet to the same verb, path and parameters, in whatever order
 /// the parameters and the terms of selectors stand; `resourceVersion`, `limit`, `timeoutSeconds` and their like
-/// count only where the recording says so. Without one it gets a 404 that says what was asked and what there is.
+/// count only where the recording says so. Without one it gets a 404 that says what was asked and what there is; a
+/// recorded refusal (status 400 and above) is repeated as often as it is asked for.
 ///
 /// Each connection is a thread with this server as its owner; dropping the server ends and joins them all.
 ///
@@ -62,6 +63,7 @@ pub struct FixtureServerBuilder {
     speed: Speed,
     clock: Clock,
     port: u16,
+    endless: bool,
     tls: Option<Arc<rustls::ServerConfig>>,
 }
 
@@ -104,6 +106,7 @@ impl FixtureServer {
             speed: Speed::default(),
             clock: Clock::system(),
             port: 0,
+            endless: false,
             tls: None,
         }
     }
@@ -213,6 +216,14 @@ impl FixtureServerBuilder {
         self
     }
 
+    /// Goes on behind the end of the recording, for demonstrations: a watch that was recorded opens again and stays
+    /// silent, another request gets its last answer once more. The default is a 404, which a test will notice.
+    #[must_use]
+    pub fn endless(mut self) -> Self {
+        self.endless = true;
+        self
+    }
+
     /// Speaks TLS with this configuration.
     #[must_use]
     pub fn tls(mut self, config: Arc<rustls::ServerConfig>) -> Self {
@@ -234,7 +245,7 @@ impl FixtureServerBuilder {
             return Err(Error::new(ErrorKind::Config, message));
         }
         let shared = Arc::new(Shared {
-            book: Mutex::new(Book::new(self.recordings)),
+            book: Mutex::new(Book::new(self.recordings, self.endless)),
             faults: Mutex::new(self.faults),
             log: Arc::new(Monitor::new(Vec::new())),
             pace: Pace {

@@ -1,0 +1,259 @@
+//! The recorder: stands between a client and an API server and keeps what passes, with secret values replaced.
+
+mod redact;
+mod tap;
+mod upstream;
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use self::redact::Redactor;
+use self::tap::Tap;
+use self::upstream::Upstream;
+use super::http1::{Framing, Request, Requests, write_end, write_head, write_piece};
+use super::recording::{Answer, End, Exchange, Recording};
+use super::service::{Handler, Service};
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::http;
+use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
+
+/// Headers of an answer that mean something to a client's next step; the others are the server's own business.
+const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
+
+/// Headers of a request that change what the answer looks like. `Authorization` is never kept nor passed on.
+const REQUEST_HEADERS_KEPT: [&str; 1] = ["accept"];
+
+/// Bytes read at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// A reverse proxy on a loopback port that records.
+///
+/// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its configuration.
+/// It passes reads only (`GET`): what a client writes is nobody's recording.
+///
+/// What it keeps is redacted before it is kept: values of `data` and `stringData` of Secrets, wherever they stand in
+/// an answer, and all their annotations; the last-applied annotation of every object; signed and bearer tokens.
+/// Replacements have the same length, equal values get equal ones. Values of ConfigMaps are kept. A body that cannot
+/// be read as JSON is kept as its length alone.
+///
+/// # Examples
+///
+/// ```no_run
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::{http, testing::Recorder};
+///
+/// let recorder = Recorder::start(http::Config::infer()?, 0)?;
+/// println!("let your program talk to {}", recorder.url());
+/// # let program_has_ended = || {};
+/// program_has_ended();
+/// std::fs::write("recording.jsonl", recorder.finish().to_text())?;
+/// # }
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Recorder {
+    service: Service,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    upstream: Upstream,
+    clock: Clock,
+    start: Instant,
+    redactor: Arc<Mutex<Redactor>>,
+    exchanges: Mutex<Vec<Exchange>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    /// Starts to record what passes to the server of `config`; listens on `port` of the loopback address, 0 for a
+    /// free one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket or thread to
+    /// give.
+    pub fn start(config: http::Config, port: u16) -> Result<Self, Error> {
+        let clock = Clock::system();
+        let shared = Arc::new(Shared {
+            upstream: Upstream::new(config)?,
+            start: clock.now(),
+            clock,
+            redactor: Arc::default(),
+            exchanges: Mutex::new(Vec::new()),
+        });
+        let handler = Arc::<Shared>::clone(&shared);
+        let service = Service::spawn("recorder", port, handler).map_err(|error| {
+            Error::new(ErrorKind::Resources, format!("starting the recorder: {error}")).with_source(error)
+        })?;
+        Ok(Self { service, shared })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.service.address()
+    }
+
+    /// The address as a client's configuration wants it.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address())
+    }
+
+    /// Ends every connection and gives what was recorded, in the order of the requests. Answers that were under way
+    /// end [`End::Open`].
+    pub fn finish(self) -> Recording {
+        self.service.stop();
+        let mut exchanges = std::mem::take(&mut *self.shared.exchanges.lock());
+        exchanges.sort_by_key(|exchange| exchange.at);
+        let mut recording = Recording::new();
+        recording.exchanges = exchanges;
+        recording
+    }
+}
+
+impl Handler for Shared {
+    fn serve(&self, mut socket: TcpStream, stop: &StopToken) {
+        if let Err(error) = self.converse(&mut socket, stop) {
+            log::debug!("recorder: a connection ended: {error}");
+        }
+    }
+}
+
+impl Shared {
+    fn converse(&self, client: &mut TcpStream, stop: &StopToken) -> io::Result<()> {
+        let mut requests = Requests::new();
+        while let Some(request) = requests.next(client)? {
+            if !self.pass(&request, client, stop)? || request.wants_close() || stop.is_stopped() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes one request on and its answer back; whether the connection can take another.
+    fn pass(&self, request: &Request, client: &mut TcpStream, stop: &StopToken) -> io::Result<bool> {
+        if request.method != "GET" {
+            let message = "the recorder passes GET only";
+            return refuse(client, 405, "MethodNotAllowed", message).map(|()| true);
+        }
+        let arrived = self.clock.now();
+        let accept = request.header("accept").unwrap_or("application/json");
+        let opened = self.upstream.open(&request.target.to_string(), accept, stop);
+        let mut passing = match opened {
+            Ok(answer) => Passing::new(self, request, arrived, answer),
+            Err(error) if error.is_stopped() => return Ok(false),
+            Err(error) => {
+                log::warn!("recorder: not recorded: {error}");
+                let message = format!("the recorder met: {error}");
+                return refuse(client, 502, "BadGateway", &message).map(|()| true);
+            }
+        };
+        let passed = passing.run(client, stop);
+        let end = passing.end;
+        passing.keep();
+        passed.map(|()| end == End::Clean)
+    }
+}
+
+fn refuse(client: &mut TcpStream, code: u16, reason: &str, message: &str) -> io::Result<()> {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    });
+    let body = format!("{status}\n");
+    let headers = [
+        ("content-type".to_owned(), "application/json".to_owned()),
+        ("content-length".to_owned(), body.len().to_string()),
+    ];
+    write_head(client, code, &headers, Framing::Length)?;
+    write_piece(client, body.as_bytes(), Framing::Length)
+}
+
+/// An answer on its way.
+struct Passing<'a> {
+    recorder: &'a Shared,
+    exchange: Exchange,
+    arrived: Instant,
+    opened: upstream::Opened,
+    tap: Tap,
+    end: End,
+}
+
+impl<'a> Passing<'a> {
+    fn new(recorder: &'a Shared, request: &Request, arrived: Instant, opened: upstream::Opened) -> Self {
+        let kept = |headers: &[(String, String)], names: &[&str]| {
+            let kept = headers.iter().filter(|(name, _)| names.contains(&name.as_str()));
+            kept.cloned().collect::<Vec<_>>()
+        };
+        let answer = Answer {
+            status: opened.status,
+            after: recorder.clock.now().saturating_duration_since(arrived),
+            headers: kept(&opened.headers, &HEADERS_KEPT),
+            chunks: Vec::new(),
+            end: End::Open,
+            end_after: Duration::ZERO,
+        };
+        let exchange = Exchange {
+            method: request.method.clone(),
+            target: request.target.clone(),
+            at: arrived.saturating_duration_since(recorder.start),
+            headers: kept(&request.headers, &REQUEST_HEADERS_KEPT),
+            matches: Vec::new(),
+            answer,
+        };
+        let of_secrets = request.target.path.split('/').any(|segment| segment == "secrets");
+        let lines = request.target.is_watch() && opened.status == 200;
+        Self {
+            tap: Tap::new(&recorder.redactor, of_secrets, lines),
+            recorder,
+            exchange,
+            arrived,
+            opened,
+            end: End::Open,
+        }
+    }
+
+    fn run(&mut self, client: &mut impl Write, stop: &StopToken) -> io::Result<()> {
+        let answer = &self.exchange.answer;
+        let stated = answer.headers.iter().any(|(name, _)| name == "content-length");
+        let framing = if stated { Framing::Length } else { Framing::Chunked };
+        write_head(client, answer.status, &answer.headers, framing)?;
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let count = match self.opened.body.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(_) if stop.is_stopped() => return Ok(()),
+                Err(error) => {
+                    log::warn!("recorder: {}: {error}", self.exchange.target);
+                    self.end = End::Cut;
+                    return Ok(());
+                }
+            };
+            let bytes = piece.get(..count).unwrap_or_default();
+            self.tap.piece(bytes, self.since());
+            write_piece(client, bytes, framing)?;
+        }
+        self.end = End::Clean;
+        write_end(client, framing)
+    }
+
+    fn since(&self) -> Duration {
+        self.recorder.clock.now().saturating_duration_since(self.arrived)
+    }
+
+    fn keep(mut self) {
+        self.exchange.answer.end_after = self.since();
+        self.exchange.answer.end = self.end;
+        self.exchange.answer.chunks = self.tap.finish();
+        self.recorder.exchanges.lock().push(self.exchange);
+    }
+}

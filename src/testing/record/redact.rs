@@ -1,0 +1,282 @@
+//! Secret values in the bodies of answers, replaced in place by made-up ones of the same length.
+//!
+//! Equal lengths keep what a replay needs true: the sizes, the content length, and where the pieces of a body were
+//! cut. Equal values get equal replacements and different ones different ones, so that a changed value still shows.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::testing::json::{self, Node};
+
+/// The annotation in which kubectl keeps the object as it was applied, secret values included.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Shorter runs with two dots in them are version numbers and host names, not signed tokens.
+const TOKEN_BYTES_MIN: usize = 30;
+
+/// What stands in place of a body that cannot be read.
+const UNREADABLE: u8 = b'x';
+
+/// Replaces secret values. Keeps no value: only keyed hashes, whose key is gone with it.
+#[derive(Debug, Default)]
+pub(super) struct Redactor {
+    key: RandomState,
+    numbers: HashMap<u64, usize>,
+}
+
+/// A place in the text, and what becomes of it.
+struct Change {
+    span: Range<usize>,
+    how: How,
+}
+
+#[derive(Clone, Copy)]
+enum How {
+    /// A string: made-up text; made-up text in base64 if it is base64.
+    Text,
+    /// A number: its digits.
+    Digits,
+}
+
+impl Redactor {
+    /// Replaces what is secret in one JSON text, whole or cut off; returns whether it could be read as JSON.
+    ///
+    /// `of_secrets` says that the request was for Secrets, whatever the text says of itself. What is not JSON may
+    /// be anything, and nothing of it is kept.
+    pub(super) fn redact(&mut self, text: &mut [u8], of_secrets: bool) -> bool {
+        let Ok(scanned) = json::scan(text) else {
+            blank(text);
+            return false;
+        };
+        let mut changes = Vec::new();
+        // A cut text may not have come to the kind of its objects: all of it counts as secret.
+        collect(text, &scanned.root, of_secrets || scanned.cut, &mut changes);
+        for change in changes {
+            self.change(text, change);
+        }
+        self.tokens(text);
+        true
+    }
+
+    fn change(&mut self, text: &mut [u8], change: Change) {
+        let Some(value) = text.get_mut(change.span) else {
+            return;
+        };
+        match change.how {
+            How::Digits => value.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|digit| *digit = b'1'),
+            How::Text => {
+                let number = self.number(value);
+                let made_up = made_up(number, value);
+                value.copy_from_slice(&made_up);
+            }
+        }
+    }
+
+    fn number(&mut self, value: &[u8]) -> usize {
+        let next = self.numbers.len().saturating_add(1);
+        *self.numbers.entry(self.key.hash_one(value)).or_insert(next)
+    }
+
+    /// Signed tokens and bearer headers, wherever they stand: a `ServiceAccount`'s token in an env value, a log line in
+    /// a status.
+    fn tokens(&mut self, text: &mut [u8]) {
+        for span in token_spans(text) {
+            let how = How::Text;
+            self.change(text, Change { span, how });
+        }
+    }
+}
+
+/// Overwrites all but line ends.
+pub(super) fn blank(text: &mut [u8]) {
+    text.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = UNREADABLE);
+}
+
+/// Finds what to replace. `secret` holds below an object that is a Secret or a list of them.
+fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
+    let secret = secret || is_secret(text, node);
+    match node {
+        Node::Object(members) => {
+            for member in members {
+                match (member.key.as_str(), &member.value) {
+                    ("data" | "stringData", value @ (Node::Object(_) | Node::Array(_))) if secret => {
+                        leaves(value, changes);
+                    }
+                    ("annotations", value) if secret => leaves(value, changes),
+                    (LAST_APPLIED | "token", value @ Node::String(_)) => leaves(value, changes),
+                    (_, value) => collect(text, value, secret, changes),
+                }
+            }
+        }
+        Node::Array(items) => items.iter().for_each(|item| collect(text, item, secret, changes)),
+        Node::String(_) | Node::Literal(_) => {}
+    }
+}
+
+fn is_secret(text: &[u8], node: &Node) -> bool {
+    let Some(Node::String(kind)) = node.member("kind").map(|member| &member.value) else {
+        return false;
+    };
+    matches!(text.get(kind.clone()), Some(b"Secret" | b"SecretList"))
+}
+
+fn leaves(node: &Node, changes: &mut Vec<Change>) {
+    match node {
+        Node::Object(members) => members.iter().for_each(|member| leaves(&member.value, changes)),
+        Node::Array(items) => items.iter().for_each(|item| leaves(item, changes)),
+        Node::String(span) => changes.push(Change {
+            span: span.clone(),
+            how: How::Text,
+        }),
+        Node::Literal(span) => changes.push(Change {
+            span: span.clone(),
+            how: How::Digits,
+        }),
+    }
+}
+
+/// A value of the same length that says that it is made up; base64 where the original was base64.
+fn made_up(number: usize, original: &[u8]) -> Vec<u8> {
+    let decoded = STANDARD.decode(original).ok().filter(|decoded| !decoded.is_empty());
+    let made = match decoded {
+        Some(decoded) => STANDARD.encode(pattern(number, decoded.len(), &decoded)).into_bytes(),
+        None => pattern(number, original.len(), original),
+    };
+    if made.len() == original.len() { made } else { pattern(number, original.len(), original) }
+}
+
+/// `redacted-7.redacted-7.…`, or as much of `7redacted` as fits.
+fn pattern(number: usize, length: usize, original: &[u8]) -> Vec<u8> {
+    let word = if length < 12 { format!("{number}redacted") } else { format!("redacted-{number}.") };
+    let mut made: Vec<u8> = word.bytes().cycle().take(length).collect();
+    if made == original
+        && let Some(last) = made.last_mut()
+    {
+        *last = b'_';
+    }
+    made
+}
+
+fn token_spans(text: &[u8]) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    let mut at = 0_usize;
+    for run in text.split(|byte| !is_token_byte(*byte)) {
+        let end = at.saturating_add(run.len());
+        let signed = run.starts_with(b"eyJ") && run.iter().filter(|byte| **byte == b'.').count() == 2;
+        let named = text.get(..at).unwrap_or_default().ends_with(b"Bearer ");
+        if (signed && run.len() >= TOKEN_BYTES_MIN) || (named && !run.is_empty()) {
+            spans.push(at..end);
+        }
+        at = end.saturating_add(1);
+    }
+    spans
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redacted(text: &str, of_secrets: bool) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        Redactor::default().redact(&mut bytes, of_secrets);
+        assert_eq!(bytes.len(), text.len(), "the length is kept");
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn base64(text: &str) -> String {
+        STANDARD.encode(text)
+    }
+
+    /// The canary: wherever a secret value can stand, nothing of it is left; what is no secret stays to the byte.
+    #[test]
+    fn no_canary_survives_and_nothing_else_changes() {
+        let canary = base64("canary-of-a-password");
+        let applied = r#"{\"data\":{\"password\":\"canary\"}}"#;
+        let secret = format!(
+            r#""metadata":{{"name":"db","annotations":{{"{LAST_APPLIED}":"{applied}\n","x":"canary"}}}},"data":{{"password":"{canary}","n":"Nw==","odd":17,"deep":["canary"]}},"stringData":{{"a":"can\u0061ry canary"}},"type":"Opaque""#
+        );
+        let texts = [
+            format!(r#"{{"type":"ADDED","object":{{"kind":"Secret","apiVersion":"v1",{secret}}}}}"#),
+            format!(r#"{{"type":"ADDED","object":{{{secret},"kind":"Secret"}}}}"#),
+            format!(r#"{{"kind":"SecretList","metadata":{{"resourceVersion":"7"}},"items":[{{{secret}}},{{{secret}}}]}}"#),
+            format!(r#"{{"kind":"List","items":[{{"kind":"Secret",{secret}}}]}}"#),
+            format!(r#"{{"kind":"Table","rows":[{{"object":{{"kind":"Secret",{secret}}}}}]}}"#),
+        ];
+        for text in texts {
+            let after = redacted(&text, false);
+            assert!(!after.contains("canary") && !after.contains(&canary) && !after.contains("Nw=="), "{after}");
+            assert!(after.contains(r#""name":"db""#) && after.contains(r#""type":"Opaque""#));
+            let (before, after): (serde_json::Value, serde_json::Value) =
+                (serde_json::from_str(&text).unwrap(), serde_json::from_str(&after).unwrap());
+            assert_eq!(before.pointer("/kind"), after.pointer("/kind"));
+        }
+    }
+
+    #[test]
+    fn a_text_cut_at_any_byte_shows_nothing_either() {
+        let canary = base64("canary-of-a-password");
+        let text = format!(r#"{{"items":[{{"data":{{"password":"{canary}"}}}}],"kind":"SecretList"}}"#);
+        for end in 0..text.len() {
+            let after = redacted(&text[..end], false);
+            assert!(!after.contains("Y2FuYXJ5"), "cut at {end}: {after}");
+        }
+    }
+
+    #[test]
+    fn the_request_decides_where_the_text_does_not_say() {
+        let text = r#"{"items":[{"data":{"password":"Y2FuYXJ5"}}]}"#;
+        assert_eq!(redacted(text, false), text);
+        assert!(!redacted(text, true).contains("Y2FuYXJ5"));
+    }
+
+    #[test]
+    fn config_maps_keep_their_data_but_not_what_was_applied() {
+        let text = format!(r#"{{"kind":"ConfigMap","metadata":{{"annotations":{{"{LAST_APPLIED}":"canary","note":"n"}}}},"data":{{"a":"b"}}}}"#);
+        let after = redacted(&text, false);
+        assert!(!after.contains("canary"));
+        assert!(after.contains(r#""note":"n""#) && after.contains(r#""data":{"a":"b"}"#));
+    }
+
+    #[test]
+    fn tokens_are_replaced_wherever_they_stand() {
+        let token = format!("eyJhbGciOiJSUzI1NiJ9.{}.c2lnbmF0dXJl", base64("{\"sub\":\"canary\"}"));
+        for text in [
+            format!(r#"{{"kind":"Pod","env":[{{"value":"{token}"}}]}}"#),
+            r#"{"kind":"Status","message":"bad header Bearer c2lnbmF0dXJl"}"#.to_owned(),
+            r#"{"kind":"TokenRequest","status":{"token":"c2lnbmF0dXJl"}}"#.to_owned(),
+        ] {
+            assert!(!redacted(&text, false).contains("c2lnbmF0dXJl"), "{text}");
+        }
+        let text = r#"{"image":"registry.example/a:1.2.3","host":"a.b.example"}"#;
+        assert_eq!(redacted(text, false), text);
+    }
+
+    #[test]
+    fn equal_values_stay_equal_and_different_ones_different() {
+        let text = format!(
+            r#"{{"kind":"Secret","data":{{"a":"{0}","b":"{1}","c":"{0}"}}}}"#,
+            base64("canary-session-key-2024"),
+            base64("canary-session-key-2025"),
+        );
+        let after: serde_json::Value = serde_json::from_str(&redacted(&text, false)).unwrap();
+        let value = |key: &str| STANDARD.decode(after["data"][key].as_str().unwrap()).unwrap();
+        assert_eq!(value("a"), b"redacted-1.redacted-1.r");
+        assert_eq!(value("a"), value("c"));
+        assert_ne!(value("a"), value("b"));
+    }
+
+    #[test]
+    fn what_is_not_json_is_not_kept_at_all() {
+        let mut text = b"k8s\0canary\nmore".to_vec();
+        assert!(!Redactor::default().redact(&mut text, false));
+        assert_eq!(text, b"xxxxxxxxxx\nxxxx");
+    }
+}

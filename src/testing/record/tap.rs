@@ -1,0 +1,149 @@
+//! One answer under record: pieces in as they pass, redacted pieces out when it has ended.
+
+use std::time::Duration;
+
+use super::redact::{Redactor, blank};
+use crate::sync::{Arc, Mutex};
+use crate::testing::recording::Chunk;
+
+/// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line, another body
+/// when it is whole.
+pub(super) struct Tap {
+    redactor: Arc<Mutex<Redactor>>,
+    of_secrets: bool,
+    lines: bool,
+    /// Redacted bytes.
+    done: Vec<u8>,
+    /// Bytes that came and cannot be read yet.
+    pending: Vec<u8>,
+    /// Where pieces end, and when they came.
+    ends: Vec<(usize, Duration)>,
+}
+
+impl Tap {
+    pub(super) fn new(redactor: &Arc<Mutex<Redactor>>, of_secrets: bool, lines: bool) -> Self {
+        Self {
+            redactor: Arc::clone(redactor),
+            of_secrets,
+            lines,
+            done: Vec::new(),
+            pending: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
+    /// A piece of the body that came `after` the request.
+    pub(super) fn piece(&mut self, bytes: &[u8], after: Duration) {
+        let mut total = self.done.len().saturating_add(self.pending.len());
+        if self.lines {
+            for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+                total = total.saturating_add(line.len());
+                self.ends.push((total, after));
+                self.pending.extend_from_slice(line);
+                if line.ends_with(b"\n") {
+                    self.redact();
+                }
+            }
+            return;
+        }
+        self.pending.extend_from_slice(bytes);
+        total = total.saturating_add(bytes.len());
+        self.ends.push((total, after));
+    }
+
+    /// The whole body, redacted, cut where it came in pieces.
+    pub(super) fn finish(mut self) -> Vec<Chunk> {
+        self.redact();
+        if std::str::from_utf8(&self.done).is_err() {
+            blank(&mut self.done);
+        }
+        let text = String::from_utf8_lossy(&self.done);
+        let mut chunks: Vec<Chunk> = Vec::new();
+        let mut from = 0_usize;
+        let mut ends = self.ends.iter().peekable();
+        while let Some((end, after)) = ends.next() {
+            // Pieces of one body within a millisecond, and pieces that would cut a character, are one.
+            let same = ends.peek().is_some_and(|(_, next)| next.as_millis() == after.as_millis());
+            if (same && !self.lines) || !text.is_char_boundary(*end) {
+                continue;
+            }
+            let piece = text.get(from..*end).unwrap_or_default();
+            if !piece.is_empty() {
+                chunks.push(Chunk {
+                    after: *after,
+                    text: piece.to_owned(),
+                });
+            }
+            from = *end;
+        }
+        chunks
+    }
+
+    fn redact(&mut self) {
+        let mut text = std::mem::take(&mut self.pending);
+        if !text.is_empty() {
+            self.redactor.lock().redact(&mut text, self.of_secrets);
+            self.done.append(&mut text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taped(of_secrets: bool, lines: bool, pieces: &[(&str, u64)]) -> Vec<(String, u64)> {
+        let mut tap = Tap::new(&Arc::default(), of_secrets, lines);
+        for (piece, after) in pieces {
+            tap.piece(piece.as_bytes(), Duration::from_millis(*after));
+        }
+        let chunks = tap.finish().into_iter();
+        chunks
+            .map(|chunk| (chunk.text, u64::try_from(chunk.after.as_millis()).unwrap()))
+            .collect()
+    }
+
+    /// However a body is cut into pieces, no part of a value passes, and the pieces keep their places.
+    #[test]
+    fn values_are_replaced_across_the_borders_of_pieces() {
+        let line = "{\"object\":{\"kind\":\"Secret\",\"data\":{\"p\":\"Y2FuYXJ5IGNhbmFyeSBjYW5hcnk=\"}}}\n";
+        for lines in [true, false] {
+            for at in 1..line.len() {
+                let chunks = taped(false, lines, &[(&line[..at], 1), (&line[at..], 5)]);
+                assert_eq!(chunks.len(), 2);
+                assert_eq!((chunks[0].0.len(), chunks[0].1, chunks[1].1), (at, 1, 5));
+                let whole: String = chunks.into_iter().map(|(text, _)| text).collect();
+                let parsed: serde_json::Value = serde_json::from_str(&whole).unwrap();
+                assert_eq!(parsed["object"]["data"]["p"], "cmVkYWN0ZWQtMS5yZWRhY3RlZC0=");
+            }
+        }
+    }
+
+    #[test]
+    fn events_that_came_together_are_pieces_of_their_own() {
+        assert_eq!(
+            taped(false, true, &[("{}\n[]\n{\"a\"", 1), (":1}\n", 2)]),
+            [("{}\n".into(), 1), ("[]\n".into(), 1), ("{\"a\"".into(), 1), (":1}\n".into(), 2)]
+        );
+    }
+
+    #[test]
+    fn a_body_within_a_millisecond_is_one_piece_and_characters_stay_whole() {
+        assert_eq!(taped(false, false, &[("{\"a\":", 1), ("1}\n", 1)]), [("{\"a\":1}\n".into(), 1)]);
+        let mut tap = Tap::new(&Arc::default(), false, false);
+        for (index, byte) in (0..).zip("[\"\u{e9}\"]".bytes()) {
+            tap.piece(&[byte], Duration::from_millis(index));
+        }
+        let chunks: Vec<_> = tap.finish().into_iter().map(|chunk| chunk.text).collect();
+        assert_eq!(chunks, ["[", "\"", "\u{e9}", "\"", "]"]);
+    }
+
+    #[test]
+    fn a_body_cut_in_a_value_shows_none_of_it() {
+        let cut = "{\"kind\":\"Secret\",\"data\":{\"p\":\"Y2FuYX";
+        for lines in [true, false] {
+            let chunks = taped(false, lines, &[(cut, 1)]);
+            assert!(!chunks[0].0.contains("Y2Fu"), "{chunks:?}");
+        }
+    }
+}
