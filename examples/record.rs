@@ -52,14 +52,19 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
             parsed.program = arguments.collect();
             break;
         }
-        let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--out" => parsed.out = value.into(),
             "--kubeconfig" => parsed.connection.paths.push(value.into()),
             "--context" => parsed.connection.context = Some(value),
             "--server-version" => parsed.server_version = value,
             "--day" => parsed.day = value,
-            "--port" => parsed.port = value.parse().map_err(|_not_a_port| format!("{value} is not a port"))?,
+            "--port" => {
+                let port = value.parse();
+                parsed.port = port.map_err(|_not_a_port| format!("{value} is not a port"))?;
+            }
             _ => return Err(format!("not understood: {name}")),
         }
     }
@@ -73,7 +78,10 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
     let config = Config::infer_with(&arguments.connection, &Environment::process())?;
     let recorder = Recorder::start(&config, arguments.port)?;
     let url = recorder.url();
-    say(&format!("record: {} is recorded at {url}", config.server_url()));
+    say(&format!(
+        "record: {} is recorded at {url}",
+        config.server_url()
+    ));
     match arguments.program.split_first() {
         None => {
             io::stdin().read_to_end(&mut Vec::new())?;
@@ -88,14 +96,22 @@ fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         }
     }
     if let Some((count, last)) = recorder.failures() {
-        say(&format!("record: {count} requests did not reach the server; the last one: {last}"));
+        say(&format!(
+            "record: {count} requests did not reach the server; the last one: {last}"
+        ));
     }
-    let recording = recorder.finish().of_server(&arguments.server_version, &arguments.day);
+    let recording = recorder
+        .finish()
+        .of_server(&arguments.server_version, &arguments.day);
     if recording.exchanges().is_empty() {
         return Err("nothing was recorded".into());
     }
     std::fs::write(&arguments.out, recording.to_text())?;
-    say(&format!("record: {} exchanges in {}", recording.exchanges().len(), arguments.out.display()));
+    say(&format!(
+        "record: {} exchanges in {}",
+        recording.exchanges().len(),
+        arguments.out.display()
+    ));
     Ok(())
 }
 

@@ -141,7 +141,8 @@ impl Agent {
         Ok(Answer { what, body })
     }
 
-    fn send(
+    /// Sends a request, on another connection if a kept one was closed meanwhile; an answer of any status is one.
+    pub(crate) fn send(
         &self,
         site: &Site,
         ask: &Ask<'_>,

@@ -85,6 +85,13 @@ impl Client {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Client {
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")

@@ -22,6 +22,8 @@ mod dialer;
 mod failure;
 mod halt;
 mod options;
+#[cfg(feature = "testing")]
+mod raw;
 mod requests;
 mod resolve;
 mod streams;
@@ -36,5 +38,7 @@ pub use config::Config;
 pub use environment::Environment;
 pub use kubeconfig::KubeconfigOptions;
 pub use options::ClientOptions;
+#[cfg(feature = "testing")]
+pub(crate) use raw::RawAnswer;
 
 use config::{Identity, TlsSettings};

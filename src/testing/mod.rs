@@ -5,11 +5,16 @@ pub mod objects;
 
 mod http1;
 mod json;
+mod record;
 mod recording;
 mod server;
 mod service;
 
+pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};
 pub use server::{
     Act, Answered, Fault, FixtureServer, FixtureServerBuilder, Received, Speed, Step,
 };
+
+#[cfg(test)]
+mod tests;

@@ -2,29 +2,25 @@
 
 mod redact;
 mod tap;
-mod upstream;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use self::redact::Redactor;
 use self::tap::Tap;
-use self::upstream::Upstream;
 use super::http1::{Framing, Request, Requests, write_end, write_head, write_piece};
 use super::recording::{Answer, End, Exchange, Recording};
 use super::service::{Handler, Service};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::http;
+use crate::http::{self, RawAnswer};
 use crate::sync::{Arc, Mutex};
 use crate::worker::StopToken;
 
-/// Headers of an answer that mean something to a client's next step; the others are the server's own business.
+/// Headers of an answer that mean something to a client's next step; the others are the server's own business. Of a
+/// request none is kept: `Authorization` neither stays nor passes.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
-
-/// Headers of a request that change what the answer looks like. `Authorization` is never kept nor passed on.
-const REQUEST_HEADERS_KEPT: [&str; 1] = ["accept"];
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -45,7 +41,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::{http, testing::Recorder};
 ///
-/// let recorder = Recorder::start(http::Config::infer()?, 0)?;
+/// let recorder = Recorder::start(&http::Config::infer()?, 0)?;
 /// println!("let your program talk to {}", recorder.url());
 /// # let program_has_ended = || {};
 /// program_has_ended();
@@ -60,11 +56,13 @@ pub struct Recorder {
 }
 
 struct Shared {
-    upstream: Upstream,
+    upstream: http::Client,
     clock: Clock,
     start: Instant,
     redactor: Arc<Mutex<Redactor>>,
     exchanges: Mutex<Vec<Exchange>>,
+    /// How many requests did not reach the server, and why the last one did not.
+    failures: Mutex<(usize, Option<Error>)>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -81,18 +79,23 @@ impl Recorder {
     ///
     /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket or thread to
     /// give.
-    pub fn start(config: http::Config, port: u16) -> Result<Self, Error> {
+    pub fn start(config: &http::Config, port: u16) -> Result<Self, Error> {
         let clock = Clock::system();
         let shared = Arc::new(Shared {
-            upstream: Upstream::new(config)?,
+            upstream: http::Client::new(config, http::ClientOptions::default())?,
             start: clock.now(),
             clock,
             redactor: Arc::default(),
             exchanges: Mutex::new(Vec::new()),
+            failures: Mutex::new((0, None)),
         });
         let handler = Arc::<Shared>::clone(&shared);
         let service = Service::spawn("recorder", port, handler).map_err(|error| {
-            Error::new(ErrorKind::Resources, format!("starting the recorder: {error}")).with_source(error)
+            Error::new(
+                ErrorKind::Resources,
+                format!("starting the recorder: {error}"),
+            )
+            .with_source(error)
         })?;
         Ok(Self { service, shared })
     }
@@ -105,6 +108,13 @@ impl Recorder {
     /// The address as a client's configuration wants it.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
+    }
+
+    /// How many requests could not be passed on to the server, and why the last of them could not. Their clients saw
+    /// a connection that closed without an answer, and nothing of them is recorded.
+    pub fn failures(&self) -> Option<(usize, Error)> {
+        let (count, last) = self.shared.failures.lock().clone();
+        last.map(|last| (count, last))
     }
 
     /// Ends every connection and gives what was recorded, in the order of the requests. Answers that were under way
@@ -139,21 +149,27 @@ impl Shared {
     }
 
     /// Passes one request on and its answer back; whether the connection can take another.
-    fn pass(&self, request: &Request, client: &mut TcpStream, stop: &StopToken) -> io::Result<bool> {
+    fn pass(
+        &self,
+        request: &Request,
+        client: &mut TcpStream,
+        stop: &StopToken,
+    ) -> io::Result<bool> {
         if request.method != "GET" {
             let message = "the recorder passes GET only";
             return refuse(client, 405, "MethodNotAllowed", message).map(|()| true);
         }
         let arrived = self.clock.now();
-        let accept = request.header("accept").unwrap_or("application/json");
-        let opened = self.upstream.open(&request.target.to_string(), accept, stop);
+        let opened = self.upstream.raw(&request.target.to_string(), stop);
         let mut passing = match opened {
             Ok(answer) => Passing::new(self, request, arrived, answer),
             Err(error) if error.is_stopped() => return Ok(false),
             Err(error) => {
                 log::warn!("recorder: not recorded: {error}");
-                let message = format!("the recorder met: {error}");
-                return refuse(client, 502, "BadGateway", &message).map(|()| true);
+                let mut failures = self.failures.lock();
+                *failures = (failures.0.saturating_add(1), Some(error));
+                // The client sees what it would have seen without a recorder: a connection without an answer.
+                return Ok(false);
             }
         };
         let passed = passing.run(client, stop);
@@ -182,21 +198,21 @@ struct Passing<'a> {
     recorder: &'a Shared,
     exchange: Exchange,
     arrived: Instant,
-    opened: upstream::Opened,
+    opened: RawAnswer,
     tap: Tap,
     end: End,
 }
 
 impl<'a> Passing<'a> {
-    fn new(recorder: &'a Shared, request: &Request, arrived: Instant, opened: upstream::Opened) -> Self {
-        let kept = |headers: &[(String, String)], names: &[&str]| {
-            let kept = headers.iter().filter(|(name, _)| names.contains(&name.as_str()));
-            kept.cloned().collect::<Vec<_>>()
-        };
+    fn new(recorder: &'a Shared, request: &Request, arrived: Instant, opened: RawAnswer) -> Self {
+        let kept = opened
+            .headers
+            .iter()
+            .filter(|(name, _)| HEADERS_KEPT.contains(&name.as_str()));
         let answer = Answer {
             status: opened.status,
             after: recorder.clock.now().saturating_duration_since(arrived),
-            headers: kept(&opened.headers, &HEADERS_KEPT),
+            headers: kept.cloned().collect(),
             chunks: Vec::new(),
             end: End::Open,
             end_after: Duration::ZERO,
@@ -205,11 +221,15 @@ impl<'a> Passing<'a> {
             method: request.method.clone(),
             target: request.target.clone(),
             at: arrived.saturating_duration_since(recorder.start),
-            headers: kept(&request.headers, &REQUEST_HEADERS_KEPT),
+            headers: Vec::new(),
             matches: Vec::new(),
             answer,
         };
-        let of_secrets = request.target.path.split('/').any(|segment| segment == "secrets");
+        let of_secrets = request
+            .target
+            .path
+            .split('/')
+            .any(|segment| segment == "secrets");
         let lines = request.target.is_watch() && opened.status == 200;
         Self {
             tap: Tap::new(&recorder.redactor, of_secrets, lines),
@@ -223,15 +243,22 @@ impl<'a> Passing<'a> {
 
     fn run(&mut self, client: &mut impl Write, stop: &StopToken) -> io::Result<()> {
         let answer = &self.exchange.answer;
-        let stated = answer.headers.iter().any(|(name, _)| name == "content-length");
-        let framing = if stated { Framing::Length } else { Framing::Chunked };
+        let stated = answer
+            .headers
+            .iter()
+            .any(|(name, _)| name == "content-length");
+        let framing = if stated {
+            Framing::Length
+        } else {
+            Framing::Chunked
+        };
         write_head(client, answer.status, &answer.headers, framing)?;
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let count = match self.opened.body.read(&mut piece) {
+            let count = match self.opened.read(&mut piece) {
                 Ok(0) => break,
                 Ok(count) => count,
-                Err(_) if stop.is_stopped() => return Ok(()),
+                Err(error) if error.is_stopped() || stop.is_stopped() => return Ok(()),
                 Err(error) => {
                     log::warn!("recorder: {}: {error}", self.exchange.target);
                     self.end = End::Cut;
@@ -247,7 +274,10 @@ impl<'a> Passing<'a> {
     }
 
     fn since(&self) -> Duration {
-        self.recorder.clock.now().saturating_duration_since(self.arrived)
+        self.recorder
+            .clock
+            .now()
+            .saturating_duration_since(self.arrived)
     }
 
     fn keep(mut self) {
@@ -257,3 +287,6 @@ impl<'a> Passing<'a> {
         self.recorder.exchanges.lock().push(self.exchange);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -67,7 +67,10 @@ impl Redactor {
             return;
         };
         match change.how {
-            How::Digits => value.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|digit| *digit = b'1'),
+            How::Digits => value
+                .iter_mut()
+                .filter(|byte| byte.is_ascii_digit())
+                .for_each(|digit| *digit = b'1'),
             How::Text => {
                 let number = self.number(value);
                 let made_up = made_up(number, value);
@@ -93,7 +96,9 @@ impl Redactor {
 
 /// Overwrites all but line ends.
 pub(super) fn blank(text: &mut [u8]) {
-    text.iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = UNREADABLE);
+    text.iter_mut()
+        .filter(|byte| **byte != b'\n')
+        .for_each(|byte| *byte = UNREADABLE);
 }
 
 /// Finds what to replace. `secret` holds below an object that is a Secret or a list of them.
@@ -103,7 +108,9 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
         Node::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
-                    ("data" | "stringData", value @ (Node::Object(_) | Node::Array(_))) if secret => {
+                    ("data" | "stringData", value @ (Node::Object(_) | Node::Array(_)))
+                        if secret =>
+                    {
                         leaves(value, changes);
                     }
                     ("annotations", value) if secret => leaves(value, changes),
@@ -112,7 +119,9 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
                 }
             }
         }
-        Node::Array(items) => items.iter().for_each(|item| collect(text, item, secret, changes)),
+        Node::Array(items) => items
+            .iter()
+            .for_each(|item| collect(text, item, secret, changes)),
         Node::String(_) | Node::Literal(_) => {}
     }
 }
@@ -126,7 +135,9 @@ fn is_secret(text: &[u8], node: &Node) -> bool {
 
 fn leaves(node: &Node, changes: &mut Vec<Change>) {
     match node {
-        Node::Object(members) => members.iter().for_each(|member| leaves(&member.value, changes)),
+        Node::Object(members) => members
+            .iter()
+            .for_each(|member| leaves(&member.value, changes)),
         Node::Array(items) => items.iter().for_each(|item| leaves(item, changes)),
         Node::String(span) => changes.push(Change {
             span: span.clone(),
@@ -141,17 +152,30 @@ fn leaves(node: &Node, changes: &mut Vec<Change>) {
 
 /// A value of the same length that says that it is made up; base64 where the original was base64.
 fn made_up(number: usize, original: &[u8]) -> Vec<u8> {
-    let decoded = STANDARD.decode(original).ok().filter(|decoded| !decoded.is_empty());
+    let decoded = STANDARD
+        .decode(original)
+        .ok()
+        .filter(|decoded| !decoded.is_empty());
     let made = match decoded {
-        Some(decoded) => STANDARD.encode(pattern(number, decoded.len(), &decoded)).into_bytes(),
+        Some(decoded) => STANDARD
+            .encode(pattern(number, decoded.len(), &decoded))
+            .into_bytes(),
         None => pattern(number, original.len(), original),
     };
-    if made.len() == original.len() { made } else { pattern(number, original.len(), original) }
+    if made.len() == original.len() {
+        made
+    } else {
+        pattern(number, original.len(), original)
+    }
 }
 
 /// `redacted-7.redacted-7.…`, or as much of `7redacted` as fits.
 fn pattern(number: usize, length: usize, original: &[u8]) -> Vec<u8> {
-    let word = if length < 12 { format!("{number}redacted") } else { format!("redacted-{number}.") };
+    let word = if length < 12 {
+        format!("{number}redacted")
+    } else {
+        format!("redacted-{number}.")
+    };
     let mut made: Vec<u8> = word.bytes().cycle().take(length).collect();
     if made == original
         && let Some(last) = made.last_mut()
@@ -166,7 +190,7 @@ fn token_spans(text: &[u8]) -> Vec<Range<usize>> {
     let mut at = 0_usize;
     for run in text.split(|byte| !is_token_byte(*byte)) {
         let end = at.saturating_add(run.len());
-        let signed = run.starts_with(b"eyJ") && run.iter().filter(|byte| **byte == b'.').count() == 2;
+        let signed = run.starts_with(b"eyJ") && run.split(|byte| *byte == b'.').count() == 3;
         let named = text.get(..at).unwrap_or_default().ends_with(b"Bearer ");
         if (signed && run.len() >= TOKEN_BYTES_MIN) || (named && !run.is_empty()) {
             spans.push(at..end);
@@ -204,18 +228,27 @@ mod tests {
             r#""metadata":{{"name":"db","annotations":{{"{LAST_APPLIED}":"{applied}\n","x":"canary"}}}},"data":{{"password":"{canary}","n":"Nw==","odd":17,"deep":["canary"]}},"stringData":{{"a":"can\u0061ry canary"}},"type":"Opaque""#
         );
         let texts = [
-            format!(r#"{{"type":"ADDED","object":{{"kind":"Secret","apiVersion":"v1",{secret}}}}}"#),
+            format!(
+                r#"{{"type":"ADDED","object":{{"kind":"Secret","apiVersion":"v1",{secret}}}}}"#
+            ),
             format!(r#"{{"type":"ADDED","object":{{{secret},"kind":"Secret"}}}}"#),
-            format!(r#"{{"kind":"SecretList","metadata":{{"resourceVersion":"7"}},"items":[{{{secret}}},{{{secret}}}]}}"#),
+            format!(
+                r#"{{"kind":"SecretList","metadata":{{"resourceVersion":"7"}},"items":[{{{secret}}},{{{secret}}}]}}"#
+            ),
             format!(r#"{{"kind":"List","items":[{{"kind":"Secret",{secret}}}]}}"#),
             format!(r#"{{"kind":"Table","rows":[{{"object":{{"kind":"Secret",{secret}}}}}]}}"#),
         ];
         for text in texts {
             let after = redacted(&text, false);
-            assert!(!after.contains("canary") && !after.contains(&canary) && !after.contains("Nw=="), "{after}");
+            assert!(
+                !after.contains("canary") && !after.contains(&canary) && !after.contains("Nw=="),
+                "{after}"
+            );
             assert!(after.contains(r#""name":"db""#) && after.contains(r#""type":"Opaque""#));
-            let (before, after): (serde_json::Value, serde_json::Value) =
-                (serde_json::from_str(&text).unwrap(), serde_json::from_str(&after).unwrap());
+            let (before, after): (serde_json::Value, serde_json::Value) = (
+                serde_json::from_str(&text).unwrap(),
+                serde_json::from_str(&after).unwrap(),
+            );
             assert_eq!(before.pointer("/kind"), after.pointer("/kind"));
         }
     }
@@ -223,7 +256,8 @@ mod tests {
     #[test]
     fn a_text_cut_at_any_byte_shows_nothing_either() {
         let canary = base64("canary-of-a-password");
-        let text = format!(r#"{{"items":[{{"data":{{"password":"{canary}"}}}}],"kind":"SecretList"}}"#);
+        let text =
+            format!(r#"{{"items":[{{"data":{{"password":"{canary}"}}}}],"kind":"SecretList"}}"#);
         for end in 0..text.len() {
             let after = redacted(&text[..end], false);
             assert!(!after.contains("Y2FuYXJ5"), "cut at {end}: {after}");
@@ -239,7 +273,9 @@ mod tests {
 
     #[test]
     fn config_maps_keep_their_data_but_not_what_was_applied() {
-        let text = format!(r#"{{"kind":"ConfigMap","metadata":{{"annotations":{{"{LAST_APPLIED}":"canary","note":"n"}}}},"data":{{"a":"b"}}}}"#);
+        let text = format!(
+            r#"{{"kind":"ConfigMap","metadata":{{"annotations":{{"{LAST_APPLIED}":"canary","note":"n"}}}},"data":{{"a":"b"}}}}"#
+        );
         let after = redacted(&text, false);
         assert!(!after.contains("canary"));
         assert!(after.contains(r#""note":"n""#) && after.contains(r#""data":{"a":"b"}"#));
@@ -247,7 +283,10 @@ mod tests {
 
     #[test]
     fn tokens_are_replaced_wherever_they_stand() {
-        let token = format!("eyJhbGciOiJSUzI1NiJ9.{}.c2lnbmF0dXJl", base64("{\"sub\":\"canary\"}"));
+        let token = format!(
+            "eyJhbGciOiJSUzI1NiJ9.{}.c2lnbmF0dXJl",
+            base64("{\"sub\":\"canary\"}")
+        );
         for text in [
             format!(r#"{{"kind":"Pod","env":[{{"value":"{token}"}}]}}"#),
             r#"{"kind":"Status","message":"bad header Bearer c2lnbmF0dXJl"}"#.to_owned(),
@@ -267,7 +306,11 @@ mod tests {
             base64("canary-session-key-2025"),
         );
         let after: serde_json::Value = serde_json::from_str(&redacted(&text, false)).unwrap();
-        let value = |key: &str| STANDARD.decode(after["data"][key].as_str().unwrap()).unwrap();
+        let value = |key: &str| {
+            STANDARD
+                .decode(after["data"][key].as_str().unwrap())
+                .unwrap()
+        };
         assert_eq!(value("a"), b"redacted-1.redacted-1.r");
         assert_eq!(value("a"), value("c"));
         assert_ne!(value("a"), value("b"));

@@ -63,7 +63,9 @@ impl Tap {
         let mut ends = self.ends.iter().peekable();
         while let Some((end, after)) = ends.next() {
             // Pieces of one body within a millisecond, and pieces that would cut a character, are one.
-            let same = ends.peek().is_some_and(|(_, next)| next.as_millis() == after.as_millis());
+            let same = ends
+                .peek()
+                .is_some_and(|(_, next)| next.as_millis() == after.as_millis());
             if (same && !self.lines) || !text.is_char_boundary(*end) {
                 continue;
             }
@@ -114,7 +116,10 @@ mod tests {
                 assert_eq!((chunks[0].0.len(), chunks[0].1, chunks[1].1), (at, 1, 5));
                 let whole: String = chunks.into_iter().map(|(text, _)| text).collect();
                 let parsed: serde_json::Value = serde_json::from_str(&whole).unwrap();
-                assert_eq!(parsed["object"]["data"]["p"], "cmVkYWN0ZWQtMS5yZWRhY3RlZC0=");
+                assert_eq!(
+                    parsed["object"]["data"]["p"],
+                    "cmVkYWN0ZWQtMS5yZWRhY3RlZC0="
+                );
             }
         }
     }
@@ -123,13 +128,21 @@ mod tests {
     fn events_that_came_together_are_pieces_of_their_own() {
         assert_eq!(
             taped(false, true, &[("{}\n[]\n{\"a\"", 1), (":1}\n", 2)]),
-            [("{}\n".into(), 1), ("[]\n".into(), 1), ("{\"a\"".into(), 1), (":1}\n".into(), 2)]
+            [
+                ("{}\n".into(), 1),
+                ("[]\n".into(), 1),
+                ("{\"a\"".into(), 1),
+                (":1}\n".into(), 2)
+            ]
         );
     }
 
     #[test]
     fn a_body_within_a_millisecond_is_one_piece_and_characters_stay_whole() {
-        assert_eq!(taped(false, false, &[("{\"a\":", 1), ("1}\n", 1)]), [("{\"a\":1}\n".into(), 1)]);
+        assert_eq!(
+            taped(false, false, &[("{\"a\":", 1), ("1}\n", 1)]),
+            [("{\"a\":1}\n".into(), 1)]
+        );
         let mut tap = Tap::new(&Arc::default(), false, false);
         for (index, byte) in (0..).zip("[\"\u{e9}\"]".bytes()) {
             tap.piece(&[byte], Duration::from_millis(index));

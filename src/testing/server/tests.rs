@@ -1,11 +1,11 @@
 //! The fixture server seen from a client's socket: answers, times, faults, and that nothing outlives it.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io;
 use std::time::Duration;
 
 use super::*;
 use crate::clock::FakeClock;
+use crate::testing::tests::{Client, soon};
 use crate::testing::{Answer, End};
 
 const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
@@ -13,103 +13,6 @@ const WATCH: &str = "/api/v1/namespaces/shop/secrets?watch=true";
 
 fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
-}
-
-fn soon() -> Deadline {
-    Clock::system().after(Duration::from_secs(20))
-}
-
-/// As much of a client as these tests need: it reads what comes, piece by piece.
-struct Client(BufReader<TcpStream>);
-
-impl Client {
-    fn of(server: &FixtureServer) -> Self {
-        let socket = TcpStream::connect(server.address()).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(20)))
-            .unwrap();
-        Self(BufReader::new(socket))
-    }
-
-    fn ask(&mut self, target: &str) -> Head {
-        let request =
-            format!("GET {target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer canary\r\n\r\n");
-        self.0.get_mut().write_all(request.as_bytes()).unwrap();
-        self.head()
-    }
-
-    fn head(&mut self) -> Head {
-        let mut head = Head::default();
-        loop {
-            let line = self.line().unwrap();
-            match line.split_once(": ") {
-                Some((name, value)) => head.headers.push((name.to_owned(), value.to_owned())),
-                None if line.is_empty() => return head,
-                None => head.status = line.split(' ').nth(1).unwrap().parse().unwrap(),
-            }
-        }
-    }
-
-    fn line(&mut self) -> io::Result<String> {
-        let mut line = String::new();
-        if self.0.read_line(&mut line)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(line.trim_end().to_owned())
-    }
-
-    fn exactly(&mut self, length: usize) -> io::Result<String> {
-        let mut bytes = vec![0; length];
-        self.0.read_exact(&mut bytes)?;
-        Ok(String::from_utf8(bytes).unwrap())
-    }
-
-    /// The next chunk; empty at the end of the body.
-    fn chunk(&mut self) -> io::Result<String> {
-        let length = usize::from_str_radix(&self.line()?, 16).unwrap();
-        let chunk = self.exactly(length)?;
-        assert_eq!(self.line()?, "");
-        Ok(chunk)
-    }
-
-    fn body(&mut self) -> io::Result<String> {
-        let mut body = String::new();
-        loop {
-            let chunk = self.chunk()?;
-            if chunk.is_empty() {
-                return Ok(body);
-            }
-            body.push_str(&chunk);
-        }
-    }
-
-    /// Asks for what is not recorded; the message of the answer.
-    fn unmatched(&mut self) -> String {
-        let head = self.ask("/api/v1/namespaces/shop/configmaps");
-        assert_eq!(head.status, 404);
-        let body = self
-            .exactly(head.get("content-length").unwrap().parse().unwrap())
-            .unwrap();
-        let status: serde_json::Value = serde_json::from_str(&body).unwrap();
-        status["message"].as_str().unwrap().to_owned()
-    }
-
-    fn is_closed(&mut self) -> bool {
-        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
-    }
-}
-
-#[derive(Default)]
-struct Head {
-    status: u16,
-    headers: Vec<(String, String)>,
-}
-
-impl Head {
-    fn get(&self, name: &str) -> Option<&str> {
-        let found = self.headers.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
 }
 
 fn one(target: &str, answer: Answer) -> FixtureServerBuilder {
@@ -126,7 +29,7 @@ fn answers_follow_each_other_on_one_connection_and_are_logged_without_a_header_i
             Answer::new(200).event(ms(0), "{}").event(ms(0), "[]"),
         ));
     let server = FixtureServer::replaying(recording).start().unwrap();
-    let mut client = Client::of(&server);
+    let mut client = Client::of(server.address());
 
     assert_eq!(client.ask(SECRETS).get("content-length"), Some("13"));
     assert_eq!(client.exactly(13).unwrap(), "{\"items\":[]}\n");
@@ -160,7 +63,7 @@ fn with_a_fake_clock_recorded_time_passes_when_the_test_says_so() {
         .clock(fake.clone().into())
         .start()
         .unwrap();
-    let mut client = Client::of(&server);
+    let mut client = Client::of(server.address());
     assert_eq!(client.ask(WATCH).status, 200);
     fake.wait_for_timer(ms(10));
     fake.advance(ms(10));
@@ -188,7 +91,7 @@ fn steps_come_in_the_order_of_the_recording_across_connections() {
         .speed(Speed::Stepped)
         .start()
         .unwrap();
-    let (mut a, mut b) = (Client::of(&server), Client::of(&server));
+    let (mut a, mut b) = (Client::of(server.address()), Client::of(server.address()));
     a.ask("/a?watch=1");
     b.ask("/b?watch=1");
     assert!(server.wait_for_steps(2, soon()));
@@ -211,7 +114,7 @@ fn a_cut_recording_breaks_the_connection_in_the_middle() {
         .header("content-length", "99")
         .ending(End::Cut, ms(0));
     let server = one(SECRETS, cut).start().unwrap();
-    let mut client = Client::of(&server);
+    let mut client = Client::of(server.address());
     assert_eq!(client.ask(SECRETS).get("content-length"), Some("99"));
     assert_eq!(
         client.exactly(99).unwrap_err().kind(),
@@ -231,7 +134,7 @@ fn a_fault_takes_the_place_of_an_answer_and_the_recorded_one_comes_after_it() {
         .fault(fault)
         .start()
         .unwrap();
-    let mut client = Client::of(&server);
+    let mut client = Client::of(server.address());
     let refused = client.ask(SECRETS);
     assert_eq!(
         (refused.status, refused.get("retry-after")),
@@ -252,7 +155,7 @@ fn a_body_is_cut_dripped_or_left_hanging_at_the_byte_that_was_named() {
         .fault(Fault::new(Act::CutAfter(5)))
         .start()
         .unwrap();
-    let mut client = Client::of(&cut);
+    let mut client = Client::of(cut.address());
     client.ask(SECRETS);
     assert_eq!(
         (client.chunk().unwrap(), client.chunk().unwrap()),
@@ -270,7 +173,7 @@ fn a_body_is_cut_dripped_or_left_hanging_at_the_byte_that_was_named() {
         .clock(fake.clone().into())
         .start()
         .unwrap();
-    let mut client = Client::of(&slow);
+    let mut client = Client::of(slow.address());
     client.ask(SECRETS);
     for piece in ["abc", "\n", "def", "\n"] {
         fake.wait_for_timer(ms(50));
@@ -282,7 +185,7 @@ fn a_body_is_cut_dripped_or_left_hanging_at_the_byte_that_was_named() {
         .fault(Fault::new(Act::HangAfter(4)))
         .start()
         .unwrap();
-    let mut client = Client::of(&hang);
+    let mut client = Client::of(hang.address());
     client.ask(SECRETS);
     assert_eq!(client.chunk().unwrap(), "abc\n");
     hang.stop();
@@ -294,13 +197,13 @@ fn a_client_that_hangs_up_ends_the_thread_of_its_watch() {
     let server = one(WATCH, Answer::new(200).ending(End::Open, ms(0)))
         .start()
         .unwrap();
-    let mut client = Client::of(&server);
+    let mut client = Client::of(server.address());
     client.ask(WATCH);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 1));
     // Each connection's thread holds the shared half of the server, and lets go of it at its end.
     let shared = Arc::downgrade(&server.shared);
     let watching = shared.strong_count();
-    let mut probe = Client::of(&server);
+    let mut probe = Client::of(server.address());
     probe.unmatched();
     assert!(shared.strong_count() > watching);
     drop(client);
