@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -20,6 +21,7 @@ const usage = `usage:
   story <phase> --kubeconfig FILE   play one phase (story phases lists them)
   story all --kubeconfig FILE       play every phase, in order
   story phases                      list the phases
+  story do VERB --kubeconfig FILE   do the verb of a phase's file to the YAML documents on standard input
   story certs DIR                   write the CA, the certificates and the tokens
   story kubeconfigs DIR URL         write a kubeconfig per identity
   story ports N                     print N free loopback ports
@@ -58,22 +60,45 @@ func run(ctx context.Context, args []string) error {
 		return waitReady(ctx, rest)
 	case name == "phases" && len(rest) == 0:
 		return printPhases()
+	case name == "do" && len(rest) > 0:
+		return playInput(ctx, rest[0], rest[1:])
 	default:
 		return playNamed(ctx, name, rest)
 	}
 }
 
-func playNamed(ctx context.Context, name string, args []string) error {
+// connect takes the one flag that all commands have which talk to the server.
+func connect(name string, args []string) (*player, error) {
 	flags := flag.NewFlagSet("story "+name, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig to act with")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
-		return errUsage
+		return nil, errUsage
 	}
+	return newPlayer(*kubeconfig)
+}
+
+func playInput(ctx context.Context, name string, args []string) error {
+	verb, known := verbs[name]
+	if !known {
+		return fmt.Errorf("%w: no verb %q", errUsage, name)
+	}
+	player, err := connect("do", args)
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		return err
+	}
+	return player.playFile(ctx, content, verb)
+}
+
+func playNamed(ctx context.Context, name string, args []string) error {
 	phases, err := phaseNames()
 	if err != nil {
 		return err
 	}
-	player, err := newPlayer(*kubeconfig)
+	player, err := connect(name, args)
 	if err != nil {
 		return err
 	}
