@@ -1,10 +1,12 @@
 //! The client: one server, one identity, one rate; makes lister-watchers and getters for any kind of object.
 
 use std::fmt;
+use std::sync::Once;
 
 use super::agent::{Agent, Site};
 use super::config::Config;
 use super::dialer::Dialer;
+use super::environment::Environment;
 use super::limiter::Limiter;
 use super::options::ClientOptions;
 use super::resolve::{Lookup, SystemLookup};
@@ -47,6 +49,12 @@ impl Client {
     ///
     /// `Config`, naming field and file, when the configuration cannot work.
     pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
+        static WARNED: Once = Once::new();
+        WARNED.call_once(|| {
+            if let Some(warning) = Environment::process().proxy_warning() {
+                log::warn!("{warning}");
+            }
+        });
         Self::with_lookup(config, options, Arc::new(SystemLookup))
     }
 

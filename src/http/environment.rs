@@ -96,6 +96,17 @@ impl Environment {
             .collect()
     }
 
+    /// What to say, once, of the proxy variables that are set; `None` when none is.
+    pub(crate) fn proxy_warning(&self) -> Option<String> {
+        let set = self.proxy_variables();
+        (!set.is_empty()).then(|| {
+            format!(
+                "{} set in the environment and ignored: proxies are not supported yet",
+                set.join(", ")
+            )
+        })
+    }
+
     /// A variable as text; bytes that are not UTF-8 are replaced and then fail where they are used.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.var(name)
@@ -116,6 +127,10 @@ mod tests {
         let environment = Environment::from_pairs([("KUBECONFIG", ""), ("all_proxy", "socks://p")]);
         assert_eq!(environment.var("KUBECONFIG"), None);
         assert_eq!(environment.proxy_variables(), ["all_proxy"]);
+        assert_eq!(
+            environment.proxy_warning().as_deref(),
+            Some("all_proxy set in the environment and ignored: proxies are not supported yet")
+        );
     }
 
     #[test]
