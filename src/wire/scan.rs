@@ -2,7 +2,7 @@
 //!
 //! The scanner looks at quotes and brackets only: whether the value is JSON is for the decoder to say.
 
-use memchr::memchr2;
+use memchr::memchr;
 
 /// Open containers whose members matter: the object itself, its metadata, its annotations.
 const OBJECT: usize = 1;
@@ -11,6 +11,12 @@ const ANNOTATIONS: usize = 3;
 
 /// The annotation in which `kubectl apply` keeps a second copy of the object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Words of eight bytes in which a quote is looked for before `memchr` is called.
+const NEAR_WORDS: usize = 3;
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+const QUOTES: u64 = 0x2222_2222_2222_2222;
 
 /// A half-open range of bytes, from the first byte of the scanned value on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,7 +393,7 @@ pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
     }
     // Each escape is longer than what it stands for.
     inner.len() > text.len()
-        && memchr::memchr(b'\\', inner).is_some()
+        && memchr(b'\\', inner).is_some()
         && serde_json::from_slice::<String>(quoted).is_ok_and(|key| key == text)
 }
 
@@ -404,18 +410,40 @@ enum StringEnd {
 fn string_end(bytes: &[u8], mut from: usize) -> StringEnd {
     loop {
         let rest = bytes.get(from..).unwrap_or_default();
-        let Some(found) = memchr2(b'"', b'\\', rest) else {
-            return StringEnd::Beyond { escaped: false };
+        let Some(quote) = quote_in(rest) else {
+            return StringEnd::Beyond {
+                escaped: is_escaped(rest),
+            };
         };
-        let next = from.saturating_add(found).saturating_add(1);
-        if rest.get(found) == Some(&b'"') {
-            return StringEnd::At(next);
+        let before = rest.get(..quote).unwrap_or_default();
+        from = from.saturating_add(quote).saturating_add(1);
+        if !is_escaped(before) {
+            return StringEnd::At(from);
         }
-        if next >= bytes.len() {
-            return StringEnd::Beyond { escaped: true };
-        }
-        from = next.saturating_add(1);
     }
+}
+
+/// Where the first quote stands. Most strings are short: a look at the next words costs less than a call.
+#[inline]
+fn quote_in(bytes: &[u8]) -> Option<usize> {
+    let (words, _) = bytes.as_chunks::<8>();
+    for (nth, word) in words.iter().take(NEAR_WORDS).enumerate() {
+        // A zero byte borrows from its top bit; bytes below the first zero borrow nothing.
+        let differs = u64::from_le_bytes(*word) ^ QUOTES;
+        let zeros = differs.wrapping_sub(LOW_BITS) & !differs & HIGH_BITS;
+        if zeros != 0 {
+            let byte = usize::try_from(zeros.trailing_zeros() / 8).unwrap_or_default();
+            return Some(nth.saturating_mul(8).saturating_add(byte));
+        }
+    }
+    let near = words.len().min(NEAR_WORDS).saturating_mul(8);
+    memchr(b'"', bytes.get(near..)?).map(|found| found.saturating_add(near))
+}
+
+/// Whether what follows `text` stands behind an odd number of backslashes.
+fn is_escaped(text: &[u8]) -> bool {
+    let backslashes = text.iter().rev().take_while(|byte| **byte == b'\\').count();
+    backslashes % 2 == 1
 }
 
 fn is_scalar(byte: u8) -> bool {

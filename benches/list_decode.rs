@@ -1,0 +1,112 @@
+//! CPU time of decoding a list into kept objects, against `serde_json::from_slice` over the same bytes in memory.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "a program for people, which fails by panicking"
+)]
+
+mod bodies;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bodies::{Dress, Kind};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::{List, ListableResource};
+use kubecache::object::{Held, Object};
+use kubecache::wire::{DecodeOptions, ListDecoder, Listed};
+use rustix::time::{ClockId, clock_gettime};
+use serde::de::DeserializeOwned;
+
+/// Objects per body.
+const OBJECTS: usize = 4_000;
+
+/// Repeats per side; the least counts, as the one that was disturbed least.
+const REPEATS: usize = 9;
+
+/// The budgets: our CPU time over `serde_json`'s.
+const BARE_MAX: f64 = 1.35;
+const AS_SERVED_MAX: f64 = 0.8;
+
+fn main() {
+    let mut over = false;
+    println!(
+        "CPU time of the thread, least of {REPEATS}, {OBJECTS} objects kept; ratio to serde_json::from_slice::<List<K>>"
+    );
+    for (dress, words, budget) in [
+        (Dress::Bare, "without managedFields", BARE_MAX),
+        (Dress::AsServed, "as served", AS_SERVED_MAX),
+    ] {
+        over |= run::<Secret>(Kind::Secret, dress, words, budget);
+        over |= run::<ConfigMap>(Kind::ConfigMap, dress, words, budget);
+        over |= run::<Pod>(Kind::Pod, dress, words, budget);
+    }
+    std::process::exit(i32::from(over));
+}
+
+fn run<K: Object + ListableResource + DeserializeOwned>(
+    kind: Kind,
+    dress: Dress,
+    words: &str,
+    budget: f64,
+) -> bool {
+    let body = bodies::list(kind, dress, OBJECTS);
+    let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
+    for _ in 0..REPEATS {
+        let before = thread_time();
+        let list = serde_json::from_slice::<List<K>>(&body).unwrap();
+        theirs = theirs.min(thread_time() - before);
+        assert_eq!(black_box(list).items.len(), OBJECTS);
+        let before = thread_time();
+        let objects = decode::<K>(&body);
+        ours = ours.min(thread_time() - before);
+        assert_eq!(black_box(objects).len(), OBJECTS);
+    }
+    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+    let verdict = if ratio <= budget {
+        "PASS"
+    } else {
+        "OVER BUDGET"
+    };
+    println!(
+        "{:<10} {words:<22} {:>5.1} MB  from_slice {:>6.1} ms  ours {:>6.1} ms  ratio {ratio:.2} (budget {budget:.2}) {verdict}",
+        format!("{kind:?}s"),
+        body.len() as f64 / 1e6,
+        theirs.as_secs_f64() * 1e3,
+        ours.as_secs_f64() * 1e3,
+    );
+    ratio > budget
+}
+
+fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
+    let mut kept = Vec::new();
+    let mut decoder = ListDecoder::<K>::new(&DecodeOptions::default());
+    while !body.is_empty() {
+        let space = decoder.space();
+        let count = space.len().min(body.len());
+        space[..count].copy_from_slice(&body[..count]);
+        body = &body[count..];
+        decoder
+            .filled(count, &mut |item| match item {
+                Listed::Object(object) => kept.push(object),
+                Listed::Undecodable(aside) => panic!("{}", aside.error),
+            })
+            .unwrap();
+    }
+    decoder.finish().unwrap();
+    kept
+}
+
+fn thread_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(now.tv_sec).unwrap(),
+        u32::try_from(now.tv_nsec).unwrap(),
+    )
+}
