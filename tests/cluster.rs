@@ -3,8 +3,9 @@
 //! These tests need a cluster, so a plain `cargo test` ignores them: `tests/cluster/run` starts one and runs them.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,6 +59,25 @@ fn play(phase: &str) {
         .arg(admin)
         .status();
     assert!(played.unwrap().success(), "phase {phase} of the story");
+}
+
+/// Applies one object, as a deployment tool does.
+fn apply(manifest: &str) {
+    let story = std::env::var_os("KUBECACHE_CLUSTER_STORY").expect("run tests/cluster/run");
+    let admin = directory().join("kubeconfig/admin.yaml");
+    let mut applying = Command::new(story)
+        .args(["do", "apply", "--kubeconfig"])
+        .arg(admin)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    applying
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(manifest.as_bytes())
+        .unwrap();
+    assert!(applying.wait().unwrap().success(), "applying {manifest}");
 }
 
 fn client_of(kubeconfig: &str) -> Client {
@@ -263,6 +283,8 @@ fn a_watch_that_the_server_ends_sends_a_bookmark_first_and_ends_cleanly() {
         ..from(&page.resource_version)
     };
     let mut stream = source.watch(&request, &StopToken::never()).unwrap();
+    // A bookmark tells of a position behind the watch's own: another Secret's change makes one.
+    apply("{apiVersion: v1, kind: Secret, metadata: {name: moves-the-position, namespace: ops}}");
     let mut bookmarks = 0;
     loop {
         match stream.next(Clock::system().after(PATIENCE)).unwrap() {

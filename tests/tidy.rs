@@ -238,7 +238,7 @@ fn nothing_sleeps_and_nothing_is_left_undone() {
         concat!("thread::", "sleep("),
         concat!("to", "do!("),
         concat!("unimple", "mented!("),
-        concat!("#[ig", "nore"),
+        concat!("#[ig", "nore]"),
         concat!("TO", "DO"),
         concat!("FIX", "ME"),
     ];
