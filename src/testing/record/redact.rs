@@ -15,6 +15,9 @@ use crate::testing::json::{self, Node};
 /// The annotation in which kubectl keeps the object as it was applied, secret values included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// The annotation that ends a streamed list: a word of the protocol.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
 /// Shorter runs with two dots in them are version numbers and host names, not signed tokens.
 const TOKEN_BYTES_MIN: usize = 30;
 
@@ -113,7 +116,12 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
                     {
                         leaves(value, changes);
                     }
-                    ("annotations", value) if secret => leaves(value, changes),
+                    ("annotations", Node::Object(annotations)) if secret => {
+                        let private = annotations
+                            .iter()
+                            .filter(|one| one.key != INITIAL_EVENTS_END);
+                        private.for_each(|annotation| leaves(&annotation.value, changes));
+                    }
                     (LAST_APPLIED | "token", value @ Node::String(_)) => leaves(value, changes),
                     (_, value) => collect(text, value, secret, changes),
                 }
@@ -279,6 +287,12 @@ mod tests {
         let after = redacted(&text, false);
         assert!(!after.contains("canary"));
         assert!(after.contains(r#""note":"n""#) && after.contains(r#""data":{"a":"b"}"#));
+    }
+
+    #[test]
+    fn the_bookmark_that_ends_the_initial_events_keeps_its_word() {
+        let text = r#"{"type":"BOOKMARK","object":{"kind":"Secret","metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        assert_eq!(redacted(text, true), text);
     }
 
     #[test]

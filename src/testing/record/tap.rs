@@ -6,6 +6,9 @@ use super::redact::{Redactor, blank};
 use crate::sync::{Arc, Mutex};
 use crate::testing::recording::Chunk;
 
+/// Pieces of a body with an end that come closer than this are one: the gap is this machine's doing, not the server's.
+const TOGETHER: Duration = Duration::from_millis(10);
+
 /// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line, another body
 /// when it is whole.
 pub(super) struct Tap {
@@ -62,11 +65,10 @@ impl Tap {
         let mut from = 0_usize;
         let mut ends = self.ends.iter().peekable();
         while let Some((end, after)) = ends.next() {
-            // Pieces of one body within a millisecond, and pieces that would cut a character, are one.
-            let same = ends
-                .peek()
-                .is_some_and(|(_, next)| next.as_millis() == after.as_millis());
-            if (same && !self.lines) || !text.is_char_boundary(*end) {
+            // Pieces of one body that came together, and pieces that would cut a character, are one.
+            let next = ends.peek().map(|(_, next)| next.saturating_sub(*after));
+            let together = !self.lines && next.is_some_and(|gap| gap < TOGETHER);
+            if together || !text.is_char_boundary(*end) {
                 continue;
             }
             let piece = text.get(from..*end).unwrap_or_default();
@@ -111,9 +113,9 @@ mod tests {
         let line = "{\"object\":{\"kind\":\"Secret\",\"data\":{\"p\":\"Y2FuYXJ5IGNhbmFyeSBjYW5hcnk=\"}}}\n";
         for lines in [true, false] {
             for at in 1..line.len() {
-                let chunks = taped(false, lines, &[(&line[..at], 1), (&line[at..], 5)]);
+                let chunks = taped(false, lines, &[(&line[..at], 1), (&line[at..], 50)]);
                 assert_eq!(chunks.len(), 2);
-                assert_eq!((chunks[0].0.len(), chunks[0].1, chunks[1].1), (at, 1, 5));
+                assert_eq!((chunks[0].0.len(), chunks[0].1, chunks[1].1), (at, 1, 50));
                 let whole: String = chunks.into_iter().map(|(text, _)| text).collect();
                 let parsed: serde_json::Value = serde_json::from_str(&whole).unwrap();
                 assert_eq!(
@@ -138,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn a_body_within_a_millisecond_is_one_piece_and_characters_stay_whole() {
+    fn a_body_that_came_together_is_one_piece_and_characters_stay_whole() {
         assert_eq!(
-            taped(false, false, &[("{\"a\":", 1), ("1}\n", 1)]),
-            [("{\"a\":1}\n".into(), 1)]
+            taped(false, false, &[("{\"a\":", 1), ("1}\n", 9)]),
+            [("{\"a\":1}\n".into(), 9)]
         );
         let mut tap = Tap::new(&Arc::default(), false, false);
         for (index, byte) in (0..).zip("[\"\u{e9}\"]".bytes()) {
-            tap.piece(&[byte], Duration::from_millis(index));
+            tap.piece(&[byte], Duration::from_millis(index * 20));
         }
         let chunks: Vec<_> = tap.finish().into_iter().map(|chunk| chunk.text).collect();
         assert_eq!(chunks, ["[", "\"", "\u{e9}", "\"", "]"]);

@@ -1,0 +1,111 @@
+//! Nothing outlives its owner: threads and descriptors return to where they were, however a session ends (R20).
+
+#![cfg(feature = "testing")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::Clock;
+use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::list_watch::{Api as _, ListerWatcher};
+use kubecache::object::{ObjectKey, Scope};
+use kubecache::reflector::ReflectorOptions;
+use kubecache::store::{Indexers, Store};
+use kubecache::testing::{Act, Answer, End, Exchange, Fault, FixtureServer, Recorder, Recording};
+use kubecache::worker::live_workers;
+
+const LIST: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb";
+const WATCH: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb&watch=true";
+const CYCLES: usize = 200;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Counts {
+    workers: usize,
+    threads: usize,
+    descriptors: usize,
+}
+
+impl Counts {
+    fn now() -> Self {
+        let entries = |folder| fs::read_dir(folder).unwrap().count();
+        Self {
+            workers: live_workers(),
+            threads: entries("/proc/self/task"),
+            descriptors: entries("/proc/self/fd"),
+        }
+    }
+}
+
+impl Counts {
+    /// The kernel lists a thread for a moment after it can be joined.
+    fn settled(wanted: &Self) -> Self {
+        let soon = Clock::system().after(Duration::from_secs(20));
+        loop {
+            let now = Self::now();
+            if now.threads == wanted.threads || Clock::system().has_passed(soon) {
+                return now;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn story() -> Recording {
+    let body = r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"5"}}]}"#;
+    let open = Answer::new(200).ending(End::Open, Duration::ZERO);
+    Recording::new()
+        .with(Exchange::get(LIST, Answer::text(200, body)))
+        .with(Exchange::get(WATCH, open))
+}
+
+/// One session, ended in one of several ways: client first, server first, in mid-list, in mid-watch, recorded.
+fn session(way: usize) {
+    let fault = match way % 5 {
+        1 => Some(Fault::new(Act::Hang).reads()),
+        2 => Some(Fault::new(Act::CutAfter(20)).reads()),
+        _ => None,
+    };
+    let mut builder = FixtureServer::replaying(story());
+    if let Some(fault) = fault.clone() {
+        builder = builder.fault(fault);
+    }
+    let server = builder.start().unwrap();
+    let url = server.url();
+    let recorder = way
+        .is_multiple_of(3)
+        .then(|| Recorder::start(&Config::for_server(&url).unwrap(), 0).unwrap());
+    let url = recorder.as_ref().map_or(url, Recorder::url);
+    let client = Client::new(&Config::for_server(&url).unwrap(), ClientOptions::default()).unwrap();
+    let source: Arc<dyn ListerWatcher<Secret>> =
+        client.lister_watcher(Scope::object(&ObjectKey::new("shop", "db")));
+    let (store, reflector) =
+        Store::spawn("db", source, Indexers::new(), ReflectorOptions::default()).unwrap();
+    let soon = Clock::system().after(Duration::from_secs(30));
+    if fault.is_none() {
+        store.wait_until_synced(soon).unwrap();
+        assert!(server.wait_for_requests(soon, |requests| requests.len() == 2));
+    } else {
+        assert!(server.wait_for_requests(soon, |requests| !requests.is_empty()));
+    }
+    if way.is_multiple_of(2) {
+        drop((server, recorder));
+        drop((reflector, store, client));
+    } else {
+        drop((reflector, store, client));
+        drop((recorder, server));
+    }
+}
+
+#[test]
+fn threads_and_descriptors_return_to_where_they_were() {
+    let before = Counts::now();
+    for way in 0..CYCLES {
+        session(way);
+        let after = Counts::settled(&before);
+        assert_eq!(after, before, "after session {way}");
+    }
+    assert_eq!(before.workers, 0);
+}
