@@ -1,4 +1,6 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
+mod fake;
 mod pod_references;
 mod reflect;
+mod watch_store;

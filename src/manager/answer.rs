@@ -1,0 +1,98 @@
+//! What a slot says to its readers: an answer from memory, or that there is none yet.
+
+use std::time::Instant;
+
+use super::cached::Cached;
+use super::item::{Check, State, Why};
+use super::kinds::ManagedKind;
+use super::slot::{About, Slot};
+use crate::clock::Clock;
+use crate::error::{Error, FailedSync};
+use crate::sync::Arc;
+
+impl<K: ManagedKind> Slot<K> {
+    /// The object, if a reader can have it at once: the way of nearly all reads.
+    pub(crate) fn ready(&self, clock: &Clock) -> Option<Cached<K>> {
+        if !self.is_filled()
+            || self.undecodable().is_some()
+            || self.state() == State::Rechecking(Check::First)
+        {
+            return None;
+        }
+        self.cached(clock)
+    }
+
+    /// What there is to say; `None` while waiting may bring more. `patient`: the reader still waits for the check of
+    /// an immutable object (B7).
+    pub(crate) fn answer(
+        &self,
+        about: &About,
+        clock: &Clock,
+        patient: bool,
+    ) -> Option<Result<Cached<K>, Error>> {
+        match self.state() {
+            State::Dropped => return Some(Err(Error::not_registered(&about.key))),
+            State::Stopped(Why::NoRoom) => return self.failure().cloned().map(Err),
+            State::Stopped(Why::Crashed | Why::ShutDown { serves: false }) => {
+                return Some(Err(self.not_synced(clock.now())));
+            }
+            State::Rechecking(Check::First) if patient => return None,
+            State::Starting
+            | State::Running
+            | State::Rechecking(_)
+            | State::Stopped(Why::Immutable | Why::Idle | Why::ShutDown { serves: true }) => {}
+        }
+        if self.is_filled() {
+            return Some(self.content(about, clock));
+        }
+        self.denied().cloned().map(Err)
+    }
+
+    /// The object whatever its age, the last good copy of one that does not decode included (B12).
+    pub(crate) fn whatever_there_is(&self, clock: &Clock) -> Option<Cached<K>> {
+        let cached = self.cached(clock)?;
+        let Some(undecodable) = self.undecodable() else {
+            return Some(cached);
+        };
+        let failure = Some(undecodable.clone());
+        Some(cached.with_failure(failure).marked_stale(true))
+    }
+
+    /// The kubelet's words for a wait that ended without an answer, and why (OC-9, B2).
+    pub(crate) fn not_synced(&self, now: Instant) -> Error {
+        let last_failure = if matches!(self.state(), State::Stopped(Why::ShutDown { .. })) {
+            Some(Error::stopped(K::CACHE))
+        } else {
+            self.failure().cloned()
+        };
+        let failed = FailedSync {
+            attempts: self.attempts(),
+            since: self.attempts_since(),
+            now,
+            last_failure,
+        };
+        Error::not_synced(K::RESOURCE, failed)
+    }
+
+    fn content(&self, about: &About, clock: &Clock) -> Result<Cached<K>, Error> {
+        if let Some(undecodable) = self.undecodable() {
+            return Err(undecodable.clone());
+        }
+        self.cached(clock)
+            .ok_or_else(|| Error::not_found(K::RESOURCE, about.key.name()))
+    }
+
+    fn cached(&self, clock: &Clock) -> Option<Cached<K>> {
+        let cached = Cached::new(Arc::clone(self.object()?), self.last_contact()?, clock);
+        let confirmed = matches!(
+            self.state(),
+            State::Starting | State::Running | State::Stopped(Why::Immutable)
+        );
+        let stale = !(confirmed && self.is_filled());
+        Some(
+            cached
+                .with_failure(self.failure().cloned())
+                .marked_stale(stale),
+        )
+    }
+}

@@ -1,0 +1,150 @@
+//! Tells subscribers which objects changed: never blocks the teller, never grows without bound.
+
+use std::collections::BTreeSet;
+use std::sync::Weak;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::object::ObjectKey;
+use crate::sync::{Arc, Mutex};
+
+/// Keys one subscriber may leave uncollected before it is told that anything may have changed.
+const KEYS_MAX: usize = 10_000;
+
+/// What changed since the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "either the keys are known or they are not"
+)]
+pub enum Changed {
+    /// These objects, each once; empty when nothing has.
+    Keys(BTreeSet<ObjectKey>),
+    /// More than was kept track of: look at all of them.
+    Anything,
+}
+
+impl Changed {
+    fn nothing() -> Self {
+        Self::Keys(BTreeSet::new())
+    }
+
+    fn add(&mut self, key: &ObjectKey) {
+        let Self::Keys(keys) = self else { return };
+        if keys.len() < KEYS_MAX {
+            keys.insert(key.clone());
+        } else if !keys.contains(key) {
+            *self = Self::Anything;
+        }
+    }
+}
+
+/// A subscription to the changes of one manager. Dropping it ends it.
+///
+/// Changes of one object between two looks are told as one. The manager never waits for a subscriber.
+#[derive(Debug)]
+pub struct Changes {
+    signal: Receiver<()>,
+    pending: Arc<Mutex<Changed>>,
+}
+
+impl Changes {
+    /// Has a message when there is something to [`take`](Self::take); for `recv` and `select!`. It closes when the
+    /// manager is gone.
+    pub fn signal(&self) -> &Receiver<()> {
+        &self.signal
+    }
+
+    /// Takes what changed since the last call. Never blocks.
+    pub fn take(&self) -> Changed {
+        std::mem::replace(&mut *self.pending.lock(), Changed::nothing())
+    }
+}
+
+/// The manager's side of its subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier(Mutex<Vec<Subscriber>>);
+
+#[derive(Debug)]
+struct Subscriber {
+    signal: Sender<()>,
+    pending: Weak<Mutex<Changed>>,
+}
+
+impl Notifier {
+    pub(crate) fn subscribe(&self) -> Changes {
+        let (send, signal) = bounded(1);
+        let pending = Arc::new(Mutex::new(Changed::nothing()));
+        let subscriber = Subscriber {
+            signal: send,
+            pending: Arc::downgrade(&pending),
+        };
+        self.0.lock().push(subscriber);
+        Changes { signal, pending }
+    }
+
+    /// Tells every subscriber that the object changed. Called under no other lock.
+    pub(crate) fn tell(&self, key: &ObjectKey) {
+        self.0.lock().retain(|subscriber| {
+            let Some(pending) = subscriber.pending.upgrade() else {
+                return false;
+            };
+            pending.lock().add(key);
+            // A full channel holds the message this one would have been.
+            let _full = subscriber.signal.try_send(()).is_err();
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(names: &[&str]) -> Changed {
+        Changed::Keys(
+            names
+                .iter()
+                .map(|name| ObjectKey::new("ns", *name))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn changes_of_one_object_are_told_as_one() {
+        let notifier = Notifier::default();
+        let changes = notifier.subscribe();
+        assert!(changes.signal().try_recv().is_err());
+        for name in ["a", "b", "a"] {
+            notifier.tell(&ObjectKey::new("ns", name));
+        }
+        changes.signal().try_recv().unwrap();
+        assert!(changes.signal().try_recv().is_err());
+        assert_eq!(changes.take(), keys(&["a", "b"]));
+        assert_eq!(changes.take(), keys(&[]));
+    }
+
+    #[test]
+    fn a_subscriber_that_never_looks_costs_a_bounded_amount() {
+        let notifier = Notifier::default();
+        let changes = notifier.subscribe();
+        for number in 0..=KEYS_MAX {
+            notifier.tell(&ObjectKey::new("ns", number.to_string()));
+        }
+        assert_eq!(changes.take(), Changed::Anything);
+        notifier.tell(&ObjectKey::new("ns", "a"));
+        assert_eq!(changes.take(), keys(&["a"]));
+    }
+
+    #[test]
+    fn a_dropped_subscription_is_forgotten_and_a_dropped_manager_closes_its_own() {
+        let notifier = Notifier::default();
+        drop(notifier.subscribe());
+        let changes = notifier.subscribe();
+        notifier.tell(&ObjectKey::new("ns", "a"));
+        assert_eq!(notifier.0.lock().len(), 1);
+        drop(notifier);
+        changes.signal().recv().unwrap();
+        assert!(changes.signal().recv().is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET, on a thread of its
+//! own that is started with the first such question.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::item::{Input, State};
+use super::kinds::ManagedKind;
+use super::slot::{Action, Item, News, Slot, Written};
+use super::works::Works;
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::Getter;
+use crate::object::{Held, ResourceVersion};
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::worker::{StopToken, Wake, Worker};
+
+/// How long one check may take. Readers wait at most a second of it; other checks wait behind it.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+
+type Queue<K> = Arc<Monitor<VecDeque<Item<K>>>>;
+
+/// The manager's worker for checks.
+#[derive(Debug)]
+pub(crate) struct Checker<K: ManagedKind> {
+    getter: Gets<K>,
+    queue: Queue<K>,
+    worker: Mutex<Option<Worker>>,
+}
+
+/// A getter that can stand in a `Debug`.
+pub(crate) struct Gets<K: ManagedKind>(pub(crate) Arc<dyn Getter<K>>);
+
+impl<K: ManagedKind> std::fmt::Debug for Gets<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Getter")
+    }
+}
+
+/// Wakes the worker's wait for work when its stop is raised.
+struct WakeQueue<K: ManagedKind>(Queue<K>);
+
+impl<K: ManagedKind> Wake for WakeQueue<K> {
+    fn wake(&self) {
+        drop(self.0.lock());
+        self.0.notify_all();
+    }
+}
+
+impl<K: ManagedKind> Checker<K> {
+    pub(crate) fn new(getter: Arc<dyn Getter<K>>) -> Self {
+        Self {
+            getter: Gets(getter),
+            queue: Arc::new(Monitor::default()),
+            worker: Mutex::new(None),
+        }
+    }
+
+    /// Asks the server for the object past the watch, on the caller's thread.
+    ///
+    /// # Errors
+    ///
+    /// What the server said, or what the transport met.
+    pub(crate) fn get_fresh(
+        &self,
+        item: &Item<K>,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<K>>, Error> {
+        let latest = ResourceVersion::most_recent();
+        self.getter.0.get(&item.about.key, &latest, deadline, stop)
+    }
+
+    /// Puts the item in the queue; starts the thread with the first one.
+    pub(crate) fn check(&self, works: &Arc<Works<K>>, item: &Item<K>) {
+        if let Err(error) = self.ensure_worker(works) {
+            let failure = Error::new(
+                ErrorKind::Resources,
+                format!("checking an immutable object: {error}"),
+            );
+            settle(works, item, Err(failure));
+            return;
+        }
+        self.queue.lock().push_back(item.clone());
+        self.queue.notify_all();
+    }
+
+    /// Ends the thread, if there is one: milliseconds, also during a check.
+    pub(crate) fn end(&self) {
+        let worker = self.worker.lock().take();
+        drop(worker);
+    }
+
+    fn ensure_worker(&self, works: &Arc<Works<K>>) -> std::io::Result<()> {
+        let mut worker = self.worker.lock();
+        if worker.is_none() {
+            let works = Arc::clone(works);
+            let queue = Arc::clone(&self.queue);
+            *worker = Some(Worker::spawn(K::CHECKER, move |stop| {
+                work(&works, &queue, stop);
+            })?);
+        }
+        Ok(())
+    }
+}
+
+fn work<K: ManagedKind>(works: &Arc<Works<K>>, queue: &Queue<K>, stop: &StopToken) {
+    let wake: Arc<dyn Wake> = Arc::new(WakeQueue(Arc::clone(queue)));
+    let _registration = stop.register(&wake);
+    while let Some(item) = next(works, queue, stop) {
+        let deadline = works.clock().after(CHECK_LIMIT);
+        let found = works.checker.get_fresh(&item, deadline, stop);
+        if !stop.is_stopped() {
+            settle(works, &item, found);
+        }
+    }
+}
+
+fn next<K: ManagedKind>(works: &Works<K>, queue: &Queue<K>, stop: &StopToken) -> Option<Item<K>> {
+    let mut waiting = queue.lock();
+    loop {
+        if stop.is_stopped() {
+            return None;
+        }
+        if let Some(item) = waiting.pop_front() {
+            return Some(item);
+        }
+        waiting = works.clock().wait_until(queue, waiting, Deadline::NEVER);
+    }
+}
+
+/// Tells the item what the check found.
+fn settle<K: ManagedKind>(
+    works: &Arc<Works<K>>,
+    item: &Item<K>,
+    found: Result<Arc<Held<K>>, Error>,
+) {
+    let now = works.clock().now();
+    let (written, action) = {
+        let mut slot = item.slot.lock();
+        if !matches!(slot.state(), State::Rechecking(_)) {
+            return;
+        }
+        decide(&mut slot, found, now)
+    };
+    item.slot.notify_all();
+    if written.news == News::Changed {
+        works.changes.tell(&item.about.key);
+    }
+    works.perform(item, action);
+}
+
+fn decide<K: ManagedKind>(
+    slot: &mut Slot<K>,
+    found: Result<Arc<Held<K>>, Error>,
+    now: Instant,
+) -> (Written<K>, Action) {
+    match found {
+        Ok(object) => {
+            let held = slot.object().map(|held| held.uid().to_owned());
+            let same = held.as_deref() == Some(object.uid()) && object.is_immutable();
+            let written = slot.found_fresh(object, now);
+            slot.clear_failure();
+            let input = if same {
+                Input::CheckedSame
+            } else {
+                Input::CheckedOther
+            };
+            (written, slot.act(input))
+        }
+        Err(error) if error.is_not_found() => {
+            let written = slot.found_gone(now);
+            slot.clear_failure();
+            (written, slot.act(Input::CheckedOther))
+        }
+        Err(error) => {
+            slot.set_failure(error);
+            (Written::changed(), slot.act(Input::CheckFailed))
+        }
+    }
+}

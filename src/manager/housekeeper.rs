@@ -1,0 +1,97 @@
+//! The one thread a manager always has: joins ended runs, stops what nobody reads, tries again what had no room.
+
+use std::time::Duration;
+
+use super::item::{Effect, Input, State, Why};
+use super::kinds::ManagedKind;
+use super::slot::Item;
+use super::watch_store::Shared;
+use super::works::{Chores, Run};
+use crate::clock::Deadline;
+use crate::sync::{Arc, Monitor};
+use crate::worker::{StopToken, Wake};
+
+/// How often the housekeeper goes round (OC-18); the first round is at once.
+const ROUND: Duration = Duration::from_mins(1);
+
+/// Wakes the housekeeper when its stop is raised.
+struct WakeChores(Arc<Monitor<Chores>>);
+
+impl Wake for WakeChores {
+    fn wake(&self) {
+        drop(self.0.lock());
+        self.0.notify_all();
+    }
+}
+
+/// The body of the housekeeper's thread. After its stop it joins what is left and ends.
+pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
+    let clock = shared.works.clock().clone();
+    let wake: Arc<dyn Wake> = Arc::new(WakeChores(Arc::clone(&shared.works.chores)));
+    let _registration = stop.register(&wake);
+    let mut round_at = clock.after(Duration::ZERO);
+    loop {
+        let ended = wait_for_chores(shared, round_at, stop);
+        let made_room = !ended.is_empty();
+        ended.into_iter().for_each(Run::join);
+        if stop.is_stopped() {
+            if made_room {
+                continue;
+            }
+            return;
+        }
+        if made_room {
+            fill_room(shared);
+        }
+        if clock.has_passed(round_at) {
+            go_round(shared);
+            round_at = clock.after(ROUND);
+        }
+    }
+}
+
+fn wait_for_chores<K: ManagedKind>(
+    shared: &Shared<K>,
+    round_at: Deadline,
+    stop: &StopToken,
+) -> Vec<Run> {
+    let works = &shared.works;
+    let mut chores = works.chores.lock();
+    while chores.ended.is_empty() && !stop.is_stopped() && !works.clock().has_passed(round_at) {
+        chores = works.clock().wait_until(&works.chores, chores, round_at);
+    }
+    std::mem::take(&mut chores.ended)
+}
+
+/// Starts items that had no room, until one finds none again.
+fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
+    for item in shared.items() {
+        let action = item.slot.lock().act(Input::Room);
+        shared.works.perform(&item, action);
+        if item.slot.lock().state() == State::Stopped(Why::NoRoom) {
+            return;
+        }
+    }
+}
+
+fn go_round<K: ManagedKind>(shared: &Shared<K>) {
+    let now = shared.works.clock().coarse();
+    let idle_max = shared.works.idle_max();
+    for item in shared.items() {
+        let action = {
+            let mut slot = item.slot.lock();
+            let idle = slot.is_filled() && now.is_later_than(slot.read_at, idle_max);
+            // An unfilled item goes on trying for as long as it is referenced (OC-20).
+            slot.act(if idle { Input::Idle } else { Input::Retry })
+        };
+        let changed = action.effect != Effect::Nothing;
+        shared.works.perform(&item, action);
+        if changed {
+            tell(shared, &item);
+        }
+    }
+}
+
+fn tell<K: ManagedKind>(shared: &Shared<K>, item: &Item<K>) {
+    shared.works.changes.tell(&item.about.key);
+}

@@ -1,0 +1,153 @@
+//! How a run gets its thread: a reflector of one object, which begins when the run before it has let go (OC-23).
+
+use std::convert::Infallible;
+use std::fmt;
+
+use crossbeam_channel::{Receiver, select};
+
+use super::kinds::ManagedKind;
+use super::options::WatchOptions;
+use super::writer::Writer;
+use crate::error::Error;
+use crate::list_watch::{
+    Api, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
+use crate::reflector::{Demand, Reflector, ReflectorOptions};
+use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
+
+/// What a run starts from.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) demand: Demand,
+    /// What is known already: an older answer is asked for once more at the most recent version (B4).
+    pub(crate) floor: Option<ResourceVersion>,
+    /// Closed when the run before has ended.
+    pub(crate) previous: Option<Receiver<Infallible>>,
+}
+
+/// Gives runs their threads. A model checker or a test puts itself here.
+pub(crate) trait Launcher<K: ManagedKind>: Send + Sync + fmt::Debug {
+    /// Starts a run that writes to `writer` until it is stopped. Never touches the network itself.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give; the writer is dropped then.
+    fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error>;
+}
+
+/// A run's thread, for its owner.
+pub(crate) trait RunHandle: Send + fmt::Debug {
+    /// Asks the thread to end; returns at once.
+    fn stop(&self);
+
+    /// Waits for its end; returns the text of its panic, if it panicked.
+    fn join(self: Box<Self>) -> Result<(), String>;
+}
+
+impl RunHandle for Reflector {
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn join(self: Box<Self>) -> Result<(), String> {
+        Self::join(*self)
+    }
+}
+
+/// The launcher of every manager that is not a model.
+pub(crate) struct Reflectors<K: ManagedKind> {
+    pub(crate) api: Arc<dyn Api<K>>,
+    pub(crate) options: WatchOptions,
+}
+
+impl<K: ManagedKind> fmt::Debug for Reflectors<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflectors").finish_non_exhaustive()
+    }
+}
+
+impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
+    fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
+        let key = writer.key().clone();
+        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor {
+            source: self.api.lister_watcher(Scope::object(&key)),
+            previous: Mutex::new(plan.previous),
+        });
+        let mut options = ReflectorOptions::default();
+        options.clock = self.options.clock.clone();
+        options.watch_timeout_min = self.options.watch_timeout_min;
+        options.demand = Some(plan.demand);
+        options.start_floor = plan.floor;
+        // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).
+        options.watch_list = false;
+        Ok(Box::new(Reflector::spawn(
+            name(&key),
+            source,
+            writer,
+            options,
+        )?))
+    }
+}
+
+/// `object-"ns"/"name"`, as in the kubelet's log (OC-6).
+fn name(key: &ObjectKey) -> String {
+    format!("object-\"{}\"/\"{}\"", key.namespace(), key.name())
+}
+
+/// A lister-watcher whose first request waits until the run before has let go of the object.
+struct Successor<K: Object> {
+    source: Arc<dyn ListerWatcher<K>>,
+    previous: Mutex<Option<Receiver<Infallible>>>,
+}
+
+impl<K: Object> Successor<K> {
+    fn await_previous(&self, stop: &StopToken) -> Result<(), Error> {
+        let previous = self.previous.lock().take();
+        if let Some(previous) = previous {
+            select! {
+                recv(previous) -> _ => {}
+                recv(stop.channel()) -> _ => return Err(Error::stopped(&self.describe())),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<K: Object> ListerWatcher<K> for Successor<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        self.await_previous(stop)?;
+        self.source.list(request, stop, each)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        self.await_previous(stop)?;
+        self.source.watch(request, stop)
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.source.supports_watch_list()
+    }
+
+    fn watch_list_failed(&self) {
+        self.source.watch_list_failed();
+    }
+
+    fn disconnect(&self) {
+        self.source.disconnect();
+    }
+
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+}

@@ -1,0 +1,258 @@
+//! The managers: pods are registered, their objects are watched, reads are answered from memory (CM-1..CM-8, SC-1).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+
+use super::cached::Cached;
+use super::changes::Changes;
+use super::kinds::ManagedKind;
+use super::launch::Reflectors;
+use super::options::WatchOptions;
+use super::registry::{Difference, PodId, Registry};
+use super::report::{ObjectReport, PodReport};
+use super::watch_store::WatchStore;
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::list_watch::Api;
+use crate::object::ObjectKey;
+use crate::sync::{Arc, Mutex};
+
+/// Keeps the Secrets of the registered pods.
+#[doc(alias = "secret.Manager")]
+pub type SecretManager = ObjectManager<Secret>;
+
+/// Keeps the ConfigMaps of the registered pods.
+#[doc(alias = "configmap.Manager")]
+pub type ConfigMapManager = ObjectManager<ConfigMap>;
+
+/// Keeps the objects of one kind that registered pods reference, each by a watch of its own.
+///
+/// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
+/// (B16), which takes milliseconds.
+pub struct ObjectManager<K: ManagedKind> {
+    registry: Mutex<Registry>,
+    store: WatchStore<K>,
+}
+
+impl<K: ManagedKind> fmt::Debug for ObjectManager<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectManager")
+            .field("kind", &K::KIND)
+            .field("objects", &self.store.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: ManagedKind> ObjectManager<K> {
+    /// A manager without pods. Starts its housekeeper's thread; touches no network.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give.
+    pub fn new(api: impl Api<K> + 'static, options: WatchOptions) -> Result<Self, Error> {
+        let api: Arc<dyn Api<K>> = Arc::new(api);
+        let getter = api.getter();
+        let launcher = Box::new(Reflectors {
+            api,
+            options: options.clone(),
+        });
+        Ok(Self::over(WatchStore::new(launcher, getter, options)?))
+    }
+
+    pub(crate) fn over(store: WatchStore<K>) -> Self {
+        Self {
+            registry: Mutex::new(Registry::default()),
+            store,
+        }
+    }
+
+    /// References what the pod names; registering it again references what is new and lets go what is not named any
+    /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
+    ///
+    /// Never touches the network, never waits for it, never fails: what cannot be started says so when it is read.
+    pub fn register_pod(&self, pod: &Pod) {
+        let id = PodId::of(pod);
+        let mut names: BTreeSet<Box<str>> = BTreeSet::new();
+        K::visit_names(pod, &mut |name| {
+            names.insert(name.into());
+            true
+        });
+        let due = {
+            let mut registry = self.registry.lock();
+            let difference = registry.register(&id, names);
+            self.store.change_references(&id.uid, &difference)
+        };
+        self.store.perform(due);
+    }
+
+    /// Lets go what the pod named when it was last registered (CM-4); an unknown pod is ignored. Call it when the
+    /// pod's containers have ended and its volumes are unmounted: until then they may still ask for the objects.
+    ///
+    /// The watches of objects nobody references any more are stopped; their threads are joined elsewhere.
+    pub fn unregister_pod(&self, pod: &Pod) {
+        let id = PodId::of(pod);
+        let due = {
+            let mut registry = self.registry.lock();
+            let difference = Difference {
+                added: Vec::new(),
+                removed: registry.unregister(&id),
+            };
+            self.store.change_references(&id.uid, &difference)
+        };
+        self.store.perform(due);
+    }
+
+    /// The object, from memory if it is there, else after a wait of at most
+    /// [`WatchOptions::get_timeout`] (OC-8, OC-9).
+    ///
+    /// # Errors
+    ///
+    /// As [`get_by`](Self::get_by).
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
+        self.store.get(namespace, name, || {
+            let options = &self.store.works().options;
+            options.clock.after(options.get_timeout)
+        })
+    }
+
+    /// The object, from memory if it is there, else after a wait until `deadline` at the latest (B1).
+    ///
+    /// It waits while the object's first list is under way, and it makes a list that failed be tried again fast (B3).
+    /// A new reference to an immutable object is checked once against the server: reads wait at most a second for
+    /// that, then serve the old copy, marked stale (B7). An answer in memory wins over a deadline that has passed.
+    ///
+    /// # Errors
+    ///
+    /// - `NotRegistered`: no registered pod references the object (OC-7). Not an API error.
+    /// - `NotFound`: the server has no such object (OC-10).
+    /// - `Forbidden`: the server refuses the object, and has for three seconds (R4).
+    /// - `Undecodable`: the object is there but is not a `K`; see [`get_cached`](Self::get_cached) for the last good copy.
+    /// - `TooManyReflectors`, `Resources`: there is no room for the object's watch; tried again by itself.
+    /// - `NotSynced`: no answer until the deadline; it carries the last failure, the attempts, and since when (B2).
+    pub fn get_by(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        self.store.get(namespace, name, || deadline)
+    }
+
+    /// What memory holds now, whatever its age; `None` if it holds nothing. Never blocks.
+    ///
+    /// Of an object that does not decode any more this is the last good copy, with the failure (B12).
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    pub fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
+        self.store.get_cached(namespace, name)
+    }
+
+    /// The object as the server has it now, by a consistent read past the watch (R11). Later cached reads do not go
+    /// back behind it.
+    ///
+    /// Blocks on the network until the answer, `deadline`, or a limit of the transport.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`, what the server said (`NotFound` included), or what the transport met.
+    pub fn get_fresh(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        self.store.get_fresh(namespace, name, deadline)
+    }
+
+    /// Each registered pod with the objects it references, sorted by namespace and name. Never blocks on the network,
+    /// and does not count as a read.
+    pub fn inspect(&self) -> Vec<PodReport> {
+        let pods = self.registry.lock().pods();
+        let reports = pods.into_iter().map(|(pod, keys)| PodReport {
+            namespace: pod.key.namespace().to_owned(),
+            name: pod.key.name().to_owned(),
+            uid: pod.uid.into(),
+            objects: keys
+                .iter()
+                .filter_map(|key| self.inspect_object(key))
+                .collect(),
+        });
+        reports.collect()
+    }
+
+    /// What is known of one object; `None` if nobody references it. Does not count as a read.
+    pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        let now = self.store.works().clock().now();
+        self.store.look(key, |slot, about, pods| {
+            ObjectReport::of(slot, about, pods, now)
+        })
+    }
+
+    /// Subscribes to the changes of this manager's objects, for programs that show each as it comes. The manager never
+    /// waits for a subscriber and remembers a bounded amount for it.
+    pub fn subscribe(&self) -> Changes {
+        self.store.works().changes.subscribe()
+    }
+
+    /// Stops every watch for good: nothing is started any more, and reads answer at once (OC-25). Returns at once;
+    /// dropping the manager waits for the threads.
+    pub fn shut_down(&self) {
+        self.store.shut_down();
+    }
+}
+
+impl ObjectManager<Secret> {
+    /// [`get`](Self::get) under the kubelet's name.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_by`](Self::get_by).
+    #[doc(alias = "GetSecret")]
+    pub fn get_secret(&self, namespace: &str, name: &str) -> Result<Cached<Secret>, Error> {
+        self.get(namespace, name)
+    }
+
+    /// [`get_by`](Self::get_by) under the kubelet's name.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_by`](Self::get_by).
+    pub fn get_secret_by(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<Secret>, Error> {
+        self.get_by(namespace, name, deadline)
+    }
+}
+
+impl ObjectManager<ConfigMap> {
+    /// [`get`](Self::get) under the kubelet's name.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_by`](Self::get_by).
+    #[doc(alias = "GetConfigMap")]
+    pub fn get_config_map(&self, namespace: &str, name: &str) -> Result<Cached<ConfigMap>, Error> {
+        self.get(namespace, name)
+    }
+
+    /// [`get_by`](Self::get_by) under the kubelet's name.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_by`](Self::get_by).
+    pub fn get_config_map_by(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<ConfigMap>, Error> {
+        self.get_by(namespace, name, deadline)
+    }
+}

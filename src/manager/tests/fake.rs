@@ -1,0 +1,344 @@
+//! Runs without threads, a getter that answers as told, and pods and objects to go with them.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::Error;
+use crate::list_watch::{Getter, Listed};
+use crate::manager::launch::{Launcher, Plan, RunHandle};
+use crate::manager::object_manager::SecretManager;
+use crate::manager::options::WatchOptions;
+use crate::manager::watch_store::WatchStore;
+use crate::manager::writer::Writer;
+use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::worker::{StopToken, Wake};
+
+/// The round of the housekeeper, and so the timer it parks with.
+pub(crate) const ROUND: Duration = Duration::from_mins(1);
+
+/// A run as a test sees it: it writes when the test says so.
+#[derive(Debug)]
+pub(crate) struct FakeRun {
+    pub(crate) name: String,
+    pub(crate) floor: Option<ResourceVersion>,
+    pub(crate) waits_for_previous: bool,
+    pub(crate) stopped: bool,
+    pub(crate) joined: bool,
+    writer: Option<Writer<Secret>>,
+}
+
+/// Every run that was launched, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FakeRuns {
+    runs: Arc<Monitor<Vec<FakeRun>>>,
+    refuse: Arc<Mutex<Option<Error>>>,
+}
+
+#[derive(Debug)]
+struct FakeHandle {
+    runs: FakeRuns,
+    index: usize,
+}
+
+impl RunHandle for FakeHandle {
+    fn stop(&self) {
+        self.runs.runs.lock()[self.index].stopped = true;
+        self.runs.runs.notify_all();
+    }
+
+    fn join(self: Box<Self>) -> Result<(), String> {
+        let writer = self.runs.runs.lock()[self.index].writer.take();
+        // The thread's end is the end of its writer.
+        drop(writer);
+        self.runs.runs.lock()[self.index].joined = true;
+        self.runs.runs.notify_all();
+        Ok(())
+    }
+}
+
+impl Launcher<Secret> for FakeRuns {
+    fn launch(&self, writer: Writer<Secret>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
+        let refusal = self.refuse.lock().clone();
+        if let Some(error) = refusal {
+            return Err(error);
+        }
+        let mut runs = self.runs.lock();
+        let index = runs.len();
+        runs.push(FakeRun {
+            name: writer.key().name().to_owned(),
+            floor: plan.floor,
+            waits_for_previous: plan.previous.is_some(),
+            stopped: false,
+            joined: false,
+            writer: Some(writer),
+        });
+        drop(runs);
+        self.runs.notify_all();
+        Ok(Box::new(FakeHandle {
+            runs: self.clone(),
+            index,
+        }))
+    }
+}
+
+impl FakeRuns {
+    pub(crate) fn count(&self) -> usize {
+        self.runs.lock().len()
+    }
+
+    pub(crate) fn refuse(&self, error: Option<Error>) {
+        *self.refuse.lock() = error;
+    }
+
+    /// Looks at the last run of the object.
+    pub(crate) fn last<R>(&self, name: &str, look: impl FnOnce(&FakeRun) -> R) -> R {
+        let runs = self.runs.lock();
+        look(runs.iter().rev().find(|run| run.name == name).unwrap())
+    }
+
+    pub(crate) fn is_stopped(&self, name: &str) -> bool {
+        self.last(name, |run| run.stopped)
+    }
+
+    /// Waits until the housekeeper has joined the `index`th run of all.
+    pub(crate) fn wait_for_join(&self, index: usize) {
+        let mut runs = self.runs.lock();
+        while !runs[index].joined {
+            runs = self.runs.wait(runs);
+        }
+    }
+
+    /// Waits until so many runs were launched.
+    pub(crate) fn wait_for_count(&self, count: usize) {
+        let mut runs = self.runs.lock();
+        while runs.len() < count {
+            runs = self.runs.wait(runs);
+        }
+    }
+
+    /// Lets the `index`th run of all write, as its thread would.
+    pub(crate) fn write<R>(&self, index: usize, act: impl FnOnce(&mut Writer<Secret>) -> R) -> R {
+        let mut writer = self.runs.lock()[index].writer.take().unwrap();
+        let result = act(&mut writer);
+        self.runs.lock()[index].writer = Some(writer);
+        result
+    }
+
+    /// Lets the thread of the `index`th run end by itself, which is a crash.
+    pub(crate) fn crash(&self, index: usize) {
+        let writer = self.runs.lock()[index].writer.take();
+        drop(writer);
+    }
+
+    fn index_of(&self, name: &str) -> usize {
+        let runs = self.runs.lock();
+        runs.iter().rposition(|run| run.name == name).unwrap()
+    }
+
+    /// The last run of the object lists it.
+    pub(crate) fn list(
+        &self,
+        name: &str,
+        version: &str,
+        object: Option<Secret>,
+    ) -> Result<(), Error> {
+        self.write(self.index_of(name), |writer| {
+            commit(writer, version, object, false)
+        })
+    }
+
+    /// The last run of the object sees it change.
+    pub(crate) fn modified(&self, object: Secret) {
+        let name = object.metadata.name.clone().unwrap();
+        let held = Arc::new(Held::new(object));
+        self.write(self.index_of(&name), |writer| {
+            writer.apply(SinkEvent::Modified(held)).unwrap();
+        });
+    }
+
+    /// The last run of the object sees it go.
+    pub(crate) fn deleted(&self, object: Secret) {
+        let name = object.metadata.name.clone().unwrap();
+        let held = Arc::new(Held::new(object));
+        self.write(self.index_of(&name), |writer| {
+            writer.apply(SinkEvent::Deleted(held)).unwrap();
+        });
+    }
+
+    /// The last run of the object reports.
+    pub(crate) fn report(&self, name: &str, status: &ReflectorStatus) {
+        self.write(self.index_of(name), |writer| writer.report(status));
+    }
+}
+
+/// Commits a list at `version` to a writer.
+pub(crate) fn commit(
+    writer: &mut Writer<Secret>,
+    version: &str,
+    object: Option<Secret>,
+    consistent: bool,
+) -> Result<(), Error> {
+    let mut staging = writer.begin();
+    if let Some(object) = object {
+        let listed = Listed::Object(Arc::new(Held::new(object)));
+        writer.stage(&mut staging, Staged::Put(listed));
+    }
+    let of = Replacement {
+        resource_version: version.into(),
+        consistent,
+        history_expired: false,
+    };
+    writer.commit(staging, &of)
+}
+
+/// A getter that gives the answers put into it, and waits while there is none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FakeGetter(Arc<Monitor<Answers>>);
+
+#[derive(Debug, Default)]
+struct Answers {
+    asked: usize,
+    answers: VecDeque<Result<Secret, Error>>,
+}
+
+impl FakeGetter {
+    pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
+        self.0.lock().answers.push_back(answer);
+        self.0.notify_all();
+    }
+
+    pub(crate) fn wait_for_asked(&self, count: usize) {
+        let mut answers = self.0.lock();
+        while answers.asked < count {
+            answers = self.0.wait(answers);
+        }
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.0.lock().asked
+    }
+}
+
+struct WakeGetter(FakeGetter);
+
+impl Wake for WakeGetter {
+    fn wake(&self) {
+        drop(self.0.0.lock());
+        self.0.0.notify_all();
+    }
+}
+
+impl Getter<Secret> for FakeGetter {
+    fn get(
+        &self,
+        _: &ObjectKey,
+        version: &ResourceVersion,
+        _: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        assert!(version.is_empty(), "a check reads the most recent version");
+        let wake: Arc<dyn Wake> = Arc::new(WakeGetter(self.clone()));
+        let _registration = stop.register(&wake);
+        let mut answers = self.0.lock();
+        answers.asked = answers.asked.saturating_add(1);
+        self.0.notify_all();
+        loop {
+            if stop.is_stopped() {
+                return Err(Error::stopped("the fake getter"));
+            }
+            if let Some(answer) = answers.answers.pop_front() {
+                return answer.map(|secret| Arc::new(Held::new(secret)));
+            }
+            answers = self.0.wait(answers);
+        }
+    }
+}
+
+/// A manager of Secrets over fakes, its housekeeper in its first rest.
+pub(crate) struct Stage {
+    pub(crate) manager: Arc<SecretManager>,
+    pub(crate) runs: FakeRuns,
+    pub(crate) getter: FakeGetter,
+    pub(crate) clock: FakeClock,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        Self::with(|options| options)
+    }
+
+    pub(crate) fn with(set: impl FnOnce(WatchOptions) -> WatchOptions) -> Self {
+        let clock = FakeClock::new();
+        let options = set(WatchOptions::default().clock(Clock::from(clock.clone())));
+        let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
+        let store = WatchStore::new(Box::new(runs.clone()), Arc::new(getter.clone()), options);
+        let manager = Arc::new(SecretManager::over(store.unwrap()));
+        clock.wait_for_timer(ROUND);
+        Self {
+            manager,
+            runs,
+            getter,
+            clock,
+        }
+    }
+
+    /// One round of the housekeeper.
+    pub(crate) fn round(&self) {
+        self.clock.advance(ROUND);
+        self.clock.wait_for_timer(ROUND);
+    }
+
+    /// What a get says that finds its deadline already passed.
+    pub(crate) fn get_now(&self, name: &str) -> Result<crate::manager::Cached<Secret>, Error> {
+        let now = Deadline::at(self.clock.now());
+        self.manager.get_by("ns", name, now)
+    }
+
+    /// The version a get gives at once.
+    pub(crate) fn version(&self, name: &str) -> String {
+        let cached = self.get_now(name).unwrap();
+        cached.metadata.resource_version.clone().unwrap()
+    }
+}
+
+/// A Secret of namespace `ns` with uid `uid-<name>`.
+pub(crate) fn secret(name: &str, version: &str) -> Secret {
+    let mut secret = Secret::default();
+    secret.metadata.namespace = Some("ns".into());
+    secret.metadata.name = Some(name.into());
+    secret.metadata.uid = Some(format!("uid-{name}"));
+    secret.metadata.resource_version = Some(version.into());
+    secret.data = Some([("key".to_owned(), ByteString(b"canary".to_vec()))].into());
+    secret
+}
+
+pub(crate) fn immutable(name: &str, version: &str) -> Secret {
+    Secret {
+        immutable: Some(true),
+        ..secret(name, version)
+    }
+}
+
+pub(crate) fn with_uid(mut secret: Secret, uid: &str) -> Secret {
+    secret.metadata.uid = Some(uid.into());
+    secret
+}
+
+/// A pod of namespace `ns` that pulls images with these Secrets.
+pub(crate) fn pod(name: &str, secrets: &[&str]) -> Pod {
+    let pulls: Vec<_> = secrets
+        .iter()
+        .map(|secret| serde_json::json!({ "name": secret }))
+        .collect();
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"namespace": "ns", "name": name, "uid": format!("uid-{name}")},
+        "spec": {"containers": [], "imagePullSecrets": pulls},
+    }))
+    .unwrap()
+}

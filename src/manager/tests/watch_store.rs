@@ -1,0 +1,519 @@
+//! The rows of the watch-based store, one test each, over runs without threads and a clock that stands still.
+
+use std::time::Duration;
+
+use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use crate::error::{Error, ErrorKind};
+use crate::object::{ObjectKey, Status};
+use crate::reflector::ReflectorStatus;
+use crate::sync::Arc;
+use crate::worker::Worker;
+
+/// Reads on a thread of its own; the result comes out of the channel.
+fn get_elsewhere(
+    stage: &Stage,
+    name: &'static str,
+) -> (Worker, crossbeam_channel::Receiver<Result<String, Error>>) {
+    let manager = Arc::clone(&stage.manager);
+    let (send, receive) = crossbeam_channel::bounded(1);
+    let worker = Worker::spawn("t-get", move |_| {
+        let result = manager.get_secret("ns", name);
+        let version = result.map(|cached| cached.metadata.resource_version.clone().unwrap());
+        send.send(version).unwrap();
+    });
+    (worker.unwrap(), receive)
+}
+
+/// OC-7, OC-10, OC-14; `TestSecretCache`: not found, appears, changes, disappears, unregistered.
+#[test]
+fn a_secret_comes_and_goes() {
+    let stage = Stage::new();
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotRegistered);
+    assert_eq!(error.to_string(), "object \"ns\"/\"s\" not registered");
+    let pod = pod("p", &["s"]);
+    stage.manager.register_pod(&pod);
+    stage.runs.list("s", "10", None).unwrap();
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.to_string(), "secret \"s\" not found");
+    stage.runs.modified(secret("s", "11"));
+    assert_eq!(stage.version("s"), "11");
+    stage.runs.modified(secret("s", "12"));
+    assert_eq!(stage.version("s"), "12");
+    stage.runs.deleted(secret("s", "13"));
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    stage.manager.unregister_pod(&pod);
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotRegistered);
+}
+
+/// OC-2, OC-3; `TestSecretCacheMultipleRegistrations`: one run, whatever the references do.
+#[test]
+fn more_references_start_nothing_more() {
+    let stage = Stage::new();
+    let first = pod("first", &["s"]);
+    stage.manager.register_pod(&first);
+    for number in 0..20 {
+        let more = pod(&format!("more-{number}"), &["s"]);
+        stage.manager.register_pod(&more);
+        stage.manager.unregister_pod(&more);
+    }
+    assert_eq!(stage.runs.count(), 1);
+    assert!(!stage.runs.is_stopped("s"));
+    stage.manager.unregister_pod(&first);
+    assert!(stage.runs.is_stopped("s"));
+    stage.runs.wait_for_join(0);
+    assert_eq!(stage.runs.count(), 1);
+}
+
+/// OC-9, B1, B2: the kubelet's line first, then the server's words, attempts and since when.
+#[test]
+fn a_wait_in_vain_says_why() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    let status = ReflectorStatus {
+        last_error: Some(Error::from_status(Status::new(503, "etcd is on holiday"))),
+        attempts: 4,
+        attempts_since: Some(stage.clock.now()),
+        ..ReflectorStatus::default()
+    };
+    stage.runs.report("s", &status);
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    stage.clock.advance(Duration::from_secs(1));
+    let error = answer.recv().unwrap().unwrap_err();
+    worker.join().unwrap();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync secret cache: timed out waiting for the condition\n\
+         4 attempts in 1.0s, the last one failed: etcd is on holiday"
+    );
+    assert_eq!(error.attempts(), 4);
+}
+
+/// B1: the wait ends with the list, not with a poll or a deadline.
+#[test]
+fn a_wait_ends_with_the_answer() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    assert_eq!(answer.recv().unwrap().unwrap(), "9");
+    worker.join().unwrap();
+}
+
+/// B1: an answer in memory wins over a deadline that has passed; without one there is no wait.
+#[test]
+fn success_beats_the_deadline() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    assert_eq!(stage.version("s"), "9");
+}
+
+/// OC-15, OC-16 (better: at arrival, not only when read), OC-17; `TestImmutableSecretStopsTheReflector`.
+#[test]
+fn an_immutable_secret_stops_its_run() {
+    let absent_then = |then: crate::object::Held<_>| (None, Some(then));
+    let held = crate::object::Held::new;
+    let rows = [
+        (
+            "absent, mutable",
+            absent_then(held(secret("s", "11"))),
+            false,
+        ),
+        (
+            "absent, immutable",
+            absent_then(held(immutable("s", "11"))),
+            true,
+        ),
+        (
+            "mutable, mutable",
+            (Some(secret("s", "9")), Some(held(secret("s", "11")))),
+            false,
+        ),
+        (
+            "mutable, immutable",
+            (Some(secret("s", "9")), Some(held(immutable("s", "11")))),
+            true,
+        ),
+        (
+            "immutable from the start",
+            (Some(immutable("s", "9")), None),
+            true,
+        ),
+    ];
+    for (what, (first, then), stops) in rows {
+        let stage = Stage::new();
+        stage.manager.register_pod(&pod("p", &["s"]));
+        stage.runs.list("s", "10", first).unwrap();
+        if let Some(then) = then {
+            assert!(!stage.runs.is_stopped("s"), "{what}");
+            let object: &k8s_openapi::api::core::v1::Secret = &then;
+            stage.runs.modified(object.clone());
+        }
+        assert_eq!(stage.runs.is_stopped("s"), stops, "{what}");
+        assert!(!stage.get_now("s").unwrap().is_stale(), "{what}");
+        assert_eq!(stage.runs.count(), 1, "{what}: a read restarts nothing");
+    }
+}
+
+/// OC-18, OC-21, OC-22 (B4); `TestMaxIdleTimeStopsTheReflector`.
+#[test]
+fn an_idle_run_is_stopped_and_a_read_starts_another() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    assert_eq!(stage.version("s"), "9");
+    for _ in 0..3 {
+        stage.clock.advance(Duration::from_secs(20));
+        assert_eq!(stage.version("s"), "9");
+    }
+    stage.clock.wait_for_timer(ROUND);
+    stage.round();
+    assert!(
+        !stage.runs.is_stopped("s"),
+        "the limit itself is not beyond it"
+    );
+    stage.round();
+    assert!(stage.runs.is_stopped("s"));
+    let cached = stage.manager.get_cached("ns", "s").unwrap().unwrap();
+    assert!(cached.is_stale(), "the data stays");
+    assert_eq!(stage.runs.count(), 2, "and a look wants the watch again");
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::NotSynced,
+        "a get waits for a new list"
+    );
+    stage.runs.last("s", |run| {
+        assert_eq!(run.floor, Some("10".into()), "B4: what was known before");
+        assert!(run.waits_for_previous, "OC-23");
+    });
+    stage.runs.list("s", "12", Some(secret("s", "11"))).unwrap();
+    assert_eq!(stage.version("s"), "11");
+}
+
+/// OC-19 is not kept (B5): idleness is counted from the item's creation.
+#[test]
+fn an_item_that_was_never_read_has_its_time_too() {
+    let stage = Stage::with(|options| options.idle_max(Duration::from_mins(3)));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    for _ in 0..3 {
+        stage.round();
+        assert!(!stage.runs.is_stopped("s"));
+    }
+    stage.round();
+    assert!(stage.runs.is_stopped("s"));
+}
+
+/// OC-20; `TestReflectorNotStoppedOnSlowInitialization`.
+#[test]
+fn an_item_that_is_not_filled_is_never_idle() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    for _ in 0..3 {
+        stage.round();
+    }
+    assert!(!stage.runs.is_stopped("s"));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    assert_eq!(stage.version("s"), "9");
+}
+
+/// OC-25: references count on, nothing starts, an immutable object is served; others fail, at once.
+#[test]
+fn a_manager_that_was_shut_down_starts_nothing() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["mutable", "fixed"]));
+    stage
+        .runs
+        .list("mutable", "10", Some(secret("mutable", "9")))
+        .unwrap();
+    stage
+        .runs
+        .list("fixed", "10", Some(immutable("fixed", "9")))
+        .unwrap();
+    stage.manager.shut_down();
+    assert!(stage.runs.is_stopped("mutable"));
+    stage
+        .manager
+        .register_pod(&pod("late", &["mutable", "fixed", "late"]));
+    assert_eq!(stage.runs.count(), 2);
+    assert_eq!(stage.version("fixed"), "9");
+    for name in ["mutable", "late"] {
+        let error = stage.manager.get_secret("ns", name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSynced);
+        assert!(error.last_failure().unwrap().is_stopped(), "{error}");
+    }
+    assert_eq!(stage.getter.asked(), 0);
+}
+
+/// OC-28: a run that has ended cannot commit, whatever it still brings.
+#[test]
+fn an_ended_run_cannot_commit() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    // Keeps the first run's writer from its thread's end, as a slow list would.
+    let late = stage.runs.write(0, |writer| {
+        stage.clock.advance(ROUND + ROUND);
+        while !stage.runs.is_stopped("s") {
+            stage.clock.wait_for_timer(ROUND);
+            stage.clock.advance(ROUND);
+        }
+        assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
+        commit(writer, "20", Some(secret("s", "19")), false)
+    });
+    assert!(late.unwrap_err().is_stopped());
+    assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
+    stage.runs.list("s", "12", Some(secret("s", "11"))).unwrap();
+    assert_eq!(stage.version("s"), "11");
+}
+
+/// B18: older answers out of the server's cache, and older events, do not replace what is known.
+#[test]
+fn reads_never_go_back_in_time() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    stage.runs.modified(secret("s", "20"));
+    stage.runs.modified(secret("s", "15"));
+    assert_eq!(stage.version("s"), "20");
+    stage.runs.deleted(secret("s", "16"));
+    assert_eq!(stage.version("s"), "20");
+    let older = stage.runs.list("s", "12", Some(secret("s", "9")));
+    assert_eq!(older.unwrap_err().kind(), ErrorKind::Expired);
+    assert_eq!(stage.version("s"), "20");
+    let consistent = stage.runs.write(0, |writer| {
+        commit(writer, "12", Some(secret("s", "9")), true)
+    });
+    consistent.unwrap();
+    assert_eq!(stage.version("s"), "9", "the server's history was put back");
+}
+
+/// R11: a fresh read raises the floor for the cached reads after it.
+#[test]
+fn cached_reads_do_not_go_back_behind_a_fresh_one() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    stage.getter.answer(Ok(secret("s", "30")));
+    let never = crate::clock::Deadline::NEVER;
+    let fresh = stage.manager.get_fresh("ns", "s", never).unwrap();
+    assert_eq!(fresh.metadata.resource_version.as_deref(), Some("30"));
+    stage.runs.modified(secret("s", "29"));
+    assert_eq!(stage.version("s"), "30");
+    stage.getter.answer(Err(Error::not_found("secret", "s")));
+    let gone = stage.manager.get_fresh("ns", "s", never).unwrap_err();
+    assert!(gone.is_not_found());
+    stage.runs.modified(secret("s", "31"));
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    stage
+        .runs
+        .modified(with_uid(secret("s", "40"), "uid-again"));
+    assert_eq!(stage.version("s"), "40");
+}
+
+/// R4: a refusal is an answer only once the reflector says that it outlasted its grace.
+#[test]
+fn a_refusal_becomes_an_answer() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let forbidden = Error::from_status(Status::new(403, "secrets \"s\" is forbidden"));
+    let mut status = ReflectorStatus {
+        last_error: Some(forbidden.clone()),
+        attempts: 1,
+        ..ReflectorStatus::default()
+    };
+    stage.runs.report("s", &status);
+    assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    status.denied = Some(forbidden);
+    stage.runs.report("s", &status);
+    let error = answer.recv().unwrap().unwrap_err();
+    worker.join().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    assert_eq!(error.to_string(), "secrets \"s\" is forbidden");
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    assert_eq!(
+        stage.version("s"),
+        "9",
+        "and it is forgotten once it is lifted"
+    );
+}
+
+/// The ceiling: the item says so, the housekeeper tries again when a run has ended.
+#[test]
+fn an_item_over_the_ceiling_waits_for_room() {
+    let stage = Stage::with(|options| options.reflectors_max(1));
+    let (first, second) = (pod("first", &["a"]), pod("second", &["b"]));
+    stage.manager.register_pod(&first);
+    stage.manager.register_pod(&second);
+    assert_eq!(stage.runs.count(), 1);
+    let error = stage.manager.get_secret("ns", "b").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
+    let report = stage
+        .manager
+        .inspect_object(&ObjectKey::new("ns", "b"))
+        .unwrap();
+    assert_eq!(report.state, crate::manager::ObjectState::TooManyReflectors);
+    stage.manager.unregister_pod(&first);
+    stage.runs.wait_for_count(2);
+    stage.runs.list("b", "10", Some(secret("b", "9"))).unwrap();
+    assert_eq!(stage.version("b"), "9");
+}
+
+/// A thread that cannot be had is an answer for readers and is tried again each round; so is one that crashed.
+#[test]
+fn what_could_not_be_started_is_tried_again() {
+    let stage = Stage::new();
+    stage
+        .runs
+        .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let error = stage.manager.get_secret("ns", "s").unwrap_err();
+    assert_eq!(error.to_string(), "no threads");
+    stage.runs.refuse(None);
+    stage.round();
+    assert_eq!(stage.runs.count(), 1);
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    stage.runs.crash(0);
+    stage.runs.wait_for_join(0);
+    stage.clock.wait_for_timer(ROUND);
+    stage.round();
+    assert_eq!(stage.runs.count(), 2);
+}
+
+/// B7: a new reference asks once; readers wait for it; the same uid is served on.
+#[test]
+fn a_new_reference_checks_an_immutable_object_once() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "10", Some(immutable("s", "9")))
+        .unwrap();
+    assert_eq!(stage.getter.asked(), 0);
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.wait_for_asked(1);
+    stage.manager.register_pod(&pod("r", &["s"]));
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    stage.getter.answer(Ok(immutable("s", "9")));
+    assert_eq!(answer.recv().unwrap().unwrap(), "9");
+    worker.join().unwrap();
+    assert_eq!(stage.getter.asked(), 1);
+    assert_eq!(stage.runs.count(), 1);
+    assert!(!stage.get_now("s").unwrap().is_stale());
+}
+
+/// B7: another uid restarts the watch, which may not answer with the old object any more.
+#[test]
+fn an_immutable_object_made_again_is_noticed() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "10", Some(immutable("s", "9")))
+        .unwrap();
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage
+        .getter
+        .answer(Ok(with_uid(immutable("s", "20"), "uid-again")));
+    stage.runs.wait_for_count(2);
+    stage
+        .runs
+        .last("s", |run| assert_eq!(run.floor, Some("20".into())));
+    let lagging = stage.runs.list("s", "12", Some(immutable("s", "9")));
+    assert!(lagging.is_err(), "a lagging server's cache");
+    stage
+        .runs
+        .list("s", "21", Some(with_uid(immutable("s", "20"), "uid-again")))
+        .unwrap();
+    assert_eq!(stage.version("s"), "20");
+    stage.runs.wait_for_join(1);
+}
+
+/// B7: an object that is gone restarts the watch too, and its old state is not taken back.
+#[test]
+fn an_immutable_object_that_is_gone_is_noticed() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "10", Some(immutable("s", "9")))
+        .unwrap();
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.answer(Err(Error::not_found("secret", "s")));
+    stage.runs.wait_for_count(2);
+    let lagging = stage.runs.list("s", "12", Some(immutable("s", "9")));
+    assert!(lagging.is_err(), "a lagging server's cache");
+    stage.runs.list("s", "21", None).unwrap();
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+}
+
+/// B7: a check without an answer costs readers a second at most; the old copy comes marked, and the check again.
+#[test]
+fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "10", Some(immutable("s", "9")))
+        .unwrap();
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.wait_for_asked(1);
+    let marked = stage.get_now("s").unwrap();
+    assert!(
+        marked.is_stale(),
+        "its deadline has passed, so it takes what there is"
+    );
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    stage.clock.advance(Duration::from_secs(1));
+    assert_eq!(answer.recv().unwrap().unwrap(), "9");
+    worker.join().unwrap();
+    stage
+        .getter
+        .answer(Err(Error::new(ErrorKind::Unreachable, "no route")));
+    while stage.get_now("s").unwrap().last_failure().is_none() {
+        std::thread::yield_now();
+    }
+    let report = stage
+        .manager
+        .inspect_object(&ObjectKey::new("ns", "s"))
+        .unwrap();
+    assert_eq!(report.reason, "immutable; the check failed: no route");
+    stage.clock.advance(ROUND);
+    stage.getter.wait_for_asked(2);
+    assert!(
+        stage.manager.get_secret("ns", "s").unwrap().is_stale(),
+        "nobody waits for the second try"
+    );
+    stage.getter.answer(Ok(immutable("s", "9")));
+    while stage.get_now("s").unwrap().is_stale() {
+        std::thread::yield_now();
+    }
+    assert_eq!(stage.runs.count(), 1);
+}
+
+/// OC-15 as the kubelet has it, by option.
+#[test]
+fn the_check_of_immutable_objects_can_be_switched_off() {
+    let stage = Stage::with(|options| options.recheck_immutable(false));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "10", Some(immutable("s", "9")))
+        .unwrap();
+    stage.manager.register_pod(&pod("q", &["s"]));
+    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.getter.asked(), 0);
+}

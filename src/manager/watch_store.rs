@@ -1,0 +1,323 @@
+//! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
+
+use std::time::Duration;
+
+use super::cached::Cached;
+use super::housekeeper::keep_house;
+use super::item::{Check, Effect, Input, Machine, State, Why};
+use super::kinds::ManagedKind;
+use super::launch::Launcher;
+use super::options::WatchOptions;
+use super::references::{Added, Deleted, References};
+use super::registry::Difference;
+use super::slot::{About, Action, Item, News, Slot};
+use super::works::Works;
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::Getter;
+use crate::object::ObjectKey;
+use crate::reflector::{Demand, DemandGuard};
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::worker::{StopSource, Worker};
+
+/// How long a reader waits for the check of an immutable object before it takes the old copy (B7).
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
+#[derive(Debug)]
+pub(crate) struct WatchStore<K: ManagedKind> {
+    shared: Arc<Shared<K>>,
+    housekeeper: Option<Worker>,
+    stop: StopSource,
+}
+
+/// What the store shares with its housekeeper.
+#[derive(Debug)]
+pub(crate) struct Shared<K: ManagedKind> {
+    pub(crate) works: Arc<Works<K>>,
+    books: Mutex<Books<K>>,
+}
+
+#[derive(Debug)]
+struct Books<K: ManagedKind> {
+    references: References<Item<K>>,
+    shut_down: bool,
+}
+
+/// What a change of references leaves to do once all locks are released.
+#[derive(Debug)]
+#[must_use = "what is due must be performed"]
+pub(crate) struct Due<K: ManagedKind>(Vec<(Item<K>, Action)>);
+
+impl<K: ManagedKind> Shared<K> {
+    /// Every item that is referenced now.
+    pub(crate) fn items(&self) -> Vec<Item<K>> {
+        self.books.lock().references.items().cloned().collect()
+    }
+}
+
+impl<K: ManagedKind> WatchStore<K> {
+    /// A store without references. Starts the housekeeper's thread; touches no network.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give.
+    pub(crate) fn new(
+        launcher: Box<dyn Launcher<K>>,
+        getter: Arc<dyn Getter<K>>,
+        options: WatchOptions,
+    ) -> Result<Self, Error> {
+        let mut store = Self::unattended(Works::new(launcher, getter, options));
+        let shared = Arc::clone(&store.shared);
+        let worker = Worker::spawn(K::HOUSEKEEPER, move |stop| keep_house(&shared, stop));
+        store.housekeeper = Some(worker.map_err(|error| {
+            Error::new(
+                ErrorKind::Resources,
+                format!("starting the housekeeper of {}: {error}", K::CACHE),
+            )
+        })?);
+        Ok(store)
+    }
+
+    /// A store without a housekeeper, for models that start no thread.
+    pub(crate) fn unattended(works: Arc<Works<K>>) -> Self {
+        let books = Mutex::new(Books {
+            references: References::default(),
+            shut_down: false,
+        });
+        Self {
+            shared: Arc::new(Shared { works, books }),
+            housekeeper: None,
+            stop: StopSource::new(),
+        }
+    }
+
+    pub(crate) fn works(&self) -> &Arc<Works<K>> {
+        &self.shared.works
+    }
+
+    /// Counts and takes back references of the pod `uid`, and says what is due (OC-2, OC-3). Never blocks.
+    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Due<K> {
+        let mut due = Vec::new();
+        let mut books = self.shared.books.lock();
+        for key in &change.added {
+            due.push(self.add_reference(&mut books, key, uid));
+        }
+        for key in &change.removed {
+            if let Deleted::Last(item) = books.references.delete(key, uid) {
+                let action = item.slot.lock().act(Input::Released);
+                due.push((item, action));
+            }
+        }
+        Due(due)
+    }
+
+    fn add_reference(&self, books: &mut Books<K>, key: &ObjectKey, uid: &str) -> (Item<K>, Action) {
+        let clock = self.works().clock();
+        let shut_down = books.shut_down;
+        let added = books.references.add(key, uid, || {
+            let machine = if shut_down {
+                Machine::shut_down()
+            } else {
+                Machine::starting()
+            };
+            Item {
+                about: Arc::new(About {
+                    key: key.clone(),
+                    demand: Demand::new(),
+                }),
+                slot: Arc::new(Monitor::new(Slot::new(machine, clock))),
+            }
+        });
+        match added {
+            Added::First(item) if shut_down => (item, Action::nothing()),
+            Added::First(item) => (item, Action::first()),
+            Added::Shared(item) if self.works().options.recheck_immutable => {
+                let action = item.slot.lock().act(Input::Referenced);
+                (item, action)
+            }
+            Added::Shared(item) => (item, Action::nothing()),
+        }
+    }
+
+    /// Starts, stops and checks what a change of references asked for. Called under no lock.
+    pub(crate) fn perform(&self, due: Due<K>) {
+        for (item, action) in due.0 {
+            self.works().perform(&item, action);
+        }
+    }
+
+    /// The object out of memory, else after a wait until `deadline` (OC-8, B1).
+    ///
+    /// # Errors
+    ///
+    /// See [`ObjectManager::get_by`](super::ObjectManager::get_by).
+    pub(crate) fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let clock = self.works().clock();
+        let now = clock.coarse();
+        let item = {
+            let books = self.shared.books.lock();
+            let item = find(&books, namespace, name)?;
+            let mut slot = item.slot.lock();
+            slot.read_at = now;
+            if let Some(cached) = slot.ready(clock) {
+                return Ok(cached);
+            }
+            drop(slot);
+            item.clone()
+        };
+        self.wait(&item, deadline())
+    }
+
+    /// What memory holds, at once and whatever its age; counts as a read.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    pub(crate) fn get_cached(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Cached<K>>, Error> {
+        let clock = self.works().clock();
+        let now = clock.coarse();
+        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
+        let (action, cached) = {
+            let mut slot = item.slot.lock();
+            slot.read_at = now;
+            // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
+            (slot.act(Input::Wanted), slot.whatever_there_is(clock))
+        };
+        self.works().perform(&item, action);
+        Ok(cached)
+    }
+
+    /// The object past the watch, from the server; cached reads do not go back behind it.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`, what the server said, or what the transport met.
+    pub(crate) fn get_fresh(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let works = self.works();
+        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
+        item.slot.lock().read_at = works.clock().coarse();
+        let found = works.checker.get_fresh(&item, deadline, &self.stop.token());
+        let now = works.clock().now();
+        let (written, answer) = {
+            let mut slot = item.slot.lock();
+            match found {
+                Ok(object) => {
+                    let fresh = Arc::clone(&object);
+                    let written = slot.found_fresh(object, now);
+                    // The watch may have brought a newer state while the answer was on its way.
+                    let newest = slot.object().map_or(fresh, Arc::clone);
+                    (written, Ok(Cached::new(newest, now, works.clock())))
+                }
+                Err(error) if error.is_not_found() => (slot.found_gone(now), Err(error)),
+                Err(error) => return Err(error),
+            }
+        };
+        if written.news == News::Changed {
+            item.slot.notify_all();
+            works.changes.tell(&item.about.key);
+        }
+        answer
+    }
+
+    /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.
+    pub(crate) fn shut_down(&self) {
+        let items: Vec<Item<K>> = {
+            let mut books = self.shared.books.lock();
+            books.shut_down = true;
+            books.references.items().cloned().collect()
+        };
+        for item in items {
+            let action = item.slot.lock().act(Input::ShutDown);
+            item.slot.notify_all();
+            self.works().perform(&item, action);
+            self.works().changes.tell(&item.about.key);
+        }
+    }
+
+    /// Looks at one item, if it is referenced, and at how many pods reference it.
+    pub(crate) fn look<R>(
+        &self,
+        key: &ObjectKey,
+        look: impl FnOnce(&Slot<K>, &About, usize) -> R,
+    ) -> Option<R> {
+        let books = self.shared.books.lock();
+        let item = books.references.get(key.namespace(), key.name())?.clone();
+        let pods = books.references.pods(key);
+        drop(books);
+        let slot = item.slot.lock();
+        Some(look(&slot, &item.about, pods))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.shared.books.lock().references.len()
+    }
+
+    fn wait(&self, item: &Item<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
+        let clock = self.works().clock();
+        let patience = deadline.earlier(clock.after(CHECK_PATIENCE));
+        let mut waiting: Option<DemandGuard> = None;
+        let mut first = true;
+        loop {
+            let mut slot = item.slot.lock();
+            // What could not be started is tried once per read; what fell idle meanwhile is started again.
+            if first || slot.state() == State::Stopped(Why::Idle) {
+                first = false;
+                let action = slot.act(Input::Wanted);
+                if action.effect != Effect::Nothing {
+                    drop(slot);
+                    self.works().perform(item, action);
+                    continue;
+                }
+            }
+            let patient = !clock.has_passed(patience);
+            if let Some(answer) = slot.answer(&item.about, clock, patient) {
+                return answer;
+            }
+            if clock.has_passed(deadline) {
+                return Err(slot.not_synced(clock.now()));
+            }
+            if waiting.is_none() {
+                drop(slot);
+                waiting = Some(item.about.demand.wait());
+                continue;
+            }
+            let checking = slot.state() == State::Rechecking(Check::First);
+            let until = if checking { patience } else { deadline };
+            drop(clock.wait_until(&item.slot, slot, until));
+        }
+    }
+}
+
+fn find<'a, K: ManagedKind>(
+    books: &'a Books<K>,
+    namespace: &str,
+    name: &str,
+) -> Result<&'a Item<K>, Error> {
+    let item = books.references.get(namespace, name);
+    item.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
+}
+
+impl<K: ManagedKind> Drop for WatchStore<K> {
+    fn drop(&mut self) {
+        self.stop.stop();
+        self.shut_down();
+        self.works().checker.end();
+        // The housekeeper joins what was stopped, then ends.
+        drop(self.housekeeper.take());
+    }
+}

@@ -1,0 +1,139 @@
+//! What all items of a manager share, and how their decisions are carried out, under no lock.
+
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+
+use super::ceiling::{Ceiling, Permit};
+use super::changes::Notifier;
+use super::checker::Checker;
+use super::item::{Effect, RunId};
+use super::kinds::ManagedKind;
+use super::launch::{Launcher, Plan, RunHandle};
+use super::options::WatchOptions;
+use super::slot::{Action, Item, News};
+use super::writer::Writer;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::list_watch::Getter;
+use crate::sync::{Arc, Monitor};
+
+/// A run's thread and its room under the ceiling, which is given back after the thread has ended.
+#[derive(Debug)]
+pub(crate) struct Run {
+    handle: Box<dyn RunHandle>,
+    _room: Permit,
+}
+
+impl Run {
+    /// Waits for the thread's end: milliseconds, since its stop was raised. Only the housekeeper calls it.
+    pub(crate) fn join(self) {
+        // The thread's own report of its panic is in the log; a run that crashed is started again.
+        drop(self.handle.join());
+    }
+}
+
+/// What waits for the housekeeper.
+#[derive(Debug, Default)]
+pub(crate) struct Chores {
+    /// Runs that were told to end and are to be joined.
+    pub(crate) ended: Vec<Run>,
+}
+
+/// The shared works of one manager.
+#[derive(Debug)]
+pub(crate) struct Works<K: ManagedKind> {
+    pub(crate) options: WatchOptions,
+    pub(crate) changes: Notifier,
+    pub(crate) chores: Arc<Monitor<Chores>>,
+    pub(crate) checker: Checker<K>,
+    launcher: Box<dyn Launcher<K>>,
+    ceiling: Arc<Ceiling>,
+}
+
+impl<K: ManagedKind> Works<K> {
+    pub(crate) fn new(
+        launcher: Box<dyn Launcher<K>>,
+        getter: Arc<dyn Getter<K>>,
+        options: WatchOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            changes: Notifier::default(),
+            chores: Arc::new(Monitor::default()),
+            checker: Checker::new(getter),
+            launcher,
+            ceiling: Arc::new(Ceiling::new(options.reflectors_max)),
+            options,
+        })
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.options.clock
+    }
+
+    pub(crate) fn idle_max(&self) -> Duration {
+        self.options.idle_max
+    }
+
+    /// Carries out what a slot decided. Called under no lock; never blocks on the network or on a thread's end.
+    pub(crate) fn perform(self: &Arc<Self>, item: &Item<K>, action: Action) {
+        match action.effect {
+            Effect::Start(run) => self.start(item, run),
+            Effect::Check => self.checker.check(self, item),
+            Effect::End => {
+                if let Some(run) = action.ending {
+                    self.end(run);
+                }
+                // Whoever waits for the run's answer has another one now, or none to wait for.
+                item.slot.notify_all();
+            }
+            Effect::Nothing | Effect::Keep | Effect::Discard => {}
+        }
+    }
+
+    fn start(self: &Arc<Self>, item: &Item<K>, id: RunId) {
+        let room = self.ceiling.reserve();
+        let launched = room.and_then(|room| {
+            let handle = self.launch(item, id)?;
+            Ok(Run {
+                handle,
+                _room: room,
+            })
+        });
+        match launched {
+            Ok(run) => {
+                let late = item.slot.lock().accept_run(id, run);
+                if let Some(run) = late {
+                    self.end(run);
+                }
+            }
+            Err(error) => {
+                let news = item.slot.lock().refuse_run(id, error);
+                item.slot.notify_all();
+                if news == News::Changed {
+                    self.changes.tell(&item.about.key);
+                }
+            }
+        }
+    }
+
+    fn launch(self: &Arc<Self>, item: &Item<K>, id: RunId) -> Result<Box<dyn RunHandle>, Error> {
+        let (ended, end) = bounded(0);
+        let now = self.clock().now();
+        let (floor, previous) = item.slot.lock().begin_run(end, now);
+        let plan = Plan {
+            demand: item.about.demand.clone(),
+            floor,
+            previous,
+        };
+        let writer = Writer::new(Arc::clone(self), item.clone(), id, ended);
+        self.launcher.launch(writer, plan)
+    }
+
+    /// Raises a run's stop and leaves the join to the housekeeper.
+    fn end(&self, run: Run) {
+        run.handle.stop();
+        self.chores.lock().ended.push(run);
+        self.chores.notify_all();
+    }
+}

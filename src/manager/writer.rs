@@ -1,0 +1,149 @@
+//! The writing end of one run: what the reflector brings goes into the slot while the run is the present one.
+
+use std::convert::Infallible;
+
+use crossbeam_channel::Sender;
+
+use super::item::{Input, RunId};
+use super::kinds::ManagedKind;
+use super::slot::{Item, News, Slot, Written};
+use super::works::Works;
+use crate::error::Error;
+use crate::list_watch::Listed;
+use crate::object::{ObjectKey, ResourceVersion};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::sync::Arc;
+
+/// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
+#[derive(Debug)]
+pub(crate) struct Writer<K: ManagedKind> {
+    works: Arc<Works<K>>,
+    item: Item<K>,
+    run: RunId,
+    /// Dropped with the writer: the next run waits for that (OC-23).
+    _ended: Sender<Infallible>,
+}
+
+impl<K: ManagedKind> Writer<K> {
+    pub(crate) fn new(
+        works: Arc<Works<K>>,
+        item: Item<K>,
+        run: RunId,
+        ended: Sender<Infallible>,
+    ) -> Self {
+        Self {
+            works,
+            item,
+            run,
+            _ended: ended,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &ObjectKey {
+        &self.item.about.key
+    }
+
+    /// Writes under the lock; tells and acts after it.
+    fn write(
+        &self,
+        change: impl FnOnce(&mut Slot<K>) -> Result<Written<K>, Error>,
+    ) -> Result<(), Error> {
+        let (written, ending) = {
+            let mut slot = self.item.slot.lock();
+            let written = change(&mut slot)?;
+            let ending = slot
+                .holds_immutable()
+                .then(|| slot.act(Input::Immutable(self.run)));
+            (written, ending)
+        };
+        if written.news == News::Changed {
+            self.item.slot.notify_all();
+            self.works.changes.tell(self.key());
+        }
+        if let Some(action) = ending {
+            self.works.perform(&self.item, action);
+        }
+        Ok(())
+    }
+
+    /// A server that ignores the field selector sends other objects too.
+    fn is_ours(&self, key: &ObjectKey) -> bool {
+        key == self.key()
+    }
+}
+
+impl<K: ManagedKind> Sink<K> for Writer<K> {
+    type Staging = Option<Listed<K>>;
+
+    fn begin(&mut self) -> Self::Staging {
+        None
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>) {
+        match item {
+            Staged::Put(listed) => {
+                let ours = match &listed {
+                    Listed::Object(object) => self.is_ours(&object.key()),
+                    Listed::Undecodable(set_aside) => self.is_ours(&set_aside.key),
+                };
+                if ours {
+                    *staging = Some(listed);
+                }
+            }
+            Staged::Remove(key) => {
+                if self.is_ours(&key) {
+                    *staging = None;
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
+        let now = self.works.clock().now();
+        self.write(|slot| slot.replace(self.run, staging, of, now))
+    }
+
+    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
+        let now = self.works.clock().now();
+        let run = self.run;
+        match event {
+            SinkEvent::Added(object) | SinkEvent::Modified(object)
+                if self.is_ours(&object.key()) =>
+            {
+                self.write(|slot| slot.change(run, object, now))
+            }
+            SinkEvent::Deleted(object) if self.is_ours(&object.key()) => {
+                let version = object.resource_version();
+                self.write(|slot| slot.remove(run, object.uid(), &version, now))
+            }
+            SinkEvent::Undecodable(set_aside) if self.is_ours(&set_aside.key) => {
+                self.write(|slot| slot.change_undecodable(run, set_aside, now))
+            }
+            SinkEvent::Added(_)
+            | SinkEvent::Modified(_)
+            | SinkEvent::Deleted(_)
+            | SinkEvent::Undecodable(_) => Ok(()),
+        }
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        let now = self.works.clock().now();
+        self.item.slot.lock().confirm(self.run, version, now);
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        let news = self.item.slot.lock().report(self.run, status);
+        if news == News::Changed {
+            self.item.slot.notify_all();
+            self.works.changes.tell(self.key());
+        }
+    }
+}
+
+impl<K: ManagedKind> Drop for Writer<K> {
+    fn drop(&mut self) {
+        let action = self.item.slot.lock().act(Input::Ended(self.run));
+        self.item.slot.notify_all();
+        self.works.perform(&self.item, action);
+    }
+}
