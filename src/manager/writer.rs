@@ -119,10 +119,14 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
             SinkEvent::Undecodable(set_aside) if self.is_ours(&set_aside.key) => {
                 self.write(|slot| slot.change_undecodable(run, set_aside, now))
             }
+            SinkEvent::DeletedUndecodable(gone) if self.is_ours(&gone.key) => {
+                self.write(|slot| slot.remove(run, &gone.uid, &gone.resource_version, now))
+            }
             SinkEvent::Added(_)
             | SinkEvent::Modified(_)
             | SinkEvent::Deleted(_)
-            | SinkEvent::Undecodable(_) => Ok(()),
+            | SinkEvent::Undecodable(_)
+            | SinkEvent::DeletedUndecodable(_) => Ok(()),
         }
     }
 
