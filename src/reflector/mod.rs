@@ -8,6 +8,8 @@ mod driver;
 mod options;
 mod sink;
 mod status;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 
 pub use demand::{Demand, DemandGuard};
 pub use options::{BackoffOptions, ReflectorOptions};

@@ -140,6 +140,33 @@ impl<K: Object> Store<K> {
         }
     }
 
+    /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after one's own write.
+    ///
+    /// The version of the content moves with lists, events and bookmarks; without any of them it stands still.
+    ///
+    /// # Errors
+    ///
+    /// `NotSynced` at the deadline; `Stopped` when nothing will change the store any more.
+    pub fn wait_until_at_least(
+        &self,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        loop {
+            if state.synced && !state.resource_version.is_older_than(version) {
+                return Ok(());
+            }
+            if state.ended {
+                return Err(ended(&state));
+            }
+            if self.clock.has_passed(deadline) {
+                return Err(self.not_synced(&state));
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
     /// The object of that name; `None` when the store knows of none. Does not allocate.
     ///
     /// # Errors

@@ -95,6 +95,7 @@ impl<K: Object> StoreWriter<K> {
                 Some(entry)
             };
             drop(state);
+            self.state.notify_all();
             // Dropped objects overwrite their secrets: not under the lock.
             drop(before);
             return;
@@ -126,6 +127,7 @@ impl<K: Object> StoreWriter<K> {
             None
         };
         drop(state);
+        self.state.notify_all();
         drop(gone);
     }
 }
@@ -237,6 +239,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.floor.raise(version);
         self.state.lock().advance(version);
+        self.state.notify_all();
     }
 
     fn report(&mut self, status: &ReflectorStatus) {

@@ -9,12 +9,14 @@ mod record;
 mod recording;
 mod server;
 mod service;
+mod source;
 
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};
 pub use server::{
     Act, Answered, Fault, FixtureServer, FixtureServerBuilder, Received, Speed, Step,
 };
+pub use source::{FakeSource, RequestKind, SeenRequest, SourceFault};
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,103 @@
+//! Tests of a whole reflector, thread and all, against the fake source and the fake clock.
+
+mod behaviour;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::clock::{Clock, FakeClock};
+use crate::object::Status;
+use crate::reflector::{Reflector, ReflectorOptions};
+use crate::store::{Indexers, Store};
+use crate::sync::Arc;
+use crate::testing::{FakeSource, objects};
+use crate::{Error, object::ResourceVersion};
+
+/// A fake server, a fake clock, and the options that make waits exact.
+struct World {
+    fake: FakeClock,
+    source: FakeSource<ConfigMap>,
+    options: ReflectorOptions,
+}
+
+impl World {
+    fn new() -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let mut options = ReflectorOptions {
+            clock: clock.clone(),
+            seed: 1,
+            ..ReflectorOptions::default()
+        };
+        options.backoff.jitter = 0.0;
+        Self {
+            fake,
+            source: FakeSource::with_clock(clock),
+            options,
+        }
+    }
+
+    fn set(&self, name: &str, value: &str) -> u64 {
+        self.source
+            .set(objects::config_map("shop", name, "", &[("value", value)]))
+    }
+
+    fn start(&self) -> (Store<ConfigMap>, Reflector) {
+        let source = Arc::new(self.source.clone());
+        let options = self.options.clone();
+        Store::spawn("t", source, Indexers::new().by_namespace(), options).unwrap()
+    }
+
+    /// Starts, and returns once a watch is open.
+    fn synced(&self) -> (Store<ConfigMap>, Reflector) {
+        let (store, reflector) = self.start();
+        self.source.wait_for_watches(1);
+        assert!(store.has_synced());
+        (store, reflector)
+    }
+
+    /// Waits for the wait of exactly `wait` to begin, and ends it.
+    fn pass(&self, wait: Duration) {
+        self.fake.wait_for_timer(wait);
+        self.fake.advance(wait);
+    }
+
+    /// The requests so far, written as `list 0`, `list 5 limit=2`, `watch 7`, `stream 7`.
+    fn requests(&self) -> Vec<String> {
+        use crate::testing::RequestKind::{Get, List, Watch};
+        let written = self.source.requests().into_iter().map(|request| {
+            let version = match request.resource_version.as_str() {
+                "" => "\"\"",
+                version => version,
+            };
+            let limit = match request.limit {
+                0 | 500 => String::new(),
+                limit => format!(" limit={limit}"),
+            };
+            let page = request
+                .continue_token
+                .map(|token| format!(" continue={token}"))
+                .unwrap_or_default();
+            match (request.kind, request.send_initial_events) {
+                (List, _) => format!("list {version}{limit}{page}"),
+                (Watch, false) => format!("watch {version}"),
+                (Watch, true) => format!("stream {version}"),
+                (Get, _) => format!("get {version}"),
+            }
+        });
+        written.collect()
+    }
+}
+
+fn status(code: u16) -> Error {
+    Error::from_status(Status::new(code, format!("made up {code}")))
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn version(number: u64) -> ResourceVersion {
+    ResourceVersion::from(number.to_string())
+}

@@ -1,0 +1,162 @@
+//! What the fake server does wrong on purpose, and what it was asked.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Instant;
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{ListRequest, WatchRequest};
+use crate::object::{ResourceVersion, Scope};
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "the requests the crate makes")]
+pub enum RequestKind {
+    /// A page of a list.
+    List,
+    /// The opening of a watch.
+    Watch,
+    /// One object.
+    Get,
+}
+
+/// What a request meets.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SourceFault {
+    /// It fails.
+    Fail(Error),
+    /// It is not answered until it is stopped or the server is healed.
+    Hang,
+    /// It breaks off after so many items of a list, or events of a watch.
+    CutAfter(usize),
+    /// The watch opens and then carries nothing at all, as on a half-open connection.
+    Silent,
+}
+
+/// A request as the server saw it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SeenRequest {
+    /// What was asked for.
+    pub kind: RequestKind,
+    /// Of which objects.
+    pub scope: Scope,
+    /// At which version; empty on later pages.
+    pub resource_version: ResourceVersion,
+    /// At most so many items; 0 for all.
+    pub limit: u32,
+    /// Where the page before ended.
+    pub continue_token: Option<String>,
+    /// Whether the watch begins with the present objects.
+    pub send_initial_events: bool,
+    /// Whether somebody waits for it.
+    pub waited_for: bool,
+    /// When it came.
+    pub at: Instant,
+}
+
+impl SeenRequest {
+    pub(super) fn new(
+        kind: RequestKind,
+        scope: Scope,
+        resource_version: ResourceVersion,
+        at: Instant,
+    ) -> Self {
+        Self {
+            kind,
+            scope,
+            resource_version,
+            limit: 0,
+            continue_token: None,
+            send_initial_events: false,
+            waited_for: false,
+            at,
+        }
+    }
+
+    pub(super) fn of_list(self, request: &ListRequest) -> Self {
+        Self {
+            limit: request.limit,
+            continue_token: request.continue_token.clone(),
+            waited_for: request.waited_for,
+            ..self
+        }
+    }
+
+    pub(super) fn of_watch(self, request: &WatchRequest) -> Self {
+        Self {
+            send_initial_events: request.send_initial_events,
+            waited_for: request.waited_for,
+            ..self
+        }
+    }
+}
+
+type Decide = Box<dyn FnMut(&SeenRequest) -> Option<SourceFault> + Send>;
+
+/// The faults to come.
+#[derive(Default)]
+pub(super) struct Plan {
+    next: VecDeque<(RequestKind, SourceFault)>,
+    always: Vec<(RequestKind, Error)>,
+    decide: Option<Decide>,
+    healed: u64,
+}
+
+impl Plan {
+    pub(super) fn push(&mut self, kind: RequestKind, fault: SourceFault) {
+        self.next.push_back((kind, fault));
+    }
+
+    pub(super) fn always(&mut self, kind: RequestKind, error: Error) {
+        self.always.retain(|(known, _)| *known != kind);
+        self.always.push((kind, error));
+    }
+
+    pub(super) fn decide_with(&mut self, decide: Decide) {
+        self.decide = Some(decide);
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.next.clear();
+        self.always.clear();
+        self.decide = None;
+        self.healed = self.healed.wrapping_add(1);
+    }
+
+    /// How often it was healed: what a request that hangs waits for.
+    pub(super) fn healed(&self) -> u64 {
+        self.healed
+    }
+
+    pub(super) fn next(&mut self, request: &SeenRequest) -> Option<SourceFault> {
+        let scripted = self
+            .next
+            .iter()
+            .position(|(kind, _)| *kind == request.kind)
+            .and_then(|position| self.next.remove(position));
+        if let Some((_, fault)) = scripted {
+            return Some(fault);
+        }
+        let lasting = self.always.iter().find(|(kind, _)| *kind == request.kind);
+        if let Some((_, error)) = lasting {
+            return Some(SourceFault::Fail(error.clone()));
+        }
+        self.decide.as_mut().and_then(|decide| decide(request))
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("next", &self.next)
+            .field("always", &self.always)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A body that ends in its middle.
+pub(super) fn cut() -> Error {
+    Error::new(ErrorKind::Unreachable, "unexpected EOF in the answer")
+}

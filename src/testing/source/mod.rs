@@ -1,0 +1,531 @@
+//! An API server for tests, without sockets: history, compaction, pages, bookmarks, scripted faults, and a record
+//! of every request.
+
+mod faults;
+mod model;
+mod stream;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::Error;
+use crate::list_watch::{
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchEvent, WatchRequest,
+    WatchStream,
+};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::sync::{Arc, Monitor};
+use crate::worker::StopToken;
+
+pub use faults::{RequestKind, SeenRequest, SourceFault};
+
+use faults::Plan;
+use model::{Item, Model, expired, number, selects, too_large, undecodable};
+use stream::{Feed, Stream};
+
+/// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one server.
+///
+/// Lists and watches behave as an API server's do: consistent and cached reads, pages that expire, a watch cache
+/// that may lag, `410` after compaction, streamed lists. Faults are scripted with [`fail_next`](Self::fail_next) or
+/// decided per request with [`plan`](Self::plan). Of the selectors, namespace and `metadata.name` count.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::testing::{FakeSource, objects};
+///
+/// let source = FakeSource::<ConfigMap>::new();
+/// let version = source.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
+/// assert_eq!(source.version(), version);
+/// assert!(source.requests().is_empty());
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FakeSource<K: Object> {
+    server: Arc<Monitor<Server<K>>>,
+    clock: Clock,
+    scope: Scope,
+}
+
+/// Everything under the fake's one mutex.
+#[derive(Debug)]
+struct Server<K: Object> {
+    model: Model<K>,
+    requests: Vec<SeenRequest>,
+    plan: Plan,
+    feeds: Vec<(u64, Feed<K>)>,
+    next_feed: u64,
+    streams_lists: bool,
+    /// The server has no watch cache: it pages lists at `0`.
+    pages_at_zero: bool,
+    /// What lists at `0` see, when the cache lags.
+    cached: Option<u64>,
+    watch_list_failures: usize,
+}
+
+impl<K: Object> Clone for FakeSource<K> {
+    fn clone(&self) -> Self {
+        Self {
+            server: Arc::clone(&self.server),
+            clock: self.clock.clone(),
+            scope: self.scope.clone(),
+        }
+    }
+}
+
+impl<K: Object> Default for FakeSource<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Object> FakeSource<K> {
+    /// An empty server at version 1, on the system's clock.
+    pub fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    /// An empty server at version 1, on a clock of the test's own.
+    pub fn with_clock(clock: Clock) -> Self {
+        let server = Server {
+            model: Model::new(),
+            requests: Vec::new(),
+            plan: Plan::default(),
+            feeds: Vec::new(),
+            next_feed: 0,
+            streams_lists: false,
+            pages_at_zero: false,
+            cached: None,
+            watch_list_failures: 0,
+        };
+        Self {
+            server: Arc::new(Monitor::new(server)),
+            clock,
+            scope: Scope::all(),
+        }
+    }
+
+    /// Creates or changes an object; the server gives it the next version, and a uid if it is new. Returns the
+    /// version.
+    pub fn set(&self, mut object: K) -> u64 {
+        self.change(|server| {
+            let key = object.key();
+            let version = server.model.next_version();
+            let uid = server.model.uid(&key);
+            let metadata = object.metadata_mut();
+            metadata.resource_version = Some(version.to_string());
+            metadata.uid = Some(uid);
+            let item = Item::Object(Arc::new(Held::new(object)));
+            server.model.record(key, item);
+            version
+        })
+    }
+
+    /// Makes an object one that does not decode (B12). Returns the version.
+    pub fn set_undecodable(&self, namespace: &str, name: &str) -> u64 {
+        self.change(|server| {
+            let key = ObjectKey::new(namespace, name);
+            let version = server.model.next_version();
+            let uid = server.model.uid(&key);
+            let item = Item::Undecodable(undecodable(&key, uid, version));
+            server.model.record(key, item);
+            version
+        })
+    }
+
+    /// Moves the server's version on without a change of this kind.
+    pub fn skip_to(&self, version: u64) {
+        self.change(|server| server.model.skip_to(version));
+    }
+
+    /// Forgets the history: watches that open from before it, and pages and exact lists of it, get `410`.
+    pub fn compact(&self) {
+        self.change(|server| server.model.compact());
+    }
+
+    /// Goes back to an earlier version, as a restored backup does: open watches break off.
+    pub fn restore(&self, version: u64) {
+        self.change(|server| {
+            server.model.restore(version);
+            for (_, feed) in &mut server.feeds {
+                feed.end(Some(&faults::cut()));
+            }
+        });
+    }
+
+    /// Ends every open watch with `410 Expired`, as servers do with watches that are too slow.
+    pub fn expire_watches(&self) {
+        self.change(|server| {
+            let oldest = server.model.version();
+            for (_, feed) in &mut server.feeds {
+                feed.send(WatchEvent::Error(expired(0, oldest)));
+                feed.end(None);
+            }
+        });
+    }
+
+    /// Lets lists at `0` see an older state: a watch cache that lags. `None` ends it.
+    pub fn lag(&self, version: Option<u64>) {
+        self.change(|server| server.cached = version);
+    }
+
+    /// Whether streamed lists are supported. Default: not.
+    pub fn stream_lists(&self, streams: bool) {
+        self.change(|server| server.streams_lists = streams);
+    }
+
+    /// Whether lists at `0` come in pages, as without a watch cache. Default: not.
+    pub fn page_at_zero(&self, pages: bool) {
+        self.change(|server| server.pages_at_zero = pages);
+    }
+
+    /// Sends a bookmark on every open watch, once it has delivered what is due.
+    pub fn bookmark(&self) {
+        self.change(|server| {
+            for (_, feed) in &mut server.feeds {
+                feed.bookmark();
+            }
+        });
+    }
+
+    /// Puts an event of the test's own on every open watch: duplicates, older versions, foreign types, errors.
+    pub fn send(&self, mut event: impl FnMut() -> WatchEvent<K>) {
+        self.change(|server| {
+            for (_, feed) in &mut server.feeds {
+                feed.send(event());
+            }
+        });
+    }
+
+    /// Ends every open watch, once it has delivered what is due: cleanly, or broken off with an error.
+    pub fn end_watches(&self, end: Option<&Error>) {
+        self.change(|server| {
+            for (_, feed) in &mut server.feeds {
+                feed.end(end);
+            }
+        });
+    }
+
+    /// The next request of a kind meets a fault; several are met in order.
+    pub fn fail_next(&self, kind: RequestKind, fault: SourceFault) {
+        self.change(|server| server.plan.push(kind, fault));
+    }
+
+    /// Every request of a kind fails so until [`heal`](Self::heal), after those of [`fail_next`](Self::fail_next).
+    pub fn fail_all(&self, kind: RequestKind, error: Error) {
+        self.change(|server| server.plan.always(kind, error));
+    }
+
+    /// Ends every fault that is planned; requests that hang are answered.
+    pub fn heal(&self) {
+        self.change(|server| server.plan.heal());
+    }
+
+    /// Decides each request's fault by a function of the test's own. It must not use the source.
+    pub fn plan(&self, decide: impl FnMut(&SeenRequest) -> Option<SourceFault> + Send + 'static) {
+        self.change(|server| server.plan.decide_with(Box::new(decide)));
+    }
+
+    /// The server's version.
+    pub fn version(&self) -> u64 {
+        self.server.lock().model.version()
+    }
+
+    /// Every request so far, in order.
+    pub fn requests(&self) -> Vec<SeenRequest> {
+        self.server.lock().requests.clone()
+    }
+
+    /// How many watches are open.
+    pub fn open_watches(&self) -> usize {
+        self.server.lock().feeds.len()
+    }
+
+    /// How often a client said that streamed lists make no progress (B8).
+    pub fn watch_list_failures(&self) -> usize {
+        self.server.lock().watch_list_failures
+    }
+
+    /// Blocks until so many requests have come. Ends by nothing else: a rendezvous for tests.
+    pub fn wait_for_requests(&self, count: usize) {
+        let mut server = self.server.lock();
+        while server.requests.len() < count {
+            server = self.server.wait(server);
+        }
+    }
+
+    /// Blocks until exactly so many watches are open. Ends by nothing else: a rendezvous for tests.
+    pub fn wait_for_watches(&self, count: usize) {
+        let mut server = self.server.lock();
+        while server.feeds.len() != count {
+            server = self.server.wait(server);
+        }
+    }
+
+    /// The objects there are, in the order of their keys: what a cache must come to hold.
+    pub fn objects(&self) -> Vec<Arc<Held<K>>> {
+        let server = self.server.lock();
+        let items = server.model.present().values();
+        items
+            .filter_map(|item| match item {
+                Item::Object(object) => Some(Arc::clone(object)),
+                Item::Undecodable(_) => None,
+            })
+            .collect()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Server<K>) -> T) -> T {
+        let result = change(&mut self.server.lock());
+        self.server.notify_all();
+        result
+    }
+
+    /// Records a request, and meets the fault planned for it. A request that hangs ends by stop or heal.
+    fn enter(&self, request: SeenRequest, stop: &StopToken) -> Result<Option<SourceFault>, Error> {
+        let fault = self.change(|server| {
+            let fault = server.plan.next(&request);
+            server.requests.push(request);
+            fault
+        });
+        match fault {
+            Some(SourceFault::Fail(error)) => Err(error),
+            Some(SourceFault::Hang) => {
+                self.hang(stop)?;
+                Ok(None)
+            }
+            Some(SourceFault::CutAfter(_) | SourceFault::Silent) | None => Ok(fault),
+        }
+    }
+
+    fn hang(&self, stop: &StopToken) -> Result<(), Error> {
+        let _registration = stop.register(&stream::waker(&self.server));
+        let mut server = self.server.lock();
+        let healed = server.plan.healed();
+        while server.plan.healed() == healed {
+            if stop.is_stopped() {
+                return Err(Error::stopped("a request that hangs"));
+            }
+            server = self.server.wait(server);
+        }
+        Ok(())
+    }
+
+    fn seen(&self, kind: RequestKind, version: &ResourceVersion) -> SeenRequest {
+        SeenRequest::new(kind, self.scope.clone(), version.clone(), self.clock.now())
+    }
+}
+
+impl<K: Object + Clone> FakeSource<K> {
+    /// Deletes an object; its last state carries the version of the deletion. Returns the version, or `None` when
+    /// there is no such object.
+    pub fn delete(&self, namespace: &str, name: &str) -> Option<u64> {
+        let key = ObjectKey::new(namespace, name);
+        self.change(|server| {
+            let last = server.model.present().get(&key)?.clone();
+            let version = server.model.next_version();
+            let last = match last {
+                Item::Object(object) => {
+                    let mut object = K::clone(&object);
+                    object.metadata_mut().resource_version = Some(version.to_string());
+                    Item::Object(Arc::new(Held::new(object)))
+                }
+                Item::Undecodable(object) => {
+                    Item::Undecodable(undecodable(&key, object.uid, version))
+                }
+            };
+            server.model.remove(key, last);
+            Some(version)
+        })
+    }
+}
+
+impl<K: Object> ListerWatcher<K> for FakeSource<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        let seen = self
+            .seen(RequestKind::List, &request.resource_version)
+            .of_list(request);
+        let fault = self.enter(seen, stop)?;
+        let cut = match fault {
+            Some(SourceFault::CutAfter(items)) => Some(items),
+            Some(SourceFault::Fail(_) | SourceFault::Hang | SourceFault::Silent) | None => None,
+        };
+        let (items, page) = self.server.lock().page(request, &self.scope)?;
+        for (count, item) in items.iter().enumerate() {
+            if stop.is_stopped() {
+                return Err(Error::stopped("a list"));
+            }
+            if cut == Some(count) {
+                return Err(faults::cut());
+            }
+            each(item.listed());
+        }
+        if cut.is_some() {
+            return Err(faults::cut());
+        }
+        Ok(page)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        let seen = self
+            .seen(RequestKind::Watch, &request.resource_version)
+            .of_watch(request);
+        let fault = self.enter(seen, stop)?;
+        let now = self.clock.now();
+        let feed = self.server.lock().feed(request, fault.as_ref())?;
+        let deadline = now
+            .checked_add(request.timeout)
+            .map_or(Deadline::NEVER, Deadline::at);
+        let id = self.change(|server| {
+            let id = server.next_feed;
+            server.next_feed = id.wrapping_add(1);
+            server.feeds.push((id, feed));
+            id
+        });
+        Ok(Box::new(Stream::new(self.clone(), id, deadline, stop, now)))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.server.lock().streams_lists
+    }
+
+    fn watch_list_failed(&self) {
+        self.change(|server| {
+            server.streams_lists = false;
+            server.watch_list_failures = server.watch_list_failures.saturating_add(1);
+        });
+    }
+
+    fn describe(&self) -> String {
+        let kind = K::URL_PATH_SEGMENT;
+        let name = self.scope.field_selector().as_str();
+        match (self.scope.namespace_name(), name) {
+            (None, "") => kind.to_owned(),
+            (None, name) => format!("{kind} with {name}"),
+            (Some(namespace), "") => format!("{kind} in namespace {namespace:?}"),
+            (Some(namespace), name) => format!("{kind} in namespace {namespace:?} with {name}"),
+        }
+    }
+}
+
+impl<K: Object> Getter<K> for FakeSource<K> {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        _deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<K>>, Error> {
+        let mut seen = self.seen(RequestKind::Get, version);
+        seen.scope = Scope::object(key);
+        self.enter(seen, stop)?;
+        let server = self.server.lock();
+        match server.model.present().get(key) {
+            Some(Item::Object(object)) => Ok(Arc::clone(object)),
+            Some(Item::Undecodable(object)) => Err(object.error.clone()),
+            None => Err(Error::not_found(K::URL_PATH_SEGMENT, key.name())),
+        }
+    }
+}
+
+impl<K: Object> Api<K> for FakeSource<K> {
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
+        Arc::new(Self {
+            scope,
+            ..self.clone()
+        })
+    }
+
+    fn getter(&self) -> Arc<dyn Getter<K>> {
+        Arc::new(self.clone())
+    }
+}
+
+impl<K: Object> Server<K> {
+    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or (in pages) at
+    /// exactly that version.
+    fn page(
+        &self,
+        request: &ListRequest,
+        scope: &Scope,
+    ) -> Result<(Vec<Item<K>>, ListPage), Error> {
+        let current = self.model.version();
+        let (version, from) = match &request.continue_token {
+            Some(token) => {
+                let (version, from) = token.split_once(':').unwrap_or((token, ""));
+                let version = version.parse().unwrap_or(current);
+                if version < self.model.compacted() {
+                    return Err(expired(version, self.model.compacted()));
+                }
+                (version, from)
+            }
+            None => (self.read_version(request)?, ""),
+        };
+        let all = self.model.at(version);
+        let mut selected = all
+            .into_iter()
+            .filter(|(key, _)| selects(scope, key) && key.to_string().as_str() >= from)
+            .peekable();
+        let paged = request.limit > 0
+            && (request.resource_version != ResourceVersion::any() || self.pages_at_zero);
+        let limit = if paged {
+            usize::try_from(request.limit).unwrap_or(usize::MAX)
+        } else {
+            usize::MAX
+        };
+        let items: Vec<_> = selected
+            .by_ref()
+            .take(limit)
+            .map(|(_, item)| item)
+            .collect();
+        let page = ListPage {
+            resource_version: ResourceVersion::from(version.to_string()),
+            continue_token: selected.peek().map(|(key, _)| format!("{version}:{key}")),
+        };
+        Ok((items, page))
+    }
+
+    fn read_version(&self, request: &ListRequest) -> Result<u64, Error> {
+        let current = self.model.version();
+        let asked = match number(&request.resource_version) {
+            None => return Ok(current),
+            Some(0) => return Ok(self.cached.unwrap_or(current).min(current)),
+            Some(asked) => asked,
+        };
+        if asked > current {
+            return Err(too_large(asked, current));
+        }
+        if request.limit == 0 {
+            return Ok(current);
+        }
+        if asked < self.model.compacted() {
+            return Err(expired(asked, self.model.compacted()));
+        }
+        Ok(asked)
+    }
+
+    fn feed(&self, request: &WatchRequest, fault: Option<&SourceFault>) -> Result<Feed<K>, Error> {
+        let current = self.model.version();
+        let asked = number(&request.resource_version).unwrap_or(0);
+        if asked > current {
+            return Err(too_large(asked, current));
+        }
+        let mut feed = if request.send_initial_events {
+            Feed::initial(&self.model)
+        } else if asked == 0 {
+            Feed::synthetic(&self.model)
+        } else {
+            Feed::after(&self.model, asked)
+        };
+        feed.meet(fault);
+        Ok(feed)
+    }
+}

@@ -1,0 +1,263 @@
+//! A small model of an API server for one kind: every version it went through, and what of that it still knows.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{Listed, Undecodable, WatchEvent};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope, Status};
+use crate::sync::Arc;
+
+/// An object as the server has it: one that decodes, or one that does not.
+#[derive(Debug)]
+pub(super) enum Item<K: Object> {
+    Object(Arc<Held<K>>),
+    Undecodable(Undecodable),
+}
+
+impl<K: Object> Clone for Item<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Object(object) => Self::Object(Arc::clone(object)),
+            Self::Undecodable(object) => Self::Undecodable(object.clone()),
+        }
+    }
+}
+
+impl<K: Object> Item<K> {
+    pub(super) fn uid(&self) -> &str {
+        match self {
+            Self::Object(object) => object.uid(),
+            Self::Undecodable(object) => &object.uid,
+        }
+    }
+
+    pub(super) fn listed(&self) -> Listed<K> {
+        match self.clone() {
+            Self::Object(object) => Listed::Object(object),
+            Self::Undecodable(object) => Listed::Undecodable(object),
+        }
+    }
+
+    pub(super) fn added(&self) -> WatchEvent<K> {
+        match self.clone() {
+            Self::Object(object) => WatchEvent::Added(object),
+            Self::Undecodable(object) => WatchEvent::Undecodable(object),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One step of the server's history.
+#[derive(Debug)]
+pub(super) struct Change<K: Object> {
+    pub(super) version: u64,
+    pub(super) key: ObjectKey,
+    pub(super) verb: Verb,
+    /// The state after it; of a deletion the last one.
+    pub(super) item: Item<K>,
+}
+
+impl<K: Object> Change<K> {
+    pub(super) fn event(&self) -> WatchEvent<K> {
+        match (self.verb, self.item.clone()) {
+            (Verb::Added, Item::Object(object)) => WatchEvent::Added(object),
+            (Verb::Modified, Item::Object(object)) => WatchEvent::Modified(object),
+            (Verb::Deleted, Item::Object(object)) => WatchEvent::Deleted(object),
+            (Verb::Deleted, Item::Undecodable(object)) => WatchEvent::DeletedUndecodable(object),
+            (Verb::Added | Verb::Modified, Item::Undecodable(object)) => {
+                WatchEvent::Undecodable(object)
+            }
+        }
+    }
+}
+
+/// The objects of one kind, through time.
+#[derive(Debug)]
+pub(super) struct Model<K: Object> {
+    version: u64,
+    present: BTreeMap<ObjectKey, Item<K>>,
+    history: Vec<Change<K>>,
+    /// Versions below this one are forgotten.
+    compacted: u64,
+    uids: u64,
+}
+
+impl<K: Object> Model<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            version: 1,
+            present: BTreeMap::new(),
+            history: Vec::new(),
+            compacted: 0,
+            uids: 0,
+        }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn compacted(&self) -> u64 {
+        self.compacted
+    }
+
+    pub(super) fn present(&self) -> &BTreeMap<ObjectKey, Item<K>> {
+        &self.present
+    }
+
+    pub(super) fn change(&self, at: usize) -> Option<&Change<K>> {
+        self.history.get(at)
+    }
+
+    /// Where in the history the changes after `version` begin.
+    pub(super) fn after(&self, version: u64) -> usize {
+        self.history
+            .partition_point(|change| change.version <= version)
+    }
+
+    /// A uid as the server gives them: the one of what is there under the key, else a new one.
+    pub(super) fn uid(&mut self, key: &ObjectKey) -> String {
+        if let Some(item) = self.present.get(key) {
+            return item.uid().to_owned();
+        }
+        self.uids = self.uids.wrapping_add(1);
+        format!("uid-{}", self.uids)
+    }
+
+    pub(super) fn next_version(&mut self) -> u64 {
+        self.version = self.version.wrapping_add(1);
+        self.version
+    }
+
+    /// Moves the server's version on without a change here, as objects of other kinds do.
+    pub(super) fn skip_to(&mut self, version: u64) {
+        self.version = self.version.max(version);
+    }
+
+    /// Records a state at the present version.
+    pub(super) fn record(&mut self, key: ObjectKey, item: Item<K>) {
+        let verb = if self.present.contains_key(&key) {
+            Verb::Modified
+        } else {
+            Verb::Added
+        };
+        self.present.insert(key.clone(), item.clone());
+        self.history.push(Change {
+            version: self.version,
+            key,
+            verb,
+            item,
+        });
+    }
+
+    /// Records a deletion at the present version.
+    pub(super) fn remove(&mut self, key: ObjectKey, last: Item<K>) {
+        self.present.remove(&key);
+        self.history.push(Change {
+            version: self.version,
+            key,
+            verb: Verb::Deleted,
+            item: last,
+        });
+    }
+
+    /// Forgets everything before the present version.
+    pub(super) fn compact(&mut self) {
+        self.compacted = self.version;
+    }
+
+    /// Goes back to what was at `version`, as a restored backup does: later history is gone.
+    pub(super) fn restore(&mut self, version: u64) {
+        self.present = self.at(version);
+        self.history.retain(|change| change.version <= version);
+        self.version = version;
+        self.compacted = self.compacted.min(version);
+    }
+
+    /// The objects as they were at `version`.
+    pub(super) fn at(&self, version: u64) -> BTreeMap<ObjectKey, Item<K>> {
+        let mut objects = BTreeMap::new();
+        for change in self
+            .history
+            .iter()
+            .take_while(|change| change.version <= version)
+        {
+            match change.verb {
+                Verb::Added | Verb::Modified => {
+                    objects.insert(change.key.clone(), change.item.clone());
+                }
+                Verb::Deleted => {
+                    objects.remove(&change.key);
+                }
+            }
+        }
+        objects
+    }
+}
+
+/// Whether a scope selects a key: namespace and `metadata.name` count, other selectors select everything.
+pub(super) fn selects(scope: &Scope, key: &ObjectKey) -> bool {
+    let in_namespace = scope
+        .namespace_name()
+        .is_none_or(|namespace| namespace == key.namespace());
+    let named = scope
+        .field_selector()
+        .as_str()
+        .strip_prefix("metadata.name=");
+    in_namespace && named.is_none_or(|name| name == key.name())
+}
+
+/// "The version fell out of the history", in the API's words.
+pub(super) fn expired(asked: u64, oldest: u64) -> Error {
+    let message = format!("too old resource version: {asked} ({oldest})");
+    status(410, "Expired", message, false)
+}
+
+/// "The version lies in the future", in the API's words (RF-13).
+pub(super) fn too_large(asked: u64, current: u64) -> Error {
+    let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
+    status(504, "Timeout", message, true)
+}
+
+fn status(code: i32, reason: &str, message: String, too_large: bool) -> Error {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+    let cause = too_large.then(|| meta::StatusCause {
+        message: Some("Too large resource version".to_owned()),
+        reason: Some("ResourceVersionTooLarge".to_owned()),
+        ..meta::StatusCause::default()
+    });
+    Error::from_status(Status::from(meta::Status {
+        code: Some(code),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        details: Some(meta::StatusDetails {
+            causes: cause.map(|cause| vec![cause]),
+            ..meta::StatusDetails::default()
+        }),
+        ..meta::Status::default()
+    }))
+}
+
+/// A version as the requests carry it; `None` for one that is no number.
+pub(super) fn number(version: &ResourceVersion) -> Option<u64> {
+    version.as_str().parse().ok()
+}
+
+/// An object that is there but does not decode (B12).
+pub(super) fn undecodable(key: &ObjectKey, uid: String, version: u64) -> Undecodable {
+    Undecodable {
+        key: key.clone(),
+        uid,
+        resource_version: ResourceVersion::from(version.to_string()),
+        error: Error::new(
+            ErrorKind::Undecodable,
+            format!("{key}: invalid type: made so for a test"),
+        ),
+    }
+}
