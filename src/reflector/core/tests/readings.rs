@@ -1,0 +1,101 @@
+//! What readers and the log are told: B14, RF-6, RF-7, RF-43's text, the levels of the log.
+
+use super::Bench;
+use crate::error::ErrorKind;
+use crate::reflector::Phase;
+use log::Level;
+
+/// B14, B2: attempts, since when and the last error of the series; all clear once a request succeeds.
+#[test]
+fn the_status_tells_the_series_of_failures() {
+    let mut bench = Bench::new("");
+    let began = bench.now;
+    assert_eq!(bench.core.status().phase, Phase::Starting);
+    bench.tell("start");
+    assert_eq!(bench.core.status().phase, Phase::Listing);
+    bench.tell("+1s page-error 500\nrested\npage-error 401");
+    let status = bench.core.status();
+    assert_eq!((status.phase, status.attempts), (Phase::BackingOff, 2));
+    assert_eq!(
+        status.attempts_since,
+        Some(began),
+        "counted from the beginning of the run"
+    );
+    let error = status.last_error.clone().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Unauthorized);
+    assert_eq!(error.to_string(), "failed to list things: 401", "RF-16");
+    assert_eq!(status.last_contact, None);
+    bench.tell("rested\npage 5\ncommitted");
+    let status = bench.core.status();
+    assert_eq!((status.phase, status.attempts), (Phase::Opening, 0));
+    assert!(status.last_error.is_none() && status.attempts_since.is_none());
+    assert_eq!(status.last_contact, Some(bench.now));
+    bench.tell("opened");
+    assert_eq!(bench.core.status().phase, Phase::Watching);
+    assert_eq!(
+        (bench.core.status().lists, bench.core.status().watches),
+        (1, 1)
+    );
+    bench.tell("+3s error 429");
+    let (status, now) = (bench.core.status(), bench.now);
+    assert_eq!(status.attempts_since, Some(now), "a new series");
+    assert!(status.is_fresh_within(super::duration("10s"), now));
+    assert!(!status.is_fresh_within(super::duration("10s"), now + super::duration("11s")));
+    bench.tell("stop");
+    assert_eq!(bench.core.status().phase, Phase::Stopped);
+}
+
+/// RF-6 is not kept: what ends a stream is told as well. RF-43: the text.
+#[test]
+fn stream_errors_and_very_short_watches_are_told() {
+    let mut bench = Bench::new("");
+    bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden");
+    let told = bench.core.status().last_error.clone().unwrap().to_string();
+    assert_eq!(told, "watch ended with error: 403 Forbidden");
+    bench.tell("rested\npage 5\ncommitted\nopened\n+10ms ended");
+    let told = bench.core.status().last_error.clone().unwrap().to_string();
+    assert_eq!(
+        told,
+        "very short watch: things: Unexpected watch close - watch lasted less than a second and no items received"
+    );
+}
+
+/// The first failure of a series warns, its repeats are quiet, the recovery is told; an expired watch is normal life.
+#[test]
+fn the_log_tells_each_series_once() {
+    let mut bench = Bench::new("");
+    bench.tell("start\npage-error 500\nrested\npage-error 500\nrested\npage-error 500");
+    assert_eq!(
+        bench.logged(Level::Warn),
+        ["failing err=failed to list things: 500"]
+    );
+    assert_eq!(bench.logged(Level::Debug).len(), 2);
+    bench.tell("rested\npage 5\ncommitted\nopened");
+    assert_eq!(bench.logged(Level::Info), ["recovered failures=3"]);
+
+    let mut flapping = Bench::new("");
+    flapping.tell("start\npage 5\ncommitted");
+    for _ in 0..5 {
+        flapping.tell("open-error 403\nrested\npage 5\ncommitted");
+    }
+    assert_eq!(
+        flapping.logged(Level::Warn).len(),
+        1,
+        "lists succeed, watches fail: one series"
+    );
+    assert!(flapping.logged(Level::Info).is_empty());
+
+    let mut expiring = Bench::new("");
+    expiring.tell("start\npage 5\ncommitted\nopened\n+300s error 410 Expired\nrested\npage 6\ncommitted\nopened");
+    assert!(expiring.logged(Level::Warn).is_empty() && expiring.logged(Level::Info).is_empty());
+}
+
+/// RF-25, RF-28: reported once at a level that is seen, and counted.
+#[test]
+fn skipped_events_are_counted() {
+    let mut bench = Bench::new("");
+    bench.tell("start\npage 5\ncommitted\nopened\nskipped\nskipped\nskipped 9");
+    assert_eq!(bench.core.status().skipped, 3);
+    assert_eq!(bench.logged(Level::Warn), ["unexpected"]);
+    assert_eq!(bench.core.status().resource_version.as_str(), "9");
+}

@@ -1,0 +1,236 @@
+//! Backoffs, fast first syncs, refusals and waits the server asks for: B3, B9, B10, R4, BK-8.
+
+use super::{Bench, check, row};
+use std::time::Duration;
+
+#[test]
+fn backoffs() {
+    check(&[
+        row(
+            "RF-8: one sequence for lists, openings and streams",
+            "streams",
+            "
+            start               -> stream most-recent
+            open-error 429      -> rest 800ms
+            rested              -> stream most-recent
+            open-error 422 Invalid -> list 0 limit=500
+            page-error 500      -> rest 1.6s
+            rested              -> stream most-recent
+            opened              -> read
+            final-bookmark 3    -> commit 3 consistent
+            committed           -> read
+            error 429           -> rest 3.2s
+            rested              -> watch 3
+            open-error 429      -> rest 6.4s
+        ",
+        ),
+        row(
+            "B10, BK-5: two minutes of health start it again, less do not",
+            "",
+            "
+            start               -> list 0 limit=500
+            page-error 500      -> rest 800ms
+            rested              -> list 0 limit=500
+            page 5              -> commit 5
+            committed           -> watch 5
+            opened              -> read
+            +120s error 403     -> rest 1.6s
+            rested              -> list 5 limit=0
+            page 5              -> commit 5
+            committed           -> watch 5
+            opened              -> read
+            +121s error 403     -> rest 800ms
+        ",
+        ),
+        row(
+            "B10 instead of BK-4: continuous failure stays at the cap",
+            "",
+            "
+            start -> list 0 limit=500
+            page-error 500 -> rest 800ms
+            rested -> list 0 limit=500
+            page-error 500 -> rest 1.6s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 3.2s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 6.4s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 12.8s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 25.6s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 30s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 30s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 30s
+            rested -> list 0 limit=500
+            page-error 500 -> rest 30s
+        ",
+        ),
+        row(
+            "Retry-After wins over every backoff, and has a maximum",
+            "waited",
+            "
+            start               -> list 0 limit=500
+            page-error 429 retry-after=7 -> rest 7s firm
+            rested              -> list 0 limit=500
+            page-error 429 retry-after=90000 -> rest 300s
+        ",
+        ),
+    ]);
+}
+
+fn rest(action: &str) -> Duration {
+    let text = action
+        .trim_start_matches("rest ")
+        .trim_end_matches(" on-demand");
+    match text.strip_suffix("ms") {
+        Some(millis) => Duration::from_secs_f64(millis.parse::<f64>().unwrap() / 1000.0),
+        None => Duration::from_secs_f64(text.trim_end_matches('s').parse().unwrap()),
+    }
+}
+
+/// B3: while somebody waits a first sync is retried after 50 ms, doubling, and falls into the steady backoff.
+#[test]
+fn a_first_sync_somebody_waits_for_is_retried_fast() {
+    let mut bench = Bench::new("waited");
+    bench.tell("start -> list 0 limit=500");
+    let began = bench.now;
+    let mut lists = 1;
+    loop {
+        let action = bench.play("page-error 500");
+        if action.contains("on-demand") {
+            break;
+        }
+        let wait = rest(&action);
+        assert!(wait < Duration::from_millis(500), "{action}");
+        bench.tell("rested -> list 0 limit=500");
+        lists += 1;
+    }
+    assert_eq!(lists, 5, "requests within the second that a read waits");
+    assert!(bench.now - began < Duration::from_secs(1));
+}
+
+/// B3 holds only while somebody waits, and not after the first sync.
+#[test]
+fn nobody_waits_or_it_is_synced_already() {
+    check(&[
+        row(
+            "B3: nobody waits: the steady backoff, which somebody may hasten",
+            "",
+            "
+            start               -> list 0 limit=500
+            page-error 500      -> rest 800ms on-demand
+        ",
+        ),
+        row(
+            "B3: synced: the steady backoff, which nobody hastens",
+            "waited",
+            "
+            start               -> list 0 limit=500
+            page 5              -> commit 5
+            committed           -> watch 5
+            open-error 403      -> rest 800ms firm
+        ",
+        ),
+    ]);
+}
+
+/// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it awake.
+#[test]
+fn a_reader_who_comes_during_a_backoff_hastens_it() {
+    let mut bench = Bench::new("");
+    bench.tell("start\npage-error 500 -> rest 800ms on-demand\nrested\npage-error 500 -> rest 1.6s on-demand");
+    bench.waited_for = true;
+    assert_eq!(
+        bench.play("+1s demanded"),
+        "list 0 limit=500",
+        "50 ms are long over"
+    );
+    let mut fast = 0;
+    while !bench.play("page-error 500").contains("on-demand") {
+        fast += 1;
+        bench.play("rested");
+    }
+    assert_eq!(fast, 3, "the rest of the series");
+    let again = bench.play("demanded");
+    assert!(rest(&again) <= Duration::from_secs(10), "{again}");
+    assert!(
+        rest(&again) > Duration::from_millis(3000),
+        "no second series at once: {again}"
+    );
+}
+
+/// R4: a refusal is retried fast for three seconds while somebody waits, and is an answer then.
+#[test]
+fn a_refusal_becomes_an_answer() {
+    let mut bench = Bench::new("waited");
+    bench.tell("start");
+    let began = bench.now;
+    let mut lists = 1;
+    while bench.core.status().denied.is_none() {
+        let action = bench.play("page-error 403");
+        if bench.core.status().denied.is_some() {
+            assert!(
+                rest(&action) >= Duration::from_millis(800),
+                "steady now: {action}"
+            );
+            break;
+        }
+        assert!(rest(&action) < Duration::from_millis(500), "{action}");
+        bench.play("rested");
+        lists += 1;
+    }
+    let took = bench.now - began;
+    assert!(
+        took >= Duration::from_secs(3) && took < Duration::from_millis(3100),
+        "{took:?}"
+    );
+    assert!((10..=13).contains(&lists), "{lists} lists");
+    let denied = bench.core.status().denied.as_ref().unwrap();
+    assert_eq!(denied.kind(), crate::ErrorKind::Forbidden);
+    bench.tell("rested\npage 5 -> commit 5\ncommitted -> watch 5");
+    assert!(
+        bench.core.status().denied.is_none(),
+        "the answer was taken back"
+    );
+}
+
+/// R4: nobody waits: one try falls exactly on the end of the grace.
+#[test]
+fn a_refusal_nobody_waits_for() {
+    let mut bench = Bench::new("");
+    bench.tell(
+        "start
+        page-error 403 -> rest 800ms on-demand
+        rested -> list 0 limit=500
+        page-error 403 -> rest 1.6s on-demand
+        rested -> list 0 limit=500
+        page-error 403 -> rest 600ms on-demand
+        rested -> list 0 limit=500",
+    );
+    assert!(bench.core.status().denied.is_none());
+    bench.tell("page-error 403 -> rest 6.4s firm");
+    assert!(bench.core.status().denied.is_some());
+    bench.tell("rested\npage-error 500 -> rest");
+    assert!(
+        bench.core.status().denied.is_none(),
+        "another failure is no refusal"
+    );
+}
+
+/// BK-8: run, draw, wait; after a stop nothing runs.
+#[test]
+fn nothing_runs_after_a_stop() {
+    check(&[row(
+        "BK-8",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest
+        stop                -> end
+        rested              -> end
+    ",
+    )]);
+}
