@@ -219,11 +219,15 @@ fn owned(value: &serde_json::Value) -> String {
                 ))
             })
             .collect(),
-        _ => return "{}".to_owned(),
+        serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_)
+        | serde_json::Value::String(_) => Vec::new(),
     };
-    match members.is_empty() {
-        true => "{}".to_owned(),
-        false => format!(r#"{{".":{{}},{}}}"#, members.join(",")),
+    if members.is_empty() {
+        "{}".to_owned()
+    } else {
+        format!(r#"{{".":{{}},{}}}"#, members.join(","))
     }
 }
 

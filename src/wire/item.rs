@@ -131,7 +131,7 @@ pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<Str
 }
 
 /// Moves what stays to the front and hands it out.
-fn cut<'a>(bytes: &'a mut [u8], cuts: &[Span]) -> &'a [u8] {
+pub(super) fn cut<'a>(bytes: &'a mut [u8], cuts: &[Span]) -> &'a [u8] {
     let mut length = bytes.len();
     if let Some(first) = cuts.first() {
         length = first.start;

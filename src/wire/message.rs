@@ -1,5 +1,7 @@
 //! What stands on the wire, decoded: list pages, their items, watch events.
 
+use std::fmt;
+
 use crate::error::Error;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
@@ -15,7 +17,6 @@ pub struct ListPage {
 }
 
 /// One item of a list.
-#[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "an item decodes or it does not")]
 pub enum Listed<K: Object> {
     /// The decoded object.
@@ -42,7 +43,6 @@ pub struct Undecodable {
 }
 
 /// What the server sent on a watch.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum WatchEvent<K: Object> {
     /// The object appeared, or is part of the initial events.
@@ -71,4 +71,48 @@ pub enum WatchEvent<K: Object> {
         /// Its version, where it moves the position (an unknown type); empty where it does not.
         resource_version: ResourceVersion,
     },
+}
+
+// By hand, because a derived one would ask `K` for `Debug`, which these never print.
+impl<K: Object> fmt::Debug for Listed<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Object(object) => f.debug_tuple("Object").field(object).finish(),
+            Self::Undecodable(aside) => f.debug_tuple("Undecodable").field(aside).finish(),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for WatchEvent<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, field): (&str, &dyn fmt::Debug) = match self {
+            Self::Added(object) => ("Added", object),
+            Self::Modified(object) => ("Modified", object),
+            Self::Deleted(object) => ("Deleted", object),
+            Self::DeletedUndecodable(aside) => ("DeletedUndecodable", aside),
+            Self::Error(error) => ("Error", error),
+            Self::Undecodable(aside) => ("Undecodable", aside),
+            Self::Bookmark {
+                resource_version,
+                initial_events_end,
+            } => {
+                return f
+                    .debug_struct("Bookmark")
+                    .field("resource_version", resource_version)
+                    .field("initial_events_end", initial_events_end)
+                    .finish();
+            }
+            Self::Skipped {
+                reason,
+                resource_version,
+            } => {
+                return f
+                    .debug_struct("Skipped")
+                    .field("reason", reason)
+                    .field("resource_version", resource_version)
+                    .finish();
+            }
+        };
+        f.debug_tuple(name).field(field).finish()
+    }
 }

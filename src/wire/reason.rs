@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::scan::is_space;
-
 /// Levels of nesting that the decoder follows; `serde_json`'s own limit.
 const DEPTH_MAX: usize = 128;
 
@@ -36,8 +34,12 @@ const TYPES_MET: [&str; 17] = [
 
 /// Why `json` does not decode: `spec.replicas: invalid type: string, expected i32`.
 pub(super) fn why(json: &[u8], error: &serde_json::Error) -> String {
-    let path = path_to(json, offset_of(json, error));
     let what = without_values(error);
+    // Where a map ends, what is missing is the map's fault; anything else is that of its last member.
+    let of_whole = ["missing", "invalid length", "invalid type: map"]
+        .iter()
+        .any(|head| what.starts_with(head));
+    let path = path_to(json, offset_of(json, error), of_whole);
     if path.is_empty() {
         what
     } else {
@@ -105,10 +107,13 @@ fn other(message: &str) -> String {
 
 /// What the type expected: its own words, which stand last, behind anything that quotes the object.
 fn expected(message: &str) -> Option<&str> {
-    let (_, expected) = message.rsplit_once(", expected ")?;
-    let expected = expected
+    let message = message
         .rsplit_once(" at line ")
-        .map_or(expected, |(text, _)| text);
+        .map_or(message, |(text, _)| text);
+    if message.ends_with(", there are no fields") || message.ends_with(", there are no variants") {
+        return None;
+    }
+    let (_, expected) = message.rsplit_once(", expected ")?;
     Some(clip(expected))
 }
 
@@ -149,8 +154,8 @@ enum Level<'a> {
     Index(usize),
 }
 
-/// The path of the value in which the byte at `offset` stands, in the API's spelling.
-fn path_to(json: &[u8], offset: usize) -> String {
+/// The path of the value that ends, or is about to begin, at the byte at `offset`, in the API's spelling.
+fn path_to(json: &[u8], offset: usize, of_whole: bool) -> String {
     let mut levels: Vec<Level<'_>> = Vec::new();
     // Levels deeper than are named: only counted.
     let mut deeper = 0_usize;
@@ -177,24 +182,18 @@ fn path_to(json: &[u8], offset: usize) -> String {
                 Some(Level::Key(key)) => *key = b"",
                 None => {}
             },
+            b'{' | b'[' if at == offset => break,
             b'{' | b'[' if levels.len() >= PATH_LEVELS_MAX => deeper = deeper.saturating_add(1),
             b'{' => levels.push(Level::Key(b"")),
             b'[' => levels.push(Level::Index(0)),
             b'}' | b']' if deeper > 0 => deeper = deeper.saturating_sub(1),
-            b'}' | b']' if at == offset || only_space(json, next, offset) => break,
+            b'}' if at == offset && !of_whole => break,
             b'}' | b']' => drop(levels.pop()),
             _ => {}
         }
         at = next;
     }
     spell(&levels)
-}
-
-fn only_space(json: &[u8], from: usize, to: usize) -> bool {
-    json.get(from..to)
-        .unwrap_or_default()
-        .iter()
-        .all(|byte| is_space(*byte))
 }
 
 fn spell(levels: &[Level<'_>]) -> String {

@@ -1,18 +1,29 @@
 //! Tests of the decoders: tables, every split, odd bodies, mutations.
 
+mod events;
 mod lists;
+mod mutations;
+mod reasons;
+mod trimming;
+mod whole;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 
-use super::{DecodeOptions, ListDecoder, ListPage, Listed};
+use super::{DecodeOptions, EventDecoder, ListDecoder, ListPage, Listed, Trim, WatchEvent};
 use crate::error::Error;
 use crate::object::Object;
 
 /// What a body came to, in comparable words.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     items: Vec<String>,
     end: Result<ListPage, String>,
+}
+
+impl Outcome {
+    fn error(&self) -> &str {
+        self.end.as_ref().unwrap_err()
+    }
 }
 
 fn describe<K: Object>(item: Listed<K>) -> String {
@@ -22,6 +33,31 @@ fn describe<K: Object>(item: Listed<K>) -> String {
     }
 }
 
+fn describe_event<K: Object>(event: WatchEvent<K>) -> String {
+    match event {
+        WatchEvent::Undecodable(aside) => format!("aside {}: {}", aside.key, aside.error),
+        WatchEvent::DeletedUndecodable(aside) => {
+            format!("deleted aside {}: {}", aside.key, aside.error)
+        }
+        WatchEvent::Bookmark {
+            resource_version,
+            initial_events_end,
+        } => format!(
+            "bookmark @{resource_version}{}",
+            if initial_events_end { " end" } else { "" }
+        ),
+        WatchEvent::Skipped {
+            reason,
+            resource_version,
+        } => format!("skipped @{resource_version}: {reason}"),
+        other @ (WatchEvent::Added(_)
+        | WatchEvent::Modified(_)
+        | WatchEvent::Deleted(_)
+        | WatchEvent::Error(_)) => format!("{other:?}"),
+    }
+}
+
+/// Feeds a list decoder, and holds it to its bound of memory.
 fn feed<K: Object>(
     decoder: &mut ListDecoder<K>,
     mut bytes: &[u8],
@@ -38,16 +74,90 @@ fn feed<K: Object>(
     Ok(())
 }
 
-/// Decodes a body that comes in these chunks.
-fn list_of(chunks: &[&[u8]], options: &DecodeOptions) -> Outcome {
-    let mut decoder = ListDecoder::<Secret>::new(options);
+/// Decodes a body of a list that comes in these chunks.
+fn list_of<K>(
+    chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &DecodeOptions,
+) -> Outcome
+where
+    K: Object,
+{
+    let mut decoder = ListDecoder::<K>::new(options);
     let mut items = Vec::new();
-    let fed = chunks
-        .iter()
-        .try_for_each(|chunk| feed(&mut decoder, chunk, &mut |item| items.push(describe(item))));
+    let fed = chunks.into_iter().try_for_each(|chunk| {
+        feed(&mut decoder, chunk.as_ref(), &mut |item| {
+            items.push(describe(item));
+        })
+    });
     let end = fed.and_then(|()| decoder.finish());
     Outcome {
         items,
         end: end.map_err(|error| format!("{error:?}")),
+    }
+}
+
+fn secrets(body: &[u8]) -> Outcome {
+    list_of::<Secret>([body], &DecodeOptions::default())
+}
+
+/// Decodes the body of a watch that comes in these chunks; the last line is how it ended.
+fn watch_of<K>(
+    chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &DecodeOptions,
+) -> Vec<String>
+where
+    K: Object,
+{
+    let mut decoder = EventDecoder::<K>::new(options);
+    let mut events = Vec::new();
+    for chunk in chunks {
+        let mut bytes = chunk.as_ref();
+        while !bytes.is_empty() {
+            let space = decoder.space();
+            let count = space.len().min(bytes.len());
+            space[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            decoder.filled(count);
+            loop {
+                match decoder.next() {
+                    Ok(Some(event)) => events.push(describe_event(event)),
+                    Ok(None) => break,
+                    Err(error) => events.push(format!("failed: {error:?}")),
+                }
+            }
+        }
+    }
+    if let Some(error) = decoder.finish() {
+        events.push(format!("cut: {error:?}"));
+    }
+    events
+}
+
+/// A body in two pieces, at each place, and byte by byte.
+fn each_split(body: &[u8], mut check: impl FnMut(Vec<&[u8]>)) {
+    for split in 0..=body.len() {
+        let (left, right) = body.split_at(split);
+        check(vec![left, right]);
+    }
+    check(body.chunks(1).collect());
+    check(body.chunks(3).collect());
+}
+
+/// The same numbers for the same seed everywhere (splitmix64).
+struct Random(u64);
+
+impl Random {
+    #[expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        usize::try_from(mixed % u64::try_from(limit).unwrap()).unwrap()
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
     }
 }

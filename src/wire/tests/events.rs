@@ -1,0 +1,318 @@
+//! Watch events: types, other orders and spacing, outcomes of RF-24..RF-29, RS-4..RS-9.
+
+use super::*;
+use crate::error::ErrorKind;
+
+fn watch(body: &str) -> Vec<String> {
+    watch_of::<Secret>([body.as_bytes()], &DecodeOptions::default())
+}
+
+const META: &str = r#""metadata":{"name":"a","namespace":"n","resourceVersion":"5"}"#;
+
+/// RF-24 to RF-28 and RS-9, row by row.
+const EVENTS: [(&str, &str); 23] = [
+    (
+        r#"{"type":"ADDED","object":$SECRET}"#,
+        "Added(Secret n/a @5)",
+    ),
+    (
+        r#"{"type":"MODIFIED","object":$SECRET}"#,
+        "Modified(Secret n/a @5)",
+    ),
+    (
+        r#"{"type":"DELETED","object":$SECRET}"#,
+        "Deleted(Secret n/a @5)",
+    ),
+    (
+        r#" { "object" :$SECRET , "type" : "ADDED" , "more":[1] } "#,
+        "Added(Secret n/a @5)",
+    ),
+    (
+        r#"{"\u0074ype":"\u0041DDED","obj\u0065ct":{$META}}"#,
+        "Added(Secret n/a @5)",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"kind":"Secret","metadata":{"resourceVersion":"12"},"data":5}}"#,
+        "bookmark @12",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        "bookmark @12 end",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"True"}}}}"#,
+        "bookmark @12",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"metadata":{}}}"#,
+        "skipped @: Unable to understand watch event: a bookmark without resourceVersion",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"kind":"Pod","metadata":{"resourceVersion":"12"}}}"#,
+        "skipped @: Unexpected watch event object gvk: Pod",
+    ),
+    (
+        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (323)","reason":"Expired","code":410}}"#,
+        "Error(Expired: too old resource version: 1 (323))",
+    ),
+    (
+        r#"{"type":"ERROR","object":$SECRET}"#,
+        "Error(Protocol: unexpected object: Secret n/a)",
+    ),
+    (
+        r#"{"type":"ERROR","object":"CANARY"}"#,
+        "Error(Protocol: unexpected object:)",
+    ),
+    (
+        r#"{"type":"RENAMED","object":$SECRET}"#,
+        "skipped @5: got invalid watch event type: RENAMED",
+    ),
+    (
+        r#"{"type":"","object":$SECRET}"#,
+        "skipped @5: got invalid watch event type: ",
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",$META}}"#,
+        "skipped @: Unexpected watch event object gvk: v1 Pod",
+    ),
+    (
+        r#"{"type":"DELETED","object":{"kind":"Secret","apiVersion":"v2",$META}}"#,
+        "skipped @: Unexpected watch event object gvk: v2 Secret",
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":"Table","apiVersion":"meta.k8s.io/v1","rows":[]}}"#,
+        "skipped @: Unsupported watch event object gvk: meta.k8s.io/v1 Table",
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":"Secret"}}"#,
+        "skipped @: Unable to understand watch event: Secret without a name does not decode: metadata.name: missing",
+    ),
+    (
+        r#"{"type":"ADDED","object":{$META,"data":{"k":"?CANARY?"}}}"#,
+        "aside n/a: Secret n/a does not decode: data.k: the value is not acceptable",
+    ),
+    (
+        r#"{"type":"MODIFIED","object":{$META,"type":7}}"#,
+        "aside n/a: Secret n/a does not decode: type: invalid type: integer, expected a string",
+    ),
+    (
+        r#"{"type":"DELETED","object":{$META,"type":7}}"#,
+        "deleted aside n/a: Secret n/a does not decode: type: invalid type: integer, expected a string",
+    ),
+    (
+        r#"{"kind":"Status","message":"etcdserver: request timed out","reason":"InternalError","code":500}"#,
+        "Error(Api: etcdserver: request timed out)",
+    ),
+];
+
+#[test]
+fn each_event_comes_to_what_its_row_says() {
+    let secret = format!(r#"{{"kind":"Secret","apiVersion":"v1",{META}}}"#);
+    for (line, outcome) in EVENTS {
+        let line = line.replace("$SECRET", &secret).replace("$META", META);
+        assert_eq!(watch(&format!("{line}\n")), [outcome], "{line}");
+        assert_eq!(watch(&format!("\n \r\n{line}\r\n")), [outcome], "{line}");
+    }
+}
+
+const NO_EVENTS: [(&str, &str); 11] = [
+    ("<html>", "unable to decode to metav1.WatchEvent"),
+    ("{}", "unable to decode to metav1.WatchEvent"),
+    ("[]", "unable to decode to metav1.WatchEvent"),
+    (
+        r#"{"type":"ADDED"}"#,
+        "unable to decode to metav1.WatchEvent",
+    ),
+    (
+        r#"{"type":7,"object":{}}"#,
+        "unable to decode to metav1.WatchEvent",
+    ),
+    (
+        r#"{"type":"ADDED","object":{}"#,
+        "unable to decode to metav1.WatchEvent",
+    ),
+    (
+        r#"{"type":"ADDED","object":{}}}"#,
+        "unable to decode to metav1.WatchEvent",
+    ),
+    (
+        r#"{"type":"ADDED","object":{"a" CANARY}}"#,
+        "unable to decode watch event: expected `:`",
+    ),
+    (
+        r#"{"type":"BOOKMARK","object":{"a" CANARY}}"#,
+        "unable to decode watch event: expected `:`",
+    ),
+    (
+        r#"{"type":"ERROR","object":CANARY}"#,
+        "unable to decode watch event: expected value",
+    ),
+    (
+        r#"{"type":"ODD","object":CANARY}"#,
+        "unable to decode watch event: expected value",
+    ),
+];
+
+/// RS-6 and RS-7: the words of client-go, then the end.
+#[test]
+fn a_line_that_is_no_event_ends_the_stream_with_an_internal_error() {
+    let rs6 = |why: &str| {
+        format!(
+            "Error(Api: an error on the server (\"unable to decode an event from the watch stream: {why}\") \
+             has prevented the request from succeeding)"
+        )
+    };
+    for (line, why) in NO_EVENTS {
+        let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+        assert_eq!(watch(&format!("{line}\n{next}\n")), [rs6(why)], "{line}");
+    }
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    decoder.space()[0] = b'x';
+    decoder.space()[1] = b'\n';
+    decoder.filled(2);
+    let Ok(Some(WatchEvent::Error(error))) = decoder.next() else {
+        panic!("no error event");
+    };
+    let status = error.status().unwrap();
+    assert!(status.is_internal_error());
+    assert_eq!(status.code(), 500);
+    let causes = status.as_api().details.as_ref().unwrap().causes.as_ref();
+    let reasons: Vec<_> = causes
+        .unwrap()
+        .iter()
+        .map(|cause| cause.reason.as_deref())
+        .collect();
+    assert_eq!(
+        reasons,
+        [
+            Some("UnexpectedServerResponse"),
+            Some("ClientWatchDecoding")
+        ]
+    );
+    assert!(decoder.is_ended());
+    assert!(decoder.next().unwrap().is_none());
+    assert!(decoder.finish().is_none());
+}
+
+#[test]
+fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
+    let body = format!(
+        "{{\"type\":\"ADDED\",\"object\":{{{META},\"data\":{{\"k\":\"dg==\"}}}}}}\n\n\
+         {{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"9\"}}}}}}\n\
+         {{\"type\":\"DELETED\",\"object\":{{\"metadata\":{{\"managedFields\":[1],\"name\":\"b\"}},\"type\":1}}}}\n\
+         {{\"type\":\"ADD"
+    );
+    let whole = watch(&body);
+    assert_eq!(
+        whole,
+        [
+            "Added(Secret n/a @5)",
+            "bookmark @9",
+            "deleted aside b: Secret b does not decode: type: invalid type: integer, expected a string",
+            "cut: Protocol: the watch was cut off: unexpected EOF behind 12 bytes of a line",
+        ]
+    );
+    each_split(body.as_bytes(), |chunks| {
+        assert_eq!(watch_of::<Secret>(chunks, &DecodeOptions::default()), whole);
+    });
+}
+
+#[test]
+fn an_event_is_delivered_when_its_newline_arrives() {
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    let line = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+    for byte in line.bytes() {
+        decoder.space()[0] = byte;
+        decoder.filled(1);
+        assert!(decoder.next().unwrap().is_none());
+    }
+    decoder.space()[0] = b'\n';
+    decoder.filled(1);
+    assert!(matches!(decoder.next(), Ok(Some(WatchEvent::Added(_)))));
+}
+
+#[test]
+fn lines_have_a_largest_size_to_the_byte() {
+    let options = DecodeOptions {
+        frame_bytes_max: 100,
+        ..DecodeOptions::default()
+    };
+    let start = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}"#;
+    for (length, fits) in [(99, true), (100, true), (101, false), (5000, false)] {
+        for end in ["\n", ""] {
+            let line = format!("{start}{}{end}", " ".repeat(length - start.len()));
+            for size in [1, 7, 100_000] {
+                let events = watch_of::<Secret>(line.as_bytes().chunks(size), &options);
+                let outcome = match (fits, end) {
+                    (true, "\n") => "bookmark @1".to_owned(),
+                    (true, _) => format!(
+                        "cut: Protocol: the watch was cut off: unexpected EOF behind {length} bytes of a line"
+                    ),
+                    (false, _) => {
+                        "failed: TooLarge: a line of the watch is longer than 100 bytes; \
+                                   DecodeOptions::frame_bytes_max raises the limit"
+                            .to_owned()
+                    }
+                };
+                assert_eq!(events, [outcome], "{length} in {size}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_line_without_end_fails_at_the_limit() {
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    let error = loop {
+        let space = decoder.space();
+        let count = space.len();
+        space.fill(b'x');
+        decoder.filled(count);
+        if let Err(error) = decoder.next() {
+            break error;
+        }
+        assert!(decoder.held_bytes() < 64 << 20);
+    };
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    assert!(decoder.is_ended());
+}
+
+#[test]
+fn a_quiet_stream_holds_less_than_a_kibibyte_whatever_it_has_seen() {
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    assert_eq!(decoder.held_bytes(), 0);
+    let value = "dg==".repeat(100_000);
+    let last_applied = r#"{"a":"kubectl.kubernetes.io/last-applied-configuration"}"#;
+    let line = format!(
+        "{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"l\",\"managedFields\":[{last_applied}]}},\"stringData\":{{\"k\":\"{value}\"}}}}}}\n"
+    );
+    let mut bytes = line.as_bytes();
+    let mut events = 0;
+    while !bytes.is_empty() {
+        let space = decoder.space();
+        let count = space.len().min(bytes.len());
+        space[..count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        decoder.filled(count);
+        while decoder.next().unwrap().is_some() {
+            events += 1;
+        }
+    }
+    assert_eq!(events, 1);
+    assert!(!decoder.space().is_empty(), "waiting for bytes");
+    assert!(decoder.held_bytes() < 1024, "{}", decoder.held_bytes());
+    decoder.release();
+    assert_eq!(decoder.held_bytes(), 0);
+}
+
+#[test]
+fn a_release_keeps_part_of_a_line() {
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    let line = format!("{{\"type\":\"ADDED\",\"object\":{{{META}}}}}\n");
+    for chunk in line.as_bytes().chunks(5) {
+        decoder.space()[..chunk.len()].copy_from_slice(chunk);
+        decoder.filled(chunk.len());
+        decoder.release();
+    }
+    assert!(matches!(decoder.next(), Ok(Some(WatchEvent::Added(_)))));
+}

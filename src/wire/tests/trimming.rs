@@ -1,0 +1,191 @@
+//! What is skipped while decoding: only the two fields, only where they mean it, commas and all (B19).
+
+use serde_json::{Map, Value, json};
+
+use super::super::item::{cut, text};
+use super::super::scan::Scan;
+use super::*;
+
+const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The object without what a cache skips, and what was noted of it, scanned in these chunks.
+fn trimmed(json: &[u8], ends: &[usize]) -> String {
+    let mut scan = Scan::default();
+    scan.begin_object(true);
+    for end in ends {
+        assert_eq!(scan.advance(&json[..*end]).unwrap(), None);
+    }
+    // What stands behind the value is none of it.
+    let mut longer = json.to_vec();
+    longer.extend_from_slice(b",{\"metadata\":{\"managedFields\":[");
+    assert_eq!(scan.advance(&longer).unwrap(), Some(json.len()));
+    let kind = text(scan.shape().kind.map(|kind| kind.of(json)));
+    assert!(matches!(&*kind, "" | "K"), "{kind}");
+    let mut copy = json.to_vec();
+    String::from_utf8(cut(&mut copy, &scan.shape().cuts).to_vec()).unwrap()
+}
+
+#[test]
+fn the_spans_and_their_commas() {
+    let last = format!(r#""{LAST}":"{{\"a\":[\"}}\",\"\\\\\"]}}""#);
+    let rows = [
+        (r#"{"metadata":{"managedFields":[]}}"#.to_owned(), r#"{"metadata":{}}"#),
+        (r#"{"metadata":{"managedFields":[],"name":"a"}}"#.into(), r#"{"metadata":{"name":"a"}}"#),
+        (r#"{"metadata":{"name":"a","managedFields":[{"x":{"y":"]}"}}]}}"#.into(), r#"{"metadata":{"name":"a"}}"#),
+        (r#"{"metadata":{"name":"a","managedFields":[],"uid":"u"}}"#.into(), r#"{"metadata":{"name":"a","uid":"u"}}"#),
+        (r#"{"metadata":{"managedFields":null}}"#.into(), r#"{"metadata":{}}"#),
+        (r#"{"metadata":{"managedFields":"x,}"}}"#.into(), r#"{"metadata":{}}"#),
+        (r#"{"metadata":{"managedFields":1,"managedFields":2,"a":3}}"#.into(), r#"{"metadata":{"a":3}}"#),
+        (r#"{"metadata":{"a":3,"managedFields":1,"managedFields":2}}"#.into(), r#"{"metadata":{"a":3}}"#),
+        (r#"{"metadata":{"managedFields":1,"managedFields":2}}"#.into(), r#"{"metadata":{}}"#),
+        (r#"{"metadata":{"managedFields":1,"a":3,"managedFields":2}}"#.into(), r#"{"metadata":{"a":3}}"#),
+        (r#"{"metadata":{"managed\u0046ields":1,"a":3}}"#.into(), r#"{"metadata":{"a":3}}"#),
+        (r#"{"m\u0065tadata":{"managedFields":1,"a":3}}"#.into(), r#"{"m\u0065tadata":{"a":3}}"#),
+        (r#"{"metadata" : { "managedFields" : [ ] , "a" : 3 } }"#.into(), r#"{"metadata" : { "a" : 3 } }"#),
+        (r#"{"metadata":{"annotations":{"managedFields":"x"},"labels":{"managedFields":"y"}}}"#.into(), r#"{"metadata":{"annotations":{"managedFields":"x"},"labels":{"managedFields":"y"}}}"#),
+        (r#"{"managedFields":1,"spec":{"metadata":{"managedFields":1}},"kind":"K"}"#.into(), r#"{"managedFields":1,"spec":{"metadata":{"managedFields":1}},"kind":"K"}"#),
+        (r#"{"metadata":[{"managedFields":1}]}"#.into(), r#"{"metadata":[{"managedFields":1}]}"#),
+        (r#"{"metadata":{"metadata":{"managedFields":1}}}"#.into(), r#"{"metadata":{"metadata":{"managedFields":1}}}"#),
+        (r#"{"metadata":"managedFields","data":{"managedFields":"v"}}"#.into(), r#"{"metadata":"managedFields","data":{"managedFields":"v"}}"#),
+        (r#"{"metadata":{"a":{},"managedFields":[]},"metadata":{"managedFields":[]}}"#.into(), r#"{"metadata":{"a":{}},"metadata":{}}"#),
+        (format!(r#"{{"metadata":{{"annotations":{{{last}}}}}}}"#), r#"{"metadata":{"annotations":{}}}"#),
+        (format!(r#"{{"metadata":{{"annotations":{{{last},"b":"c"}},"managedFields":[]}}}}"#), r#"{"metadata":{"annotations":{"b":"c"}}}"#),
+        (format!(r#"{{"metadata":{{"managedFields":[],"annotations":{{"b":"c",{last}}}}}}}"#), r#"{"metadata":{"annotations":{"b":"c"}}}"#),
+        (format!(r#"{{"metadata":{{{last},"labels":{{{last}}}}}}}"#), ""),
+        (r#"{"metadata":{"annotations":{"kubectl.kubernetes.io\/last-applied-configuration":"x"}}}"#.into(), r#"{"metadata":{"annotations":{}}}"#),
+    ];
+    for (json, expected) in rows {
+        let expected = if expected.is_empty() { &json } else { expected };
+        assert_eq!(trimmed(json.as_bytes(), &[]), expected);
+        for split in 0..json.len() {
+            assert_eq!(
+                trimmed(json.as_bytes(), &[split]),
+                expected,
+                "{json} at {split}"
+            );
+        }
+        let every: Vec<usize> = (0..json.len()).collect();
+        assert_eq!(trimmed(json.as_bytes(), &every), expected, "{json}");
+    }
+}
+
+/// A value with the words that matter in places where they do and do not.
+fn random_value(random: &mut Random, depth: usize) -> Value {
+    const WORDS: [&str; 9] = [
+        "metadata",
+        "annotations",
+        "managedFields",
+        LAST,
+        "name",
+        "\"\\",
+        "",
+        "é\n\u{1F600}",
+        "a,b]}",
+    ];
+    match random.below(if depth == 0 { 4 } else { 9 }) {
+        0 => Value::Null,
+        1 => json!(random.below(1000)),
+        2 => json!(-0.5),
+        3 => json!(random.pick(&WORDS)),
+        4 => (0..random.below(4))
+            .map(|_| random_value(random, depth.saturating_sub(1)))
+            .collect(),
+        _ => random_map(random, depth.saturating_sub(1), &WORDS),
+    }
+}
+
+fn random_map(random: &mut Random, depth: usize, words: &[&str]) -> Value {
+    let count = random.below(6);
+    (0..count)
+        .map(|_| ((random.pick(words)).to_owned(), random_value(random, depth)))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// JSON with spacing that means nothing.
+fn spaced(value: &Value, random: &mut Random, out: &mut String) {
+    let before = random.pick(&["", "", " ", "\n\t"]);
+    out.push_str(before);
+    match value {
+        Value::Object(map) => {
+            out.push('{');
+            for (nth, (key, member)) in map.iter().enumerate() {
+                out.push_str(if nth > 0 { "," } else { "" });
+                spaced(&json!(key), random, out);
+                out.push(':');
+                spaced(member, random, out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            out.push('[');
+            for (nth, item) in items.iter().enumerate() {
+                out.push_str(if nth > 0 { "," } else { "" });
+                spaced(item, random, out);
+            }
+            out.push(']');
+        }
+        scalar @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            out.push_str(&scalar.to_string());
+        }
+    }
+    let behind = random.pick(&["", "", " "]);
+    out.push_str(behind);
+}
+
+fn without_the_fields(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+        if let Some(annotations) = metadata
+            .get_mut("annotations")
+            .and_then(Value::as_object_mut)
+        {
+            annotations.remove(LAST);
+        }
+    }
+    object
+}
+
+#[test]
+fn trimming_while_decoding_is_decoding_and_then_removing() {
+    let mut random = Random(19);
+    for round in 0..4_000 {
+        let words = ["metadata", "annotations", "managedFields", "spec", "name"];
+        let object = random_map(&mut random, 4, &words);
+        let mut text = String::new();
+        spaced(&object, &mut random, &mut text);
+        let text = text.trim();
+        let split = random.below(text.len());
+        let trimmed = trimmed(text.as_bytes(), &[split]);
+        let decoded: Value = serde_json::from_str(&trimmed).unwrap_or_else(|error| {
+            panic!("round {round}: {error}: {text} became {trimmed}");
+        });
+        assert_eq!(decoded, without_the_fields(object), "round {round}: {text}");
+    }
+}
+
+#[test]
+fn the_fields_are_kept_on_request() {
+    let body = format!(
+        r#"{{"items":[{{"metadata":{{"name":"a","annotations":{{"{LAST}":"x"}},"managedFields":[{{"manager":"m"}}]}}}}]}}"#
+    );
+    for (trim, kept) in [(Trim::Keep, 1), (Trim::Skip, 0)] {
+        let options = DecodeOptions {
+            trim,
+            ..DecodeOptions::default()
+        };
+        let mut decoder = ListDecoder::<Secret>::new(&options);
+        let mut seen = 0;
+        feed(&mut decoder, body.as_bytes(), &mut |item| {
+            let Listed::Object(object) = item else {
+                panic!("{item:?}");
+            };
+            let metadata = &object.metadata;
+            assert_eq!(metadata.managed_fields.iter().flatten().count(), kept);
+            assert_eq!(metadata.annotations.iter().flatten().count(), kept);
+            seen += 1;
+        })
+        .unwrap();
+        assert_eq!(seen, 1);
+    }
+}
