@@ -151,6 +151,9 @@ impl Agent {
     ) -> Result<Response<ureq::Body>, Error> {
         let agent = self.inner.lock().clone();
         loop {
+            if call.stop.is_stopped() {
+                return Err(Error::stopped(what));
+            }
             let request = request(site, ask, what)?;
             let entered = Blocking {
                 until: ask.until.within(ask.first_byte, Limit::FirstByte),

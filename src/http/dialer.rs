@@ -78,6 +78,9 @@ fn make(
     tls: Option<Arc<Tls>>,
     mut call: Blocking,
 ) -> Result<Connection, Halt> {
+    if call.stop.is_stopped() {
+        return Err(Halt::Stopped);
+    }
     call.wake = WakeUp::new()?;
     let wake: Arc<dyn crate::worker::Wake> = Arc::<WakeUp>::clone(&call.wake);
     let _registered = call.stop.register(&wake);

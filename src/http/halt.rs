@@ -63,11 +63,11 @@ impl From<io::Error> for Halt {
 }
 
 impl From<Halt> for ureq::Error {
-    /// Plain socket errors stay what they are: ureq reads the end of a body out of their kind.
+    /// The end of the bytes stays what it is, because ureq asks whether the body may end there. All else passes it by.
     fn from(halt: Halt) -> Self {
         match halt {
-            Halt::Io(error) => Self::Io(error),
-            other @ (Halt::Stopped | Halt::Limit(_) | Halt::Failed(_)) => {
+            Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
+            other @ (Halt::Stopped | Halt::Limit(_) | Halt::Failed(_) | Halt::Io(_)) => {
                 Self::Other(Box::new(other))
             }
         }

@@ -1,0 +1,360 @@
+//! Answers of every kind: statuses, pages of proxies, tokens that rotate, compressed lists, heads too large.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::list_watch::{Api, ListerWatcher};
+use kubecache::object::Scope;
+use kubecache::worker::StopToken;
+use kubecache::{Error, ErrorKind};
+
+use super::server::{Peer, Request, Server};
+use super::{client, client_of, get, list, secret, secret_list, secrets};
+
+/// One get, answered by `answer`.
+fn get_answered(answer: impl FnOnce(&mut Peer)) -> Error {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        answer(&mut peer);
+        drop(peer);
+        getting.join().unwrap()
+    })
+}
+
+fn status(code: u16, reason: &str, message: &str) -> String {
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":{message:?},\
+         \"reason\":\"{reason}\",\"code\":{code}}}\n"
+    )
+}
+
+#[test]
+fn statuses_become_errors_of_their_kind_in_the_servers_own_words() {
+    let rows = [
+        (403, "Forbidden", ErrorKind::Forbidden),
+        (404, "NotFound", ErrorKind::NotFound),
+        (410, "Expired", ErrorKind::Expired),
+        (429, "TooManyRequests", ErrorKind::TooManyRequests),
+        (401, "Unauthorized", ErrorKind::Unauthorized),
+        (500, "InternalError", ErrorKind::Api),
+        (504, "Timeout", ErrorKind::Api),
+    ];
+    for (code, reason, kind) in rows {
+        let message = format!("the server's own words on {reason}");
+        let error = get_answered(|peer| peer.json(code, &status(code, reason, &message)));
+        assert_eq!((error.kind(), error.to_string()), (kind, message));
+        assert_eq!(error.status().unwrap().code(), code);
+        assert_eq!(error.retry_after(), None);
+    }
+}
+
+/// R19: the server's wish reaches whoever waits.
+#[test]
+fn retry_after_is_passed_on() {
+    let error = get_answered(|peer| {
+        let body = status(429, "TooManyRequests", "slow down");
+        peer.answer(
+            429,
+            "Retry-After: 7\r\nContent-Type: application/json\r\n",
+            body,
+        );
+    });
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+}
+
+#[test]
+fn what_is_no_kubernetes_is_told_with_the_request_and_its_first_words() {
+    let html = "Content-Type: text/html\r\n";
+    let page = "<html><head><title>Sign in</title></head><body>please</body></html>";
+    type Answer = Box<dyn Fn(&mut Peer)>;
+    let rows: [(Answer, ErrorKind, &str); 8] = [
+        (
+            Box::new(move |peer| peer.answer(502, html, page)),
+            ErrorKind::Api,
+            "answered 502 without a Status of the API: Sign in",
+        ),
+        (
+            Box::new(move |peer| peer.answer(404, html, page)),
+            ErrorKind::Protocol,
+            "is this a Kubernetes API server",
+        ),
+        (
+            Box::new(move |peer| peer.answer(200, html, page)),
+            ErrorKind::Protocol,
+            "answered with \"text/html\" instead of JSON",
+        ),
+        (
+            Box::new(|peer| peer.answer(302, "Location: https://login.test/\r\n", "")),
+            ErrorKind::Protocol,
+            "answered 302, to ask \"https://login.test/\" instead",
+        ),
+        (
+            Box::new(|peer| peer.write("SSH-2.0-OpenSSH_9.9\r\n\r\n\r\n")),
+            ErrorKind::Protocol,
+            "the answer is not what HTTP says",
+        ),
+        (
+            Box::new(|peer| {
+                let large = "x".repeat(70 * 1024);
+                peer.answer(200, &format!("X-Large: {large}\r\n"), "");
+            }),
+            ErrorKind::TooLarge,
+            "the head of the answer is too large",
+        ),
+        (
+            Box::new(|peer| peer.json(200, "[1, 2")),
+            ErrorKind::Protocol,
+            "/secrets/db: ",
+        ),
+        (
+            Box::new(|peer| peer.write("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")),
+            ErrorKind::Protocol,
+            "the answer was cut off",
+        ),
+    ];
+    for (answer, kind, text) in rows {
+        let error = get_answered(answer);
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(
+            error.to_string().starts_with("GET http://127.0.0.1:"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn nobody_listening_is_told_with_the_address() {
+    let port = Server::start().port();
+    let error = get(&client(&format!("http://127.0.0.1:{port}")), "db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    let text = format!("connecting to 127.0.0.1:{port}: Connection refused");
+    assert!(error.to_string().contains(&text), "{error}");
+}
+
+#[test]
+fn a_list_that_is_cut_off_fails() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        let whole = secret_list("5", &[secret("db", "1"), secret("tls", "2")]);
+        peer.chunk(&whole[..whole.len() / 2]);
+        peer.half_close();
+        let error = listing.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+    });
+}
+
+fn requests_of(config: &Config, server: &Server, answers: &[(u16, String)]) -> Vec<Request> {
+    let client = client_of(config);
+    thread::scope(|scope| {
+        scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        let answer = |(code, body): &(u16, String)| {
+            let request = peer.request();
+            peer.json(*code, body);
+            request
+        };
+        answers.iter().map(answer).collect()
+    })
+}
+
+#[test]
+fn a_request_says_who_asks_and_what_it_takes() {
+    let server = Server::start();
+    let base = format!("{}/base", server.url());
+    let config = Config::for_server(&base)
+        .unwrap()
+        .with_token("t0ken")
+        .unwrap();
+    let requests = requests_of(&config, &server, &[(200, secret("db", "1"))]);
+    let request = &requests[0];
+    assert_eq!(
+        request.line,
+        "GET /base/api/v1/namespaces/shop/secrets/db HTTP/1.1"
+    );
+    assert_eq!(
+        request.header("host"),
+        Some(&*format!("127.0.0.1:{}", server.port()))
+    );
+    assert_eq!(request.header("authorization"), Some("Bearer t0ken"));
+    assert_eq!(request.header("accept"), Some("application/json"));
+    assert_eq!(request.header("accept-encoding"), Some("identity"));
+    let user_agent = request.header("user-agent").unwrap();
+    assert!(user_agent.contains(" kubecache/"), "{user_agent}");
+}
+
+#[test]
+fn a_token_of_64_kib_fits() {
+    let server = Server::start();
+    let token = "t".repeat(64 * 1024);
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_token(&token)
+        .unwrap();
+    let requests = requests_of(&config, &server, &[(200, secret("db", "1"))]);
+    let sent = requests[0].header("authorization").unwrap();
+    assert_eq!(sent.len(), token.len() + "Bearer ".len());
+}
+
+/// R5: a 401 makes the token be read again, once.
+#[test]
+fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
+    let server = Server::start();
+    let directory = tempdir("token");
+    let file = directory.join("token");
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_token_file(&file);
+    let refused = (401, status(401, "Unauthorized", "Unauthorized"));
+    fs::write(&file, "new").unwrap();
+    let answers = [refused.clone(), (200, secret("db", "1"))];
+    let requests = requests_of(&config, &server, &answers);
+    assert_eq!(requests[0].header("authorization"), Some("Bearer new"));
+    assert_eq!(requests[1].header("authorization"), Some("Bearer new"));
+    // Refused twice, it is an error; and the third request carries what stands in the file by then.
+    let client = client_of(&config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| {
+            let refused = get(&client, "db").unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Unauthorized);
+            get(&client, "db").map(drop)
+        });
+        let mut peer = server.accept();
+        peer.request();
+        fs::write(&file, "newer").unwrap();
+        peer.json(refused.0, &refused.1);
+        assert_eq!(peer.request().header("authorization"), Some("Bearer newer"));
+        peer.json(refused.0, &refused.1);
+        assert_eq!(peer.request().header("authorization"), Some("Bearer newer"));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_fixed_token_is_not_tried_twice() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_token("t")
+        .unwrap();
+    let refused = (401, status(401, "Unauthorized", "Unauthorized"));
+    let client = client_of(&config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| {
+            assert_eq!(
+                get(&client, "a").unwrap_err().kind(),
+                ErrorKind::Unauthorized
+            );
+            get(&client, "b").map(drop)
+        });
+        let mut peer = server.accept();
+        assert!(peer.request().line.contains("/secrets/a "));
+        peer.json(refused.0, &refused.1);
+        assert!(peer.request().line.contains("/secrets/b "));
+        peer.json(200, &secret("b", "1"));
+        getting.join().unwrap().unwrap();
+    });
+}
+
+pub(crate) fn tempdir(name: &str) -> std::path::PathBuf {
+    let directory = std::env::temp_dir().join(format!("kubecache-{name}-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+#[test]
+#[cfg(feature = "gzip")]
+fn a_gzipped_list_is_taken_and_its_connection_kept() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| {
+            let source = secrets(&client);
+            let (_, names) = list(&*source, &StopToken::never()).unwrap();
+            list(&*source, &StopToken::never()).unwrap();
+            names
+        });
+        let mut peer = server.accept();
+        for _ in 0..2 {
+            let request = peer.request();
+            assert_eq!(request.header("accept-encoding"), Some("gzip"));
+            let body = gzip(secret_list("5", &[secret("db", "1")]).as_bytes());
+            peer.answer(
+                200,
+                "Content-Encoding: gzip\r\nContent-Type: application/json\r\n",
+                body,
+            );
+        }
+        assert_eq!(listing.join().unwrap(), ["db"]);
+    });
+}
+
+#[test]
+fn gzip_is_switchable_per_client_and_per_configuration() {
+    let rows = [(false, true), (true, false)];
+    for (option, compression) in rows {
+        let server = Server::start();
+        let config = Config::for_server(&server.url()).unwrap();
+        let mut options = ClientOptions::default();
+        options.gzip = option;
+        let client = Client::new(&config.with_compression(compression), options).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap());
+            let mut peer = server.accept();
+            assert_eq!(peer.request().header("accept-encoding"), Some("identity"));
+            peer.json(200, &secret_list("5", &[]));
+        });
+    }
+}
+
+/// Stored blocks: what a compressor writes that does not compress.
+#[cfg(feature = "gzip")]
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(bytes.len()).unwrap();
+    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
+    out.extend(length.to_le_bytes());
+    out.extend((!length).to_le_bytes());
+    out.extend(bytes);
+    let mut crc = !0_u32;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
+        }
+    }
+    out.extend((!crc).to_le_bytes());
+    out.extend(u32::from(length).to_le_bytes());
+    out
+}
+
+/// B8: off for one object, and off for a resource of this server once it failed there.
+#[test]
+fn the_failure_of_a_streamed_list_is_remembered_for_the_resource_and_by_all_clones() {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use std::sync::Arc;
+
+    let client = client("http://127.0.0.1:1");
+    let all: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(Scope::all());
+    let others: Arc<dyn ListerWatcher<ConfigMap>> = client.lister_watcher(Scope::all());
+    let key = kubecache::object::ObjectKey::new("shop", "db");
+    let one: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(Scope::object(&key));
+    assert!(all.supports_watch_list() && others.supports_watch_list());
+    assert!(!one.supports_watch_list());
+    all.watch_list_failed();
+    let later: Arc<dyn ListerWatcher<Secret>> = client.clone().lister_watcher(Scope::all());
+    assert!(!all.supports_watch_list() && !later.supports_watch_list());
+    assert!(others.supports_watch_list());
+}

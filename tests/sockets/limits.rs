@@ -1,0 +1,97 @@
+//! Connect, first byte, silence in a body, the caller's deadline: separate limits, each named when it ends a call.
+
+use std::thread;
+use std::time::Duration;
+
+use kubecache::ErrorKind;
+use kubecache::clock::{Clock, Deadline};
+use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::worker::StopToken;
+
+use super::server::Server;
+use super::stops::Deaf;
+use super::{get_by, list, secrets, watch_from};
+
+const SHORT: Duration = Duration::from_millis(30);
+
+fn client(url: &str, change: impl FnOnce(&mut ClientOptions)) -> Client {
+    let mut options = ClientOptions::default();
+    change(&mut options);
+    Client::new(&Config::for_server(url).unwrap(), options).unwrap()
+}
+
+fn timed_out(error: &kubecache::Error, text: &str) {
+    assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+    assert!(
+        error.to_string().starts_with("GET http://127.0.0.1:"),
+        "{error}"
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn of_the_connect() {
+    let server = Deaf::start();
+    let client = client(&server.url(), |options| options.connect_timeout = SHORT);
+    let error = list(&*secrets(&client), &StopToken::never()).unwrap_err();
+    timed_out(&error, "no connection within 30.0ms");
+}
+
+#[test]
+fn of_the_first_byte_by_kind_of_request() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| {
+        options.list_first_byte_timeout = SHORT;
+        options.watch_first_byte_timeout = SHORT;
+        options.get_first_byte_timeout = SHORT;
+    });
+    let stop = StopToken::never();
+    let text = "no answer within 30.0ms";
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            timed_out(&list(&*secrets(&client), &stop).unwrap_err(), text);
+            let opened = secrets(&client).watch(&watch_from("1"), &stop);
+            timed_out(&opened.map(drop).unwrap_err(), text);
+            timed_out(
+                &get_by(&client, "db", Deadline::NEVER, &stop).unwrap_err(),
+                text,
+            );
+        });
+        for _ in 0..3 {
+            let mut peer = server.accept();
+            peer.request();
+            peer.wait_for_close();
+        }
+        calls.join().unwrap();
+    });
+}
+
+#[test]
+fn of_silence_in_the_body_of_a_list() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| options.body_idle_timeout = SHORT);
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
+        timed_out(&listing.join().unwrap(), "nothing came for 30.0ms");
+    });
+}
+
+#[test]
+fn of_the_caller_wherever_the_get_is() {
+    let server = Server::start();
+    let client = client(&server.url(), |_| {});
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| {
+            let deadline = Clock::system().after(SHORT);
+            get_by(&client, "db", deadline, &StopToken::never()).unwrap_err()
+        });
+        let mut peer = server.accept();
+        peer.request();
+        timed_out(&getting.join().unwrap(), "the caller's deadline passed");
+    });
+}

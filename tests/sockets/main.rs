@@ -1,0 +1,122 @@
+//! The client against servers of the tests' own making: plain sockets, scripted byte by byte from the test's thread.
+//!
+//! The client's calls run on other threads; each step waits for the peer to be where the test wants it, never for time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+mod answers;
+mod limits;
+mod server;
+mod stops;
+mod streaming;
+#[cfg(feature = "ring")]
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::Error;
+use kubecache::clock::{Clock, Deadline};
+use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::list_watch::{
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    WatchStream,
+};
+use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
+use kubecache::worker::StopToken;
+
+/// What a call that ought to be answered at once may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn client(url: &str) -> Client {
+    client_of(&Config::for_server(url).unwrap())
+}
+
+fn client_of(config: &Config) -> Client {
+    Client::new(config, ClientOptions::default()).unwrap()
+}
+
+fn secrets(client: &Client) -> Arc<dyn ListerWatcher<Secret>> {
+    client.lister_watcher(Scope::namespace("shop"))
+}
+
+fn list(
+    source: &dyn ListerWatcher<Secret>,
+    stop: &StopToken,
+) -> Result<(ListPage, Vec<String>), Error> {
+    let mut names = Vec::new();
+    let page = source.list(&ListRequest::default(), stop, &mut |item| match item {
+        Listed::Object(secret) => names.push(secret.metadata.name.clone().unwrap()),
+        Listed::Undecodable(undecodable) => names.push(undecodable.key.to_string()),
+    })?;
+    Ok((page, names))
+}
+
+fn watch_from(version: &str) -> WatchRequest {
+    WatchRequest {
+        resource_version: ResourceVersion::from(version),
+        timeout: Duration::from_secs(300),
+        bookmarks: true,
+        send_initial_events: false,
+        waited_for: false,
+    }
+}
+
+fn open(source: &dyn ListerWatcher<Secret>) -> Box<dyn WatchStream<Secret>> {
+    source.watch(&watch_from("1"), &StopToken::never()).unwrap()
+}
+
+fn get(client: &Client, name: &str) -> Result<Arc<Held<Secret>>, Error> {
+    get_by(client, name, Deadline::NEVER, &StopToken::never())
+}
+
+fn get_by(
+    client: &Client,
+    name: &str,
+    deadline: Deadline,
+    stop: &StopToken,
+) -> Result<Arc<Held<Secret>>, Error> {
+    let getter: Arc<dyn Getter<Secret>> = client.getter();
+    let key = ObjectKey::new("shop", name);
+    getter.get(&key, &ResourceVersion::most_recent(), deadline, stop)
+}
+
+/// The version of the bookmark that comes next.
+fn next_bookmark(watch: &mut dyn WatchStream<Secret>) -> String {
+    match watch.next(Clock::system().after(PATIENCE)).unwrap() {
+        Next::Event(WatchEvent::Bookmark {
+            resource_version, ..
+        }) => resource_version.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bookmark(version: &str) -> String {
+    format!(
+        "{{\"type\":\"BOOKMARK\",\"object\":{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\
+         \"metadata\":{{\"resourceVersion\":\"{version}\",\"creationTimestamp\":null}}}}}}\n"
+    )
+}
+
+fn secret(name: &str, version: &str) -> String {
+    format!(
+        "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"shop\",\
+         \"uid\":\"u-{name}\",\"resourceVersion\":\"{version}\"}},\"data\":{{\"k\":\"dg==\"}}}}"
+    )
+}
+
+fn secret_list(version: &str, items: &[String]) -> String {
+    format!(
+        "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"{version}\"}},\
+         \"items\":[{}]}}\n",
+        items.join(",")
+    )
+}

@@ -1,0 +1,322 @@
+//! Bytes of a watch as they come: delivery by line, ends of every kind, one connection after the other.
+
+use std::thread;
+use std::time::Duration;
+
+use kubecache::ErrorKind;
+use kubecache::clock::{Clock, Deadline};
+use kubecache::list_watch::{Next, WatchEvent};
+use kubecache::worker::StopToken;
+
+use super::server::Server;
+use super::{
+    PATIENCE, bookmark, client, get, list, next_bookmark, open, secret, secret_list, secrets,
+};
+
+#[test]
+fn an_event_is_delivered_when_its_newline_arrives_wherever_the_line_is_split() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let line = bookmark("7");
+    thread::scope(|scope| {
+        let (told, tell) = crossbeam_channel::unbounded();
+        scope.spawn(move || {
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            while let Next::Event(event) = watch.next(Clock::system().after(PATIENCE)).unwrap() {
+                told.send(event).unwrap();
+            }
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        for split in 1..line.len() {
+            peer.chunk(&line[..split]);
+            peer.chunk(&line[split..]);
+            let event = tell.recv_timeout(PATIENCE).unwrap();
+            assert!(matches!(event, WatchEvent::Bookmark { .. }), "{event:?}");
+        }
+        // The chunks' own framing may be split as well, and several events may share a chunk.
+        let framed = format!("{:x}\r\n{line}{line}\r\n", 2 * line.len());
+        for split in 1..framed.len() {
+            peer.write(&framed[..split]);
+            peer.write(&framed[split..]);
+            tell.recv_timeout(PATIENCE).unwrap();
+            tell.recv_timeout(PATIENCE).unwrap();
+        }
+        peer.end();
+    });
+}
+
+#[test]
+fn an_event_does_not_wait_for_the_end_of_its_chunk() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let line = bookmark("7");
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| next_bookmark(&mut *open(&*secrets(&client))));
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.write(format!("fff\r\n{line}"));
+        assert_eq!(watching.join().unwrap(), "7");
+    });
+}
+
+#[test]
+fn a_list_and_the_watches_after_it_share_one_connection() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let source = secrets(&client);
+            let (page, names) = list(&*source, &StopToken::never()).unwrap();
+            assert_eq!(page.resource_version.as_str(), "5");
+            assert_eq!(names, ["db", "tls"]);
+            for _ in 0..2 {
+                let mut watch = open(&*source);
+                assert_eq!(next_bookmark(&mut *watch), "6");
+                let end = watch.next(Deadline::NEVER).unwrap();
+                assert!(matches!(end, Next::Ended(None)), "{end:?}");
+            }
+        });
+        let mut peer = server.accept();
+        assert_eq!(
+            peer.request().line,
+            "GET /api/v1/namespaces/shop/secrets HTTP/1.1"
+        );
+        peer.json(
+            200,
+            &secret_list("5", &[secret("db", "3"), secret("tls", "4")]),
+        );
+        for _ in 0..2 {
+            let request = peer.request();
+            assert_eq!(
+                request.line,
+                "GET /api/v1/namespaces/shop/secrets?watch=true&resourceVersion=1\
+                 &allowWatchBookmarks=true&timeoutSeconds=300 HTTP/1.1"
+            );
+            assert_eq!(request.header("accept-encoding"), Some("identity"));
+            peer.begin();
+            peer.chunk(&bookmark("6"));
+            peer.end();
+        }
+        calls.join().unwrap();
+        assert!(!server.has_visitors());
+    });
+}
+
+#[test]
+fn a_watch_that_is_dropped_closes_its_connection_and_the_next_request_dials() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            next_bookmark(&mut *watch);
+            drop(watch);
+            next_bookmark(&mut *open(&*source));
+        });
+        for _ in 0..2 {
+            let mut peer = server.accept();
+            peer.request();
+            peer.begin();
+            peer.chunk(&bookmark("6"));
+            peer.wait_for_close();
+        }
+        calls.join().unwrap();
+    });
+}
+
+#[test]
+fn disconnect_makes_the_next_request_dial() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let source = secrets(&client);
+            list(&*source, &StopToken::never()).unwrap();
+            source.disconnect();
+            list(&*source, &StopToken::never()).unwrap();
+        });
+        for _ in 0..2 {
+            let mut peer = server.accept();
+            peer.request();
+            peer.json(200, &secret_list("5", &[]));
+            peer.wait_for_close();
+        }
+        calls.join().unwrap();
+    });
+}
+
+/// RS-4, RS-5: how a watch breaks off in everyday life, and how it does not.
+#[test]
+fn the_ends_of_a_watch_are_told_apart() {
+    type Script = fn(&Server);
+    let rows: [(&str, Script, Option<ErrorKind>); 5] = [
+        ("clean", |server| serve(server, "0\r\n\r\n", false), None),
+        (
+            "cut in a chunk",
+            |server| serve(server, "fff\r\n{\"type", false),
+            Some(ErrorKind::Protocol),
+        ),
+        (
+            "cut between chunks",
+            |server| serve(server, "", false),
+            Some(ErrorKind::Protocol),
+        ),
+        (
+            "reset",
+            |server| serve(server, "", true),
+            Some(ErrorKind::Unreachable),
+        ),
+        (
+            "ended in a line",
+            |server| serve(server, "6\r\n{\"type\r\n0\r\n\r\n", false),
+            Some(ErrorKind::Protocol),
+        ),
+    ];
+    for (name, script, expected) in rows {
+        let server = Server::start();
+        let client = client(&server.url());
+        thread::scope(|scope| {
+            scope.spawn(|| script(&server));
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            let end = watch.next(Clock::system().after(PATIENCE)).unwrap();
+            let Next::Ended(error) = end else {
+                panic!("{name}: {end:?}");
+            };
+            assert_eq!(
+                error.as_ref().map(kubecache::Error::kind),
+                expected,
+                "{name}: {error:?}"
+            );
+            let again = watch.next(Deadline::NEVER).unwrap();
+            assert!(matches!(again, Next::Ended(None)), "{name}: {again:?}");
+        });
+    }
+}
+
+fn serve(server: &Server, bytes: &str, reset: bool) {
+    let mut peer = server.accept();
+    peer.request();
+    peer.begin();
+    peer.write(bytes);
+    if reset {
+        peer.reset();
+    }
+}
+
+/// RS-4: what is neither an event nor an everyday end is told as an error event, then the stream is at its end.
+#[test]
+fn broken_framing_and_broken_lines_end_the_stream_with_an_error_event() {
+    let broken_line = "6\r\n{\"a\"}\n\r\n";
+    for bytes in ["this is no chunk\r\n", broken_line] {
+        let server = Server::start();
+        let client = client(&server.url());
+        thread::scope(|scope| {
+            scope.spawn(|| serve(&server, bytes, false));
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            let first = watch.next(Clock::system().after(PATIENCE)).unwrap();
+            assert!(
+                matches!(first, Next::Event(WatchEvent::Error(_))),
+                "{first:?}"
+            );
+            let end = watch.next(Clock::system().after(PATIENCE)).unwrap();
+            assert!(matches!(end, Next::Ended(None)), "{end:?}");
+        });
+    }
+}
+
+#[test]
+fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let line = bookmark("9");
+    thread::scope(|scope| {
+        let (go_on, wait) = crossbeam_channel::bounded(0);
+        let client = &client;
+        let watching = scope.spawn(move || {
+            let source = secrets(client);
+            let mut watch = open(&*source);
+            let clock = Clock::system();
+            let opened = watch.last_contact();
+            while watch.last_contact() == opened {
+                let passed = watch.next(clock.after(Duration::from_millis(1))).unwrap();
+                assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
+            }
+            // The half that came is read; a deadline that has passed already reads no more.
+            let passed = watch.next(Deadline::at(clock.now())).unwrap();
+            assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
+            go_on.send(()).unwrap();
+            next_bookmark(&mut *watch)
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.write(format!("{:x}\r\n{}", line.len(), &line[..10]));
+        wait.recv().unwrap();
+        peer.write(format!("{}\r\n", &line[10..]));
+        assert_eq!(watching.join().unwrap(), "9");
+    });
+}
+
+#[test]
+fn a_large_event_and_a_long_line_of_small_ones_come_through_whole() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let large = secret("large", "8").replace("dg==", &"AAAA".repeat(100_000));
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            for _ in 0..1000 {
+                next_bookmark(&mut *watch);
+            }
+            match watch.next(Clock::system().after(PATIENCE)).unwrap() {
+                Next::Event(WatchEvent::Modified(secret)) => {
+                    secret.data.as_ref().unwrap()["k"].0.len()
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.chunk(&bookmark("7").repeat(1000));
+        peer.chunk(&format!("{{\"type\":\"MODIFIED\",\"object\":{large}}}\n"));
+        assert_eq!(watching.join().unwrap(), 300_000);
+    });
+}
+
+#[test]
+fn a_request_that_met_a_closed_connection_goes_out_again_once() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let source = secrets(&client);
+            list(&*source, &StopToken::never()).unwrap();
+            list(&*source, &StopToken::never()).unwrap();
+            get(&client, "db").unwrap_err()
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("5", &[]));
+        peer.request();
+        drop(peer);
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("5", &[]));
+        // On a fresh connection it is an error at once.
+        let mut fresh = server.accept();
+        fresh.request();
+        drop(fresh);
+        let error = calls.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(!server.has_visitors());
+    });
+}

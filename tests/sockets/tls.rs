@@ -1,0 +1,421 @@
+//! TLS as it is configured: authorities, names, client certificates, their rotation, and what is said when it fails.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use kubecache::ErrorKind;
+use kubecache::http::{Config, Environment, KubeconfigOptions};
+use kubecache::worker::StopToken;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ServerConfig, ServerConnection, SignatureScheme,
+    StreamOwned,
+};
+
+use super::answers::tempdir;
+use super::server::{Peer, Server};
+use super::{bookmark, client_of, get, list, next_bookmark, open, secret, secret_list, secrets};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures/certs")
+        .join(name)
+}
+
+fn pem(name: &str) -> Vec<u8> {
+    fs::read(fixture(name)).unwrap()
+}
+
+fn der(name: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(&pem(name)).unwrap()
+}
+
+/// Takes any client certificate, and none, and remembers it: what an API server does before it authenticates.
+#[derive(Debug)]
+struct Anybody {
+    mandatory: bool,
+}
+
+impl ClientCertVerifier for Anybody {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+}
+
+/// The TLS side of a server that shows `certificate` and has the key of `key`.
+fn config(certificate: &str, key: &str, mandatory: bool) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let key = PrivateKeyDer::from_pem_slice(&pem(key)).unwrap();
+    let key = provider.key_provider.load_private_key(key).unwrap();
+    let certified = CertifiedKey::new(vec![der(certificate)], key);
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(Arc::new(Anybody { mandatory }))
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    Arc::new(config)
+}
+
+fn of_all_names() -> Arc<ServerConfig> {
+    config("server.pem", "server.key", false)
+}
+
+type TlsPeer = Peer<StreamOwned<ServerConnection, TcpStream>>;
+
+fn accept(server: &Server, config: &Arc<ServerConfig>) -> TlsPeer {
+    let socket = server.accept_socket();
+    let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+    Peer::new(StreamOwned::new(connection, socket))
+}
+
+/// Lets a client try whatever it wants of a server whose handshake may fail.
+fn accept_and_fail(server: &Server, config: &Arc<ServerConfig>) {
+    let mut socket = server.accept_socket();
+    let mut connection = ServerConnection::new(Arc::clone(config)).unwrap();
+    while connection.is_handshaking() && connection.complete_io(&mut socket).is_ok() {}
+    while connection
+        .complete_io(&mut socket)
+        .is_ok_and(|(read, _)| read > 0)
+    {}
+}
+
+/// Answers one get, and says which certificate the client showed.
+fn serve_get(server: &Server, config: &Arc<ServerConfig>) -> Option<CertificateDer<'static>> {
+    let mut peer = accept(server, config);
+    peer.request();
+    let shown = peer.stream().conn.peer_certificates();
+    let shown = shown.map(|chain| chain[0].clone().into_owned());
+    peer.json(200, &secret("db", "1"));
+    shown
+}
+
+fn trusting(server: &Server) -> Config {
+    Config::for_server(&server.tls_url())
+        .unwrap()
+        .with_authorities(pem("authority.pem"))
+}
+
+/// What a get says that the server's certificate or the client's stands in the way of.
+fn failure(server: &Server, tls: &Arc<ServerConfig>, config: &Config) -> String {
+    let client = client_of(config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        accept_and_fail(server, tls);
+        let error = getting.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+        error.to_string()
+    })
+}
+
+fn success(
+    server: &Server,
+    tls: &Arc<ServerConfig>,
+    config: &Config,
+) -> Option<CertificateDer<'static>> {
+    let client = client_of(config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let shown = serve_get(server, tls);
+        getting.join().unwrap().unwrap();
+        shown
+    })
+}
+
+#[test]
+fn a_list_and_watches_share_one_handshake() {
+    let server = Server::start();
+    let client = client_of(&trusting(&server));
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let source = secrets(&client);
+            list(&*source, &StopToken::never()).unwrap();
+            for _ in 0..2 {
+                let mut watch = open(&*source);
+                next_bookmark(&mut *watch);
+                watch.next(kubecache::clock::Deadline::NEVER).unwrap();
+            }
+        });
+        let mut peer = accept(&server, &of_all_names());
+        peer.request();
+        peer.json(200, &secret_list("5", &[secret("db", "1")]));
+        for _ in 0..2 {
+            peer.request();
+            peer.begin();
+            // A line in two TLS records.
+            let line = bookmark("6");
+            peer.chunk(&line[..20]);
+            peer.chunk(&line[20..]);
+            peer.end();
+        }
+        calls.join().unwrap();
+        assert!(!server.has_visitors());
+    });
+}
+
+#[test]
+fn an_address_in_the_certificate_is_enough() {
+    let server = Server::start();
+    assert_eq!(success(&server, &of_all_names(), &trusting(&server)), None);
+}
+
+#[test]
+fn the_wrong_authority_is_named() {
+    let server = Server::start();
+    let config = Config::for_server(&server.tls_url()).unwrap();
+    let config = config.with_authorities(pem("other-authority.pem"));
+    let error = failure(&server, &of_all_names(), &config);
+    assert!(
+        error.contains("not signed by an authority in certificate authorities"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_leaf_as_authority_is_told_to_be_none() {
+    let server = Server::start();
+    let config = Config::for_server(&server.tls_url()).unwrap();
+    let config = config.with_authorities(pem("client-one.pem"));
+    let error = failure(&server, &of_all_names(), &config);
+    assert!(error.contains("not the certificate itself"), "{error}");
+}
+
+#[test]
+fn a_certificate_for_another_name_names_both_and_the_way_out() {
+    let server = Server::start();
+    let tls = config("name-only.pem", "name-only.key", false);
+    let error = failure(&server, &tls, &trusting(&server));
+    let text = "not for \"127.0.0.1\", only for api.test: use an address it is for, or set tls-server-name";
+    assert!(error.contains(text), "{error}");
+}
+
+#[test]
+fn tls_server_name_takes_the_place_of_the_address() {
+    let server = Server::start();
+    let tls = config("name-only.pem", "name-only.key", false);
+    success(
+        &server,
+        &tls,
+        &trusting(&server).with_tls_server_name("api.test"),
+    );
+    let other = trusting(&server).with_tls_server_name("other.test");
+    let error = failure(&server, &tls, &other);
+    assert!(error.contains("not for \"other.test\""), "{error}");
+}
+
+#[test]
+fn an_expired_certificate_is_told_as_such() {
+    let server = Server::start();
+    let tls = config("expired.pem", "expired.key", false);
+    let error = failure(&server, &tls, &trusting(&server));
+    assert!(
+        error.contains("the server's certificate has expired"),
+        "{error}"
+    );
+}
+
+#[test]
+fn insecure_takes_any_certificate_but_not_from_somebody_without_its_key() {
+    let server = Server::start();
+    let insecure = Config::for_server(&server.tls_url())
+        .unwrap()
+        .with_insecure_skip_tls_verify();
+    for name in ["name-only", "expired"] {
+        let tls = config(&format!("{name}.pem"), &format!("{name}.key"), false);
+        success(&server, &tls, &insecure);
+    }
+    let thief = config("server.pem", "name-only.key", false);
+    let error = failure(&server, &thief, &insecure);
+    assert!(
+        error.contains("BadSignature") || error.contains("bad signature"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_client_certificate_is_shown_with_keys_of_both_forms() {
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", true);
+    for name in ["client-one", "client-two", "client-v1"] {
+        let (certificate, key) = (format!("{name}.pem"), format!("{name}.key"));
+        let config = trusting(&server).with_identity(pem(&certificate), pem(&key));
+        assert_eq!(success(&server, &tls, &config), Some(der(&certificate)));
+    }
+}
+
+#[test]
+fn a_server_that_wants_a_certificate_says_so() {
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", true);
+    let error = failure(&server, &tls, &trusting(&server));
+    assert!(
+        error.contains("asks for a client certificate, and none is configured"),
+        "{error}"
+    );
+}
+
+/// A new connection shows the new certificate; the old connection, though still open, is not used any more.
+#[test]
+fn rotated_files_are_used_for_the_next_request() {
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", true);
+    let directory = tempdir("rotation");
+    let show = |name: &str| {
+        fs::write(directory.join("tls.crt"), pem(&format!("{name}.pem"))).unwrap();
+        fs::write(directory.join("tls.key"), pem(&format!("{name}.key"))).unwrap();
+    };
+    show("client-one");
+    fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
+    let kubeconfig = directory.join("config");
+    fs::write(
+        &kubeconfig,
+        format!(
+            "clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: ca.crt}}}}]\n\
+             users: [{{name: u, user: {{client-certificate: tls.crt, client-key: tls.key}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+            server.tls_url()
+        ),
+    )
+    .unwrap();
+    let environment = Environment::from_pairs([("KUBECONFIG", kubeconfig.as_os_str())]);
+    let config = Config::from_kubeconfig(&KubeconfigOptions::default(), &environment).unwrap();
+    let client = client_of(&config);
+    let get_once = |expected: &str| {
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            assert_eq!(serve_get(&server, &tls), Some(der(expected)));
+            getting.join().unwrap().unwrap();
+        });
+    };
+    get_once("client-one.pem");
+    show("client-two");
+    get_once("client-two.pem");
+    // Half of a rotation (the key is still the old one) changes nothing.
+    fs::write(directory.join("tls.crt"), pem("client-one.pem")).unwrap();
+    get_once("client-two.pem");
+    // The authority rotates too.
+    fs::write(directory.join("ca.crt"), pem("other-authority.pem")).unwrap();
+    show("client-one");
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        accept_and_fail(&server, &tls);
+        let error = getting.join().unwrap();
+        assert!(error.to_string().contains("UnknownIssuer"), "{error}");
+    });
+    fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
+    get_once("client-one.pem");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_server_without_tls_is_recognised() {
+    let server = Server::start();
+    let client = client_of(&trusting(&server));
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        let mut peer = server.accept();
+        peer.write("HTTP/1.1 400 Bad Request\r\n\r\n");
+        let error = getting.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Tls);
+        assert!(error.to_string().contains("does not speak TLS"), "{error}");
+    });
+}
+
+#[test]
+fn a_handshake_that_is_cut_off_is_unreachable() {
+    let server = Server::start();
+    let client = client_of(&trusting(&server));
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        drop(server.accept());
+        let error = getting.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert!(
+            error.to_string().contains("the TLS handshake was cut off"),
+            "{error}"
+        );
+    });
+}
+
+/// What cannot work is told before any connection, with the field it stands in.
+#[test]
+fn unusable_material_is_refused_with_its_field() {
+    let config = || Config::for_server("https://127.0.0.1:1").unwrap();
+    let trusting = || config().with_authorities(pem("authority.pem"));
+    let rows: [(Config, &str); 7] = [
+        (
+            config().with_authorities("no pem at all"),
+            "certificate authorities: no usable certificate: it holds no CERTIFICATE block",
+        ),
+        (
+            trusting().with_identity(pem("client-one.pem"), pem("client-two.key")),
+            "client certificate and client key do not belong together",
+        ),
+        (
+            trusting().with_identity(pem("client-p521.pem"), pem("client-p521.key")),
+            "client key: the key cannot be used",
+        ),
+        (
+            trusting().with_identity(pem("client-one.key"), pem("client-one.key")),
+            "client certificate: it holds no CERTIFICATE block",
+        ),
+        (
+            trusting().with_identity(pem("client-one.pem"), pem("client-one.pem")),
+            "client key: ",
+        ),
+        (
+            trusting().with_identity(pem("client-one.pem"), "-----BEGIN PRIVATE KEY-----\n!!\n"),
+            "client key: ",
+        ),
+        (
+            trusting().with_tls_server_name("not a name"),
+            "\"not a name\" is no name a certificate can carry",
+        ),
+    ];
+    for (config, text) in rows {
+        let made = kubecache::http::Client::new(&config, kubecache::http::ClientOptions::default());
+        let error = made.map(drop).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(error.to_string().contains(text), "{error}");
+    }
+}
