@@ -1,0 +1,335 @@
+//! The main job as the node's own identity: the story of the shop, told by a real server, kept by the managers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use k8s_openapi::api::core::v1::Pod;
+use kubecache::list_watch::{Listed, Undecodable};
+use kubecache::manager::{
+    Changes, ConfigMapManager, ManagedKind, ObjectManager, ObjectState, SecretManager, WatchOptions,
+};
+use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Scope};
+use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
+use kubecache::worker::live_workers;
+use kubecache::{Error, ErrorKind};
+
+use crate::support::*;
+
+/// What the pod reflector tells the agent's loop.
+enum PodNews {
+    All(BTreeMap<ObjectKey, Arc<Held<Pod>>>),
+    Is(Arc<Held<Pod>>),
+    Gone(Arc<Held<Pod>>),
+}
+
+/// A sink that hands everything on.
+struct News(Sender<PodNews>);
+
+impl Sink<Pod> for News {
+    type Staging = BTreeMap<ObjectKey, Arc<Held<Pod>>>;
+
+    fn begin(&mut self) -> Self::Staging {
+        BTreeMap::new()
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Pod>) {
+        match item {
+            Staged::Put(Listed::Object(pod)) => drop(staging.insert(pod.key(), pod)),
+            Staged::Put(Listed::Undecodable(pod)) => refuse(&pod),
+            Staged::Remove(key) => drop(staging.remove(&key)),
+        }
+    }
+
+    fn commit(&mut self, staging: Self::Staging, _: &Replacement) -> Result<(), Error> {
+        self.0.send(PodNews::All(staging)).unwrap();
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<Pod>) -> Result<(), Error> {
+        let news = match event {
+            SinkEvent::Added(pod) | SinkEvent::Modified(pod) => PodNews::Is(pod),
+            SinkEvent::Deleted(pod) => PodNews::Gone(pod),
+            SinkEvent::Undecodable(pod) | SinkEvent::DeletedUndecodable(pod) => {
+                refuse(&pod);
+                return Ok(());
+            }
+        };
+        self.0.send(news).unwrap();
+        Ok(())
+    }
+}
+
+fn refuse(pod: &Undecodable) {
+    panic!("{}: {}", pod.key, pod.error);
+}
+
+struct Agent {
+    pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    news: Receiver<PodNews>,
+    secrets: SecretManager,
+    secret_changes: Changes,
+    config_maps: ConfigMapManager,
+    config_map_changes: Changes,
+    _reflector: Reflector,
+}
+
+impl Agent {
+    fn of_the_node() -> Self {
+        let client = client_of("node.yaml");
+        let (send, news) = unbounded();
+        let scope = Scope::all().fields(FieldSelector::node_name(NODE));
+        let source = watcher::<Pod>(&client, scope);
+        let secrets = SecretManager::new(client.clone(), WatchOptions::default()).unwrap();
+        let config_maps = ConfigMapManager::new(client, WatchOptions::default()).unwrap();
+        Self {
+            pods: BTreeMap::new(),
+            news,
+            secret_changes: secrets.subscribe(),
+            config_map_changes: config_maps.subscribe(),
+            secrets,
+            config_maps,
+            _reflector: Reflector::spawn("pods", source, News(send), ReflectorOptions::default())
+                .unwrap(),
+        }
+    }
+
+    /// Follows the server until `reached` holds. Silence beyond the patience fails the test with the present state.
+    fn until(&mut self, what: &str, reached: impl Fn(&Self) -> bool) {
+        while !reached(self) {
+            select! {
+                recv(self.news) -> news => self.take(news.unwrap()),
+                recv(self.secret_changes.signal()) -> _ => drop(self.secret_changes.take()),
+                recv(self.config_map_changes.signal()) -> _ => drop(self.config_map_changes.take()),
+                default(PATIENCE) => panic!(
+                    "{what}: not reached\n{:#?}\n{:#?}",
+                    self.secrets.inspect(),
+                    self.config_maps.inspect()
+                ),
+            }
+        }
+    }
+
+    fn take(&mut self, news: PodNews) {
+        match news {
+            PodNews::All(pods) => {
+                let gone: Vec<_> = self
+                    .pods
+                    .keys()
+                    .filter(|key| !pods.contains_key(*key))
+                    .cloned()
+                    .collect();
+                for key in gone {
+                    let pod = self.pods.remove(&key).unwrap();
+                    self.forget(&pod);
+                }
+                for pod in pods.into_values() {
+                    self.keep(pod);
+                }
+            }
+            PodNews::Is(pod) => self.keep(pod),
+            PodNews::Gone(pod) => {
+                self.pods.remove(&pod.key());
+                self.forget(&pod);
+            }
+        }
+    }
+
+    fn keep(&mut self, pod: Arc<Held<Pod>>) {
+        self.secrets.register_pod(&pod);
+        self.config_maps.register_pod(&pod);
+        self.pods.insert(pod.key(), pod);
+    }
+
+    fn forget(&self, pod: &Pod) {
+        self.secrets.unregister_pod(pod);
+        self.config_maps.unregister_pod(pod);
+    }
+
+    fn settings(&self, key: &str) -> Option<String> {
+        let settings = self
+            .config_maps
+            .get_cached("shop", "storefront-settings")
+            .ok()??;
+        settings.data.as_ref()?.get(key).cloned()
+    }
+
+    fn secret_value(&self, name: &str, key: &str) -> Option<Vec<u8>> {
+        let secret = self.secrets.get_cached("shop", name).ok()??;
+        Some(secret.data.as_ref()?.get(key)?.0.clone())
+    }
+
+    fn state<K: ManagedKind>(manager: &ObjectManager<K>, name: &str) -> Option<ObjectState> {
+        manager
+            .inspect_object(&ObjectKey::new("shop", name))
+            .map(|report| report.state)
+    }
+}
+
+fn all_answered<K: ManagedKind>(manager: &ObjectManager<K>) -> bool {
+    let mut objects = manager.inspect().into_iter().flat_map(|pod| pod.objects);
+    objects.all(|object| object.state.is_answer())
+}
+
+/// Every object in memory is the one that a read with quorum gives now, and what is not in memory is not there.
+fn equals_the_server<K: ManagedKind>(manager: &ObjectManager<K>) -> usize {
+    let admin = client_of("admin.yaml");
+    let mut compared = 0;
+    for object in manager.inspect().into_iter().flat_map(|pod| pod.objects) {
+        let (namespace, name) = (object.key.namespace(), object.key.name());
+        match get::<K>(&admin, namespace, name) {
+            Ok(truth) => assert_eq!(object.resource_version, truth.resource_version(), "{name}"),
+            Err(error) => {
+                assert!(error.is_not_found(), "{error}");
+                assert_eq!(
+                    object.state,
+                    ObjectState::NotFound,
+                    "{name}: {}",
+                    object.reason
+                );
+            }
+        }
+        compared += 1;
+    }
+    compared
+}
+
+fn follows_through_a_restart(agent: &mut Agent) {
+    restart_the_server();
+    apply(
+        "{apiVersion: v1, kind: ConfigMap, metadata: {name: storefront-settings, namespace: shop},
+          data: {BANNER: after the restart}}",
+    );
+    agent.until("a change after the server's restart", |agent| {
+        agent.settings("BANNER").as_deref() == Some("after the restart")
+    });
+    agent.until("every object has an answer again", |agent| {
+        all_answered(&agent.secrets) && all_answered(&agent.config_maps)
+    });
+    equals_the_server(&agent.secrets);
+    equals_the_server(&agent.config_maps);
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
+    let _alone = cluster_alone();
+    let mut agent = Agent::of_the_node();
+    agent.until("every object has an answer", |agent| {
+        agent.pods.len() >= 8 && all_answered(&agent.secrets) && all_answered(&agent.config_maps)
+    });
+    assert_eq!(
+        Agent::state(&agent.config_maps, "search-synonyms"),
+        Some(ObjectState::NotFound)
+    );
+    let missing = agent
+        .config_maps
+        .get_config_map("shop", "search-synonyms")
+        .unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "configmap \"search-synonyms\" not found"
+    );
+    assert!(equals_the_server(&agent.secrets) > 10);
+    assert!(equals_the_server(&agent.config_maps) > 10);
+
+    play("2");
+    agent.until("the updates of phase 2", |agent| {
+        agent.settings("ITEMS_PER_PAGE").as_deref() == Some("48")
+            && agent
+                .secret_value("storefront-session", "SESSION_KEY")
+                .as_deref()
+                == Some(b"canary-session-key-2025")
+    });
+
+    play("3");
+    agent.until("the objects of the new pod", |agent| {
+        Agent::state(&agent.secrets, "promo-partner-api") == Some(ObjectState::Synced)
+    });
+
+    play("4");
+    agent.until("the object that was missing", |agent| {
+        Agent::state(&agent.config_maps, "search-synonyms") == Some(ObjectState::Synced)
+    });
+
+    let reindex = |agent: &Agent| {
+        agent
+            .pods
+            .keys()
+            .any(|key| key.name().starts_with("catalog-reindex"))
+    };
+    assert!(reindex(&agent));
+    play("5");
+    agent.until("the deleted pod is forgotten", |agent| !reindex(agent));
+
+    assert_eq!(
+        agent
+            .secret_value("checkout-signing-key", "key-id")
+            .as_deref(),
+        Some(&b"7"[..])
+    );
+    play("6");
+    agent.until("the immutable Secret that was made again", |agent| {
+        agent
+            .secret_value("checkout-signing-key", "key-id")
+            .as_deref()
+            == Some(b"8")
+    });
+
+    follows_through_a_restart(&mut agent);
+    drop(agent);
+    assert_eq!(live_workers(), 0, "no thread outlives its owner");
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn an_object_of_another_node_is_refused_with_the_authorizers_words() {
+    let _up = cluster();
+    let manager = SecretManager::new(client_of("node.yaml"), WatchOptions::default()).unwrap();
+    let mut pod = Pod::default();
+    pod.metadata.namespace = Some("shop".into());
+    pod.metadata.name = Some("impostor".into());
+    pod.metadata.uid = Some("1".into());
+    let volume = k8s_openapi::api::core::v1::Volume {
+        name: "keys".into(),
+        secret: Some(k8s_openapi::api::core::v1::SecretVolumeSource {
+            secret_name: Some("back-office-ssh".into()),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    pod.spec = Some(k8s_openapi::api::core::v1::PodSpec {
+        volumes: Some(vec![volume]),
+        ..Default::default()
+    });
+    manager.register_pod(&pod);
+    let soon = kubecache::clock::Clock::system().after(Duration::from_millis(500));
+    let early = manager
+        .get_secret_by("shop", "back-office-ssh", soon)
+        .unwrap_err();
+    assert_eq!(
+        early.kind(),
+        ErrorKind::NotSynced,
+        "retried while the authorizer may lag (R4)"
+    );
+    assert!(
+        early
+            .to_string()
+            .contains("no relationship found between node"),
+        "{early}"
+    );
+    assert!(early.attempts() > 1, "{early}");
+    let later = kubecache::clock::Clock::system().after(PATIENCE);
+    let refused = manager
+        .get_secret_by("shop", "back-office-ssh", later)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
+    let stranger = manager
+        .get_secret("shop", "storefront-session")
+        .unwrap_err();
+    assert_eq!(
+        stranger.to_string(),
+        "object \"shop\"/\"storefront-session\" not registered"
+    );
+}

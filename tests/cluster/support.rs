@@ -1,0 +1,144 @@
+//! What the cluster tests share: the story, identities, and the one server they use.
+
+use std::fmt::Debug;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use kubecache::Error;
+use kubecache::clock::Clock;
+use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
+use kubecache::list_watch::{
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    WatchStream,
+};
+use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use kubecache::worker::StopToken;
+
+pub(crate) const NODE: &str = "node-1";
+/// How long a server on the same machine may take before the test calls it silent.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+pub(crate) fn directory() -> PathBuf {
+    PathBuf::from(std::env::var_os("KUBECACHE_CLUSTER_DIR").expect("run tests/cluster/run"))
+}
+
+/// Held shared by tests that use the server, and alone by the one that restarts it.
+static SERVER: RwLock<()> = RwLock::new(());
+
+/// The first phase of the story, played once for all tests; the server stays up while the guard lives.
+pub(crate) fn cluster() -> RwLockReadGuard<'static, ()> {
+    static OPENED: OnceLock<()> = OnceLock::new();
+    let up = SERVER.read();
+    OPENED.get_or_init(|| play("1"));
+    up
+}
+
+/// The server for one test alone, after the first phase of the story.
+pub(crate) fn cluster_alone() -> RwLockWriteGuard<'static, ()> {
+    drop(cluster());
+    SERVER.write()
+}
+
+/// A new process on the same port: its watch cache knows no version before its start.
+pub(crate) fn restart_the_server() {
+    let control = std::env::var_os("KUBECACHE_CLUSTER_CONTROL").expect("run tests/cluster/run");
+    let restarted = Command::new(control)
+        .arg("restart-apiserver")
+        .arg(directory())
+        .status();
+    assert!(restarted.unwrap().success(), "restarting the server");
+}
+
+pub(crate) fn play(phase: &str) {
+    let story = std::env::var_os("KUBECACHE_CLUSTER_STORY").expect("run tests/cluster/run");
+    let admin = directory().join("kubeconfig/admin.yaml");
+    let played = Command::new(story)
+        .arg(phase)
+        .arg("--kubeconfig")
+        .arg(admin)
+        .status();
+    assert!(played.unwrap().success(), "phase {phase} of the story");
+}
+
+/// Applies one object, as a deployment tool does.
+pub(crate) fn apply(manifest: &str) {
+    let story = std::env::var_os("KUBECACHE_CLUSTER_STORY").expect("run tests/cluster/run");
+    let admin = directory().join("kubeconfig/admin.yaml");
+    let mut applying = Command::new(story)
+        .args(["do", "apply", "--kubeconfig"])
+        .arg(admin)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    applying
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(manifest.as_bytes())
+        .unwrap();
+    assert!(applying.wait().unwrap().success(), "applying {manifest}");
+}
+
+pub(crate) fn client_of(kubeconfig: &str) -> Client {
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
+    let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
+    Client::new(&config, ClientOptions::default()).unwrap()
+}
+
+pub(crate) fn watcher<K: Object>(client: &Client, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
+    Api::<K>::lister_watcher(client, scope)
+}
+
+pub(crate) fn get<K: Object>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Arc<Held<K>>, Error> {
+    let getter: Arc<dyn Getter<K>> = client.getter();
+    let deadline = Clock::system().after(PATIENCE);
+    let key = ObjectKey::new(namespace, name);
+    getter.get(
+        &key,
+        &ResourceVersion::most_recent(),
+        deadline,
+        &StopToken::never(),
+    )
+}
+
+type Objects<K> = Vec<Arc<Held<K>>>;
+
+pub(crate) fn list<K: Object>(
+    source: &dyn ListerWatcher<K>,
+    request: &ListRequest,
+) -> Result<(Objects<K>, ListPage), Error> {
+    let mut objects = Vec::new();
+    let page = source.list(request, &StopToken::never(), &mut |item| match item {
+        Listed::Object(object) => objects.push(object),
+        Listed::Undecodable(item) => panic!("{}: {}", item.key, item.error),
+    })?;
+    Ok((objects, page))
+}
+
+pub(crate) fn from(version: &ResourceVersion) -> WatchRequest {
+    WatchRequest {
+        resource_version: version.clone(),
+        timeout: Duration::from_mins(5),
+        bookmarks: true,
+        send_initial_events: false,
+        waited_for: false,
+    }
+}
+
+/// The next event; the stream's end or silence is a failure of the test.
+pub(crate) fn next<K: Object + Debug>(stream: &mut dyn WatchStream<K>) -> WatchEvent<K> {
+    match stream.next(Clock::system().after(PATIENCE)).unwrap() {
+        Next::Event(event) => event,
+        other => panic!("no event but {other:?}"),
+    }
+}
