@@ -1,0 +1,288 @@
+//! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one after the other.
+
+use std::io::Write;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, Select, at, never, unbounded};
+use kubecache::clock::{Clock, Deadline};
+use kubecache::http::Client;
+use kubecache::list_watch::Api;
+use kubecache::manager::Changes;
+use kubecache::object::{FieldSelector, Scope};
+use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus};
+use kubecache::{Error, ErrorKind};
+
+use crate::args::{Options, Output};
+use crate::follow::Follower;
+use crate::node::Node;
+use crate::pods::{PodNews, PodSink};
+use crate::print::{Printer, Rows};
+use crate::rows::one_line;
+use crate::tell;
+
+/// Half of the least time after which an object that nobody reads is not watched any more.
+const READ_PERIOD: Duration = Duration::from_secs(30);
+
+/// How long the first rows are held back for the answers to come in together.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// With all that was asked for.
+    Complete,
+    /// So many of the objects had no answer at the deadline.
+    Missing { missing: usize, of: usize },
+    /// The pods of the node could not be learned.
+    Failed(Error),
+    /// A signal came before the answers.
+    Interrupted,
+    /// Nobody reads what is printed any more.
+    OutputClosed(std::io::Error),
+}
+
+/// What the loop woke up for.
+enum Woken {
+    Signal,
+    Something,
+}
+
+/// A run of the agent.
+pub(crate) struct Agent<'a, W> {
+    pub(crate) options: &'a Options,
+    pub(crate) node_name: &'a str,
+    pub(crate) printer: Printer<W>,
+    pub(crate) signals: &'a Receiver<()>,
+}
+
+/// What the loop listens to.
+struct Ears {
+    pods: Receiver<PodNews>,
+    secrets: Changes,
+    config_maps: Changes,
+    reflector: Reflector,
+}
+
+/// What the loop knows.
+struct Progress {
+    clock: Clock,
+    synced: bool,
+    settled: bool,
+    /// When waiting for answers ends.
+    deadline: Deadline,
+    settle_by: Instant,
+    read_at: Instant,
+    look_at: Option<Instant>,
+    last_error: Option<Error>,
+    told_of_failure: bool,
+    follower: Follower,
+}
+
+impl<W: Write> Agent<'_, W> {
+    /// Runs until everything is answered (`--once`), a signal comes, or the server refuses us.
+    pub(crate) fn run(mut self, client: &Client) -> Result<Ended, Error> {
+        let clock = Clock::system();
+        let mut node = Node::new(client)?;
+        let ears = Ears::listen(&node, client, self.node_name)?;
+        let mut progress = Progress::new(clock, self.options);
+        loop {
+            match ears.wait(self.signals, progress.next_timer()) {
+                Woken::Signal if self.options.once => return Ok(Ended::Interrupted),
+                Woken::Signal => return Ok(Ended::Complete),
+                Woken::Something => {}
+            }
+            // All that came so far belongs to one look.
+            for news in ears.pods.try_iter() {
+                match &news {
+                    PodNews::Status(status) => {
+                        if let Some(error) = progress.refusal(status) {
+                            return Ok(Ended::Failed(error));
+                        }
+                    }
+                    PodNews::All(_) => progress.synced = true,
+                    PodNews::Here(_) | PodNews::Gone(_) => {}
+                }
+                node.take(news);
+            }
+            if ears.reflector.is_finished() {
+                return Err(Error::stopped("the thread that follows the pods"));
+            }
+            if let Some(notice) = progress.notice() {
+                tell(&notice);
+            }
+            if let Some(ended) = self.look(&node, &mut progress) {
+                return Ok(ended);
+            }
+        }
+    }
+
+    fn look(&mut self, node: &Node, progress: &mut Progress) -> Option<Ended> {
+        let now = progress.clock.now();
+        if now >= progress.read_at {
+            node.read_all();
+            progress.read_at = later(now, READ_PERIOD);
+        }
+        let late = progress.deadline.has_passed(now);
+        if !progress.synced {
+            return late.then(|| Ended::Failed(progress.no_contact(self.options)));
+        }
+        let rows = node.rows();
+        let missing = rows.values().filter(|facts| !facts.is_definite()).count();
+        if self.options.once {
+            if missing > 0 && !late {
+                return None;
+            }
+            self.tell_if_empty(&rows);
+            let printed = self.printer.node(&node.pods(), &rows, SystemTime::now());
+            return Some(match (printed, missing) {
+                (Err(error), _) => Ended::OutputClosed(error),
+                (Ok(()), 0) => Ended::Complete,
+                (Ok(()), missing) => Ended::Missing {
+                    missing,
+                    of: rows.len(),
+                },
+            });
+        }
+        if !progress.settled && missing > 0 && now < progress.settle_by {
+            return None;
+        }
+        if !std::mem::replace(&mut progress.settled, true) {
+            self.tell_if_empty(&rows);
+        }
+        let news = progress.follower.look(&rows, now);
+        progress.look_at = news.look_again;
+        let changes: Vec<_> = news.rows.iter().map(|(key, facts)| (key, facts)).collect();
+        let printed = self.printer.changes(&changes, SystemTime::now());
+        printed.err().map(Ended::OutputClosed)
+    }
+}
+
+impl<W> Agent<'_, W> {
+    fn tell_if_empty(&self, rows: &Rows) {
+        if rows.is_empty() && self.options.output == Output::Table {
+            tell(&format!(
+                "No pod that names Secrets or ConfigMaps is bound to node {}.",
+                self.node_name
+            ));
+        }
+    }
+}
+
+impl Ears {
+    /// Starts to learn the pods bound to the node.
+    fn listen(node: &Node, client: &Client, node_name: &str) -> Result<Self, Error> {
+        let scope = Scope::all().fields(FieldSelector::node_name(node_name));
+        let (send, pods) = unbounded();
+        let reflector = Reflector::spawn(
+            format!("pods of {node_name}"),
+            client.lister_watcher(scope),
+            PodSink(send),
+            ReflectorOptions::default(),
+        )?;
+        let (secrets, config_maps) = node.subscribe();
+        Ok(Self {
+            pods,
+            secrets,
+            config_maps,
+            reflector,
+        })
+    }
+
+    fn wait(&self, signals: &Receiver<()>, timer: Option<Instant>) -> Woken {
+        let timer = timer.map_or_else(never, at);
+        let mut select = Select::new();
+        let signal = select.recv(signals);
+        select.recv(&self.pods);
+        select.recv(self.secrets.signal());
+        select.recv(self.config_maps.signal());
+        select.recv(&timer);
+        let ready = select.ready();
+        if ready == signal && signals.try_recv().is_ok() {
+            return Woken::Signal;
+        }
+        // The rows are looked at as a whole: of these subscriptions only the messages have to go.
+        for changes in [&self.secrets, &self.config_maps] {
+            if changes.signal().try_recv().is_ok() {
+                drop(changes.take());
+            }
+        }
+        Woken::Something
+    }
+}
+
+impl Progress {
+    fn new(clock: Clock, options: &Options) -> Self {
+        let now = clock.now();
+        Self {
+            synced: false,
+            settled: false,
+            deadline: options
+                .timeout
+                .map_or(Deadline::NEVER, |limit| clock.after(limit)),
+            settle_by: later(now, SETTLE),
+            read_at: later(now, READ_PERIOD),
+            look_at: None,
+            last_error: None,
+            told_of_failure: false,
+            follower: Follower::default(),
+            clock,
+        }
+    }
+
+    /// The next instant at which there may be something to do although nothing came.
+    fn next_timer(&self) -> Option<Instant> {
+        let waits = !self.synced || !self.settled;
+        let ends = self.deadline.instant().filter(|_| waits);
+        let settles = Some(self.settle_by).filter(|_| self.synced && !self.settled);
+        [Some(self.read_at), self.look_at, ends, settles]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Why it is of no use to go on: before the first list of the pods, what waiting does not mend.
+    fn refusal(&mut self, status: &ReflectorStatus) -> Option<Error> {
+        self.last_error.clone_from(&status.last_error);
+        if self.synced || status.synced {
+            return None;
+        }
+        if let Some(denied) = &status.denied {
+            return Some(denied.clone());
+        }
+        let lasting = |error: &&Error| {
+            matches!(
+                error.kind(),
+                ErrorKind::Unauthorized | ErrorKind::NotFound | ErrorKind::Tls | ErrorKind::Config
+            )
+        };
+        status.last_error.as_ref().filter(lasting).cloned()
+    }
+
+    /// What to tell of the connection: the first failure of a series, and its end.
+    fn notice(&mut self) -> Option<String> {
+        let failing = self.last_error.is_some();
+        if failing == std::mem::replace(&mut self.told_of_failure, failing) {
+            return None;
+        }
+        Some(match &self.last_error {
+            Some(error) => format!("warning: {}; trying again", one_line(&error.to_string())),
+            None => "the pods of the node are followed again".to_owned(),
+        })
+    }
+
+    fn no_contact(&self, options: &Options) -> Error {
+        let limit = options.timeout.unwrap_or_default();
+        let text = format!("the pods of the node are not known after {limit:?}");
+        match &self.last_error {
+            None => Error::new(
+                ErrorKind::Timeout,
+                format!("{text}: the server has not answered yet"),
+            ),
+            Some(error) => error.clone().context(&text),
+        }
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by).unwrap_or(now)
+}

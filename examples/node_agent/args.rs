@@ -1,0 +1,376 @@
+//! The command line: kubectl's flags for the connection, and the agent's own.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubecache::http::KubeconfigOptions;
+use lexopt::Arg::{Long, Short, Value};
+use lexopt::ValueExt as _;
+
+use crate::duration;
+
+/// How long the objects may take with `--once`, and the first contact with the server without it.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The story was recorded with a pause between its phases that nobody wants to sit through.
+const DEMO_SPEED: f64 = 6.0;
+
+pub(crate) const HELP: &str = "\
+node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does.
+It prints a row per pod and object, never a value, and then each change as it comes.
+
+Usage: node_agent [flags]
+
+The agent:
+      --node-name NAME              the node whose pods are followed (default $NODE_NAME)
+  -o, --output table|json           a table, or JSON: one object with --once, else a line per change
+      --once                        print when every object has its answer, then exit
+      --timeout DURATION            how long --once waits for answers, and how long the first contact with
+                                    the server may take without it (default 30s; 0 waits without end)
+      --demo                        no cluster: serve the embedded recordings to itself on loopback
+      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
+
+The connection, as with kubectl:
+      --kubeconfig FILE             instead of $KUBECONFIG and ~/.kube/config
+      --context, --cluster, --user NAME
+  -s, --server URL
+      --token TOKEN
+      --certificate-authority FILE
+      --client-certificate FILE
+      --client-key FILE
+      --tls-server-name NAME
+      --insecure-skip-tls-verify
+      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the client's limits)
+
+  -v, --v LEVEL                     log to stderr: 1 what happens, 2 each request, 4 everything (-v is -v=1)
+  -h, --help
+      --version
+
+Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean stop by a
+signal; 1 the server cannot be reached or refuses us, or an answer is missing at the deadline; 2 wrong usage.
+";
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Run(Box<Options>),
+    Help,
+    Version,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    Table,
+    Json,
+}
+
+/// The flags of a run.
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(crate) connection: KubeconfigOptions,
+    /// `None`: the client's own limits.
+    pub(crate) request_timeout: Option<Duration>,
+    pub(crate) node_name: Option<String>,
+    pub(crate) output: Output,
+    pub(crate) once: bool,
+    /// `None`: without end.
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) demo: bool,
+    pub(crate) demo_speed: f64,
+    pub(crate) verbosity: u8,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connection: KubeconfigOptions::default(),
+            request_timeout: None,
+            node_name: None,
+            output: Output::Table,
+            once: false,
+            timeout: Some(TIMEOUT),
+            demo: false,
+            demo_speed: DEMO_SPEED,
+            verbosity: 0,
+        }
+    }
+}
+
+/// Reads the arguments after the program's name; the error is one line that says what is wrong.
+pub(crate) fn parse<I>(arguments: I) -> Result<Command, String>
+where
+    I: IntoIterator<Item: Into<OsString>>,
+{
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut options = Options::default();
+    loop {
+        let name = match parser.next().map_err(|error| told(&error))? {
+            None => return Ok(Command::Run(Box::new(options))),
+            Some(Value(value)) => {
+                return Err(format!("unexpected argument {:?}", value.to_string_lossy()));
+            }
+            Some(Short('h')) => "help".to_owned(),
+            Some(Short('o')) => "output".to_owned(),
+            Some(Short('s')) => "server".to_owned(),
+            Some(Short('v')) => "v".to_owned(),
+            Some(Short(letter)) => return Err(format!("unknown flag -{letter}")),
+            Some(Long(name)) => name.to_owned(),
+        };
+        match name.as_str() {
+            "help" => return Ok(Command::Help),
+            "version" => return Ok(Command::Version),
+            _ => {}
+        }
+        let known = own_flag(&name, &mut parser, &mut options)?
+            || connection_flag(&name, &mut parser, &mut options)?;
+        if !known {
+            return Err(format!("unknown flag --{name}"));
+        }
+    }
+}
+
+fn own_flag(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    options: &mut Options,
+) -> Result<bool, String> {
+    match name {
+        "node-name" => options.node_name = Some(text(name, parser)?),
+        "output" => {
+            options.output = match text(name, parser)?.as_str() {
+                "table" => Output::Table,
+                "json" => Output::Json,
+                other => return Err(format!("--output {other:?}: write table or json")),
+            }
+        }
+        "once" => options.once = switch(name, parser)?,
+        "timeout" => options.timeout = limit(name, parser)?,
+        "demo" => options.demo = switch(name, parser)?,
+        "demo-speed" => {
+            let value = text(name, parser)?;
+            options.demo_speed = value
+                .parse()
+                .ok()
+                .filter(|speed: &f64| speed.is_finite() && *speed >= 0.0)
+                .ok_or_else(|| {
+                    format!("--demo-speed {value:?}: write a number such as 1, 2.5 or 0")
+                })?;
+        }
+        "v" => {
+            options.verbosity = match optional(name, parser)?.as_deref() {
+                None => options.verbosity.saturating_add(1),
+                // `-vv`: what follows the first letter is its value to the parser.
+                Some(more) if !more.is_empty() && more.bytes().all(|byte| byte == b'v') => {
+                    u8::try_from(more.len())
+                        .unwrap_or(u8::MAX)
+                        .saturating_add(1)
+                }
+                Some(value) => value
+                    .parse()
+                    .map_err(|_not_a_number| format!("-v {value:?}: write a level from 0 to 9"))?,
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn connection_flag(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    options: &mut Options,
+) -> Result<bool, String> {
+    let connection = &mut options.connection;
+    match name {
+        "kubeconfig" => connection.paths = vec![path(name, parser)?],
+        "context" => connection.context = Some(text(name, parser)?),
+        "cluster" => connection.cluster = Some(text(name, parser)?),
+        "user" => connection.user = Some(text(name, parser)?),
+        "server" => connection.server = Some(text(name, parser)?),
+        "token" => connection.token = Some(text(name, parser)?),
+        "certificate-authority" => {
+            connection.certificate_authority = Some(path(name, parser)?);
+        }
+        "client-certificate" => connection.client_certificate = Some(path(name, parser)?),
+        "client-key" => connection.client_key = Some(path(name, parser)?),
+        "tls-server-name" => connection.tls_server_name = Some(text(name, parser)?),
+        "insecure-skip-tls-verify" => {
+            connection.insecure_skip_tls_verify = switch(name, parser)?;
+        }
+        "request-timeout" => options.request_timeout = limit(name, parser)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn value(name: &str, parser: &mut lexopt::Parser) -> Result<OsString, String> {
+    let value = parser
+        .value()
+        .map_err(|_missing| format!("--{name} needs a value"))?;
+    if value.is_empty() {
+        return Err(format!("--{name} needs a value that is not empty"));
+    }
+    Ok(value)
+}
+
+fn text(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
+    // The value may be a token: it is not repeated.
+    value(name, parser)?
+        .string()
+        .map_err(|_not_text| format!("--{name}: the value is not text"))
+}
+
+fn path(name: &str, parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
+    value(name, parser).map(PathBuf::from)
+}
+
+/// A flag that is on when it is named, or says `=true` or `=false`.
+fn switch(name: &str, parser: &mut lexopt::Parser) -> Result<bool, String> {
+    match optional(name, parser)?.as_deref() {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(format!("--{name}={other}: write true or false")),
+    }
+}
+
+fn optional(name: &str, parser: &mut lexopt::Parser) -> Result<Option<String>, String> {
+    parser
+        .optional_value()
+        .map(|value| {
+            value
+                .string()
+                .map_err(|_not_text| format!("--{name}: the value is not text"))
+        })
+        .transpose()
+}
+
+/// A duration in which zero means no limit.
+fn limit(name: &str, parser: &mut lexopt::Parser) -> Result<Option<Duration>, String> {
+    let duration =
+        duration::parse(&text(name, parser)?).map_err(|why| format!("--{name}: {why}"))?;
+    Ok(Some(duration).filter(|duration| !duration.is_zero()))
+}
+
+fn told(error: &lexopt::Error) -> String {
+    match error {
+        // The parser's own text repeats the value, which may be a token.
+        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value"),
+        lexopt::Error::MissingValue { .. }
+        | lexopt::Error::UnexpectedOption(_)
+        | lexopt::Error::UnexpectedArgument(_)
+        | lexopt::Error::ParsingFailed { .. }
+        | lexopt::Error::NonUnicodeValue(_)
+        | lexopt::Error::Custom(_) => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str) -> Options {
+        match parse(line.split_whitespace()) {
+            Ok(Command::Run(options)) => *options,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_take_their_value_after_a_space_or_an_equals_sign() {
+        for line in [
+            "--node-name n -o json --timeout 1m30s -s https://x --kubeconfig /k --request-timeout 5s",
+            "--node-name=n -ojson --timeout=1m30s -s=https://x --kubeconfig=/k --request-timeout=5s",
+        ] {
+            let options = run(line);
+            assert_eq!(options.node_name.as_deref(), Some("n"));
+            assert_eq!(options.output, Output::Json);
+            assert_eq!(options.timeout, Some(Duration::from_secs(90)));
+            assert_eq!(options.connection.server.as_deref(), Some("https://x"));
+            assert_eq!(options.connection.paths, [PathBuf::from("/k")]);
+            assert_eq!(options.request_timeout, Some(Duration::from_secs(5)));
+        }
+    }
+
+    #[test]
+    fn what_holds_without_flags() {
+        let options = run("");
+        assert!(!options.once && !options.demo && options.node_name.is_none());
+        assert_eq!(options.output, Output::Table);
+        assert_eq!(options.timeout, Some(Duration::from_secs(30)));
+        assert_eq!(options.verbosity, 0);
+        assert!(options.request_timeout.is_none());
+    }
+
+    #[test]
+    fn switches_levels_and_limits() {
+        assert!(
+            run("--once --insecure-skip-tls-verify")
+                .connection
+                .insecure_skip_tls_verify
+        );
+        assert!(!run("--once --once=false").once);
+        assert_eq!(run("-v").verbosity, 1);
+        assert_eq!(run("-vv").verbosity, 2);
+        assert_eq!(run("--v=4").verbosity, 4);
+        assert_eq!(run("--timeout 0").timeout, None);
+        assert!(run("--demo --demo-speed 0").demo);
+    }
+
+    #[test]
+    fn each_mistake_is_one_line_that_names_the_flag_and_no_secret() {
+        let rows = [
+            ("--nod-name x", "unknown flag --nod-name"),
+            ("-x", "unknown flag -x"),
+            ("pods", "unexpected argument \"pods\""),
+            ("--node-name", "--node-name needs a value"),
+            ("--token=", "--token needs a value that is not empty"),
+            ("-o yaml", "--output \"yaml\": write table or json"),
+            (
+                "--timeout soon",
+                "--timeout: \"soon\" is no duration: write it as 10s, 1m30s or 0",
+            ),
+            ("--once=maybe", "--once=maybe: write true or false"),
+            ("-v=x", "-v \"x\": write a level from 0 to 9"),
+            (
+                "--demo-speed -1",
+                "--demo-speed \"-1\": write a number such as 1, 2.5 or 0",
+            ),
+        ];
+        for (line, expected) in rows {
+            let error = parse(line.split_whitespace()).unwrap_err();
+            assert_eq!(error, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_help_names_each_flag() {
+        for flag in [
+            "kubeconfig",
+            "context",
+            "cluster",
+            "user",
+            "server",
+            "token",
+            "certificate-authority",
+            "client-certificate",
+            "client-key",
+            "tls-server-name",
+            "insecure-skip-tls-verify",
+            "request-timeout",
+            "node-name",
+            "output",
+            "once",
+            "timeout",
+            "demo",
+            "demo-speed",
+            "v",
+            "help",
+            "version",
+        ] {
+            let named = format!("--{flag}");
+            assert!(HELP.contains(&named), "{named}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! A node agent: keeps the Secrets and ConfigMaps that the pods of its node name, as the kubelet does, and shows them.
+//!
+//! `cargo run --features testing --example node_agent -- --demo` runs it on recordings of a real kube-apiserver. All it
+//! stands on is the library's public API.
+
+mod agent;
+mod args;
+mod demo;
+mod duration;
+mod follow;
+mod logger;
+mod node;
+mod pods;
+mod print;
+mod rows;
+mod signals;
+
+use std::error::Error as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use kubecache::http::{Client, ClientOptions, Config, Environment};
+use kubecache::testing::FixtureServer;
+use kubecache::{Error, ErrorKind};
+
+use agent::{Agent, Ended};
+use args::{Command, Options, Output};
+use print::Printer;
+use signals::Stop;
+
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let options = match args::parse(std::env::args_os().skip(1)) {
+        Ok(Command::Run(options)) => options,
+        Ok(Command::Help) => return say(args::HELP),
+        Ok(Command::Version) => {
+            return say(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
+        }
+        Err(wrong) => return usage(&wrong),
+    };
+    let environment = Environment::process();
+    let named = options.node_name.clone().or_else(|| {
+        let name = environment.var("NODE_NAME")?;
+        name.into_string().ok()
+    });
+    let node_name = match (named, options.demo) {
+        (_, true) => demo::NODE.to_owned(),
+        (Some(name), false) => name,
+        (None, false) => return usage("which node? give --node-name, or set NODE_NAME"),
+    };
+    logger::install(options.verbosity);
+    match run(&options, &environment, &node_name) {
+        Ok(ended) => report(ended),
+        Err(error) => {
+            fail(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<Ended, Error> {
+    let demo = if options.demo {
+        let server = demo::serve(options.demo_speed)?;
+        announce(&server, options.output);
+        Some(server)
+    } else {
+        None
+    };
+    let config = match &demo {
+        Some(server) => demo::config(server)?,
+        None => Config::infer_with(&options.connection, environment)?,
+    };
+    log::info!(
+        "node {node_name}, {} ({})",
+        config.server_url(),
+        config.source()
+    );
+    raise_descriptor_limit();
+    let stop = Stop::listen().map_err(|error| {
+        Error::new(ErrorKind::Resources, "listening for signals").with_source(error)
+    })?;
+    let client = Client::new(&config, client_options(options))?;
+    let agent = Agent {
+        options,
+        node_name,
+        printer: Printer::new(options.output, node_name, io::stdout().lock()),
+        signals: &stop.came,
+    };
+    agent.run(&client)
+}
+
+fn client_options(options: &Options) -> ClientOptions {
+    let mut client = ClientOptions::default();
+    client.user_agent = Some(concat!("node_agent/", env!("CARGO_PKG_VERSION")).to_owned());
+    if let Some(limit) = options.request_timeout {
+        client.list_first_byte_timeout = limit;
+        client.watch_first_byte_timeout = limit;
+        client.get_first_byte_timeout = limit;
+        client.connect_timeout = limit;
+    }
+    client
+}
+
+/// One socket per watched object: the default limit of 1,024 descriptors is soon reached on a full node.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        log::info!("the descriptor limit stays as it is: {error}");
+    }
+}
+
+fn announce(server: &FixtureServer, output: Output) {
+    let line = format!(
+        "Demo: no cluster is asked; recordings of a real kube-apiserver are served on {}",
+        server.url()
+    );
+    // JSON on stdout has to stay JSON.
+    let written = match output {
+        Output::Table => writeln!(io::stdout(), "{line}"),
+        Output::Json => writeln!(io::stderr(), "{line}"),
+    };
+    drop(written);
+}
+
+fn report(ended: Ended) -> ExitCode {
+    match ended {
+        Ended::Complete => return ExitCode::SUCCESS,
+        Ended::Failed(error) => fail(&error),
+        Ended::Missing { missing, of } => {
+            tell(&format!("error: {missing} of {of} rows have no answer"));
+        }
+        Ended::Interrupted => tell("error: interrupted before each object had its answer"),
+        // A reader that has seen enough (`| head`) is no failure worth a message.
+        Ended::OutputClosed(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        Ended::OutputClosed(error) => tell(&format!("error: writing the output: {error}")),
+    }
+    ExitCode::FAILURE
+}
+
+/// Tells an error as kubectl does: the server's words unchanged, with its reason before them.
+fn fail(error: &Error) {
+    if let Some(status) = error.status() {
+        let reason = status.reason_text();
+        let reason = if reason.is_empty() { "Unknown" } else { reason };
+        tell(&format!(
+            "Error from server ({reason}): {}",
+            rows::one_line(&status.to_string())
+        ));
+        return;
+    }
+    let mut text = format!("error: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    tell(&text);
+    if error.kind() == ErrorKind::NotConfigured {
+        tell("To see the agent at work without a cluster, run it with --demo.");
+    }
+}
+
+fn usage(wrong: &str) -> ExitCode {
+    tell(&format!(
+        "error: {wrong}\nSee 'node_agent --help' for usage."
+    ));
+    ExitCode::from(USAGE)
+}
+
+fn say(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_closed) => ExitCode::FAILURE,
+    }
+}
+
+fn tell(text: &str) {
+    // Where stderr is gone there is nobody to tell.
+    drop(writeln!(io::stderr(), "{text}"));
+}

@@ -1,0 +1,96 @@
+//! The pods bound to the node, as messages out of a reflector of the library.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use k8s_openapi::api::core::v1::Pod;
+use kubecache::Error;
+use kubecache::list_watch::Listed;
+use kubecache::object::{Held, Object as _, ObjectKey};
+use kubecache::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+
+/// What the reflector has to say.
+#[derive(Debug)]
+pub(crate) enum PodNews {
+    /// These pods and no others are bound to the node.
+    All(Snapshot),
+    /// A pod appeared or changed.
+    Here(Arc<Held<Pod>>),
+    /// A pod is gone.
+    Gone(ObjectKey),
+    /// How the watch of the pods stands.
+    Status(Box<ReflectorStatus>),
+}
+
+/// A complete list of pods.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    /// Pods that are there but do not decode: what was known of them goes on.
+    pub(crate) undecodable: BTreeSet<ObjectKey>,
+}
+
+/// Sends what the reflector tells; never blocks it.
+pub(crate) struct PodSink(pub(crate) Sender<PodNews>);
+
+impl PodSink {
+    fn send(&self, news: PodNews) {
+        // Nobody listens any more when the agent is about to end.
+        drop(self.0.send(news));
+    }
+}
+
+impl Sink<Pod> for PodSink {
+    type Staging = Snapshot;
+
+    fn begin(&mut self) -> Snapshot {
+        Snapshot::default()
+    }
+
+    fn stage(&mut self, staging: &mut Snapshot, item: Staged<Pod>) {
+        match item {
+            Staged::Put(Listed::Object(pod)) => {
+                staging.pods.insert(pod.key(), pod);
+            }
+            Staged::Put(Listed::Undecodable(pod)) => {
+                log::warn!("pod {} does not decode: {}", pod.key, pod.error);
+                staging.undecodable.insert(pod.key);
+            }
+            Staged::Remove(key) => {
+                staging.pods.remove(&key);
+                staging.undecodable.remove(&key);
+            }
+        }
+    }
+
+    fn commit(&mut self, staging: Snapshot, _of: &Replacement) -> Result<(), Error> {
+        self.send(PodNews::All(staging));
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<Pod>) -> Result<(), Error> {
+        match event {
+            SinkEvent::Added(pod) | SinkEvent::Modified(pod) => self.send(PodNews::Here(pod)),
+            SinkEvent::Deleted(pod) => self.send(PodNews::Gone(pod.key())),
+            SinkEvent::Undecodable(pod) => {
+                log::warn!("pod {} does not decode: {}", pod.key, pod.error);
+            }
+            SinkEvent::DeletedUndecodable(pod) => self.send(PodNews::Gone(pod.key)),
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        self.send(PodNews::Status(Box::new(status.clone())));
+    }
+}
+
+/// Whether the pod has ended for good, so that it needs its objects no more.
+pub(crate) fn is_finished(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}

@@ -1,0 +1,268 @@
+//! Rows as text: kubectl's kind of table, or JSON.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use kubecache::object::ObjectKey;
+
+use crate::args::Output;
+use crate::duration;
+use crate::rows::{ChangeJson, Facts, NodeJson, ObjectJson, PodJson, RowKey};
+
+const HEADERS: [&str; 12] = [
+    "NAMESPACE",
+    "POD",
+    "KIND",
+    "NAME",
+    "STATE",
+    "VERSION",
+    "IMMUTABLE",
+    "KEYS",
+    "BYTES",
+    "AGE",
+    "HEARD",
+    "REASON",
+];
+/// Stands in a cell that has nothing to say, as kubectl writes it.
+const NONE: &str = "<none>";
+/// What stands between two columns.
+const GAP: &str = "   ";
+
+/// Rows by pod and object.
+pub(crate) type Rows = BTreeMap<RowKey, Facts>;
+
+/// Writes rows, first all of them and then changes.
+pub(crate) struct Printer<W> {
+    output: Output,
+    node: String,
+    to: W,
+    widths: [usize; HEADERS.len()],
+    wrote_headers: bool,
+}
+
+impl<W: Write> Printer<W> {
+    pub(crate) fn new(output: Output, node: &str, to: W) -> Self {
+        Self {
+            output,
+            node: node.to_owned(),
+            to,
+            widths: HEADERS.map(str::len),
+            wrote_headers: false,
+        }
+    }
+
+    /// Writes the whole node: a table, or one object of JSON with each pod, also those that name no object.
+    pub(crate) fn node(
+        &mut self,
+        pods: &[ObjectKey],
+        rows: &Rows,
+        now: SystemTime,
+    ) -> io::Result<()> {
+        if self.output == Output::Table {
+            return self.changes(&rows.iter().collect::<Vec<_>>(), now);
+        }
+        let pods = pods.iter().map(|pod| {
+            let objects = rows.iter().filter(|(key, _)| key.pod == *pod);
+            let objects = objects.map(|(key, facts)| ObjectJson(key, facts));
+            PodJson(pod, objects.collect())
+        });
+        let node = NodeJson {
+            node: &self.node,
+            pods: pods.collect(),
+        };
+        serde_json::to_writer_pretty(&mut self.to, &node)?;
+        writeln!(self.to)?;
+        self.to.flush()
+    }
+
+    /// Writes one line per row.
+    pub(crate) fn changes(
+        &mut self,
+        rows: &[(&RowKey, &Facts)],
+        now: SystemTime,
+    ) -> io::Result<()> {
+        match self.output {
+            Output::Table => self.lines(rows, now)?,
+            Output::Json => {
+                for (key, facts) in rows {
+                    let change = ChangeJson {
+                        node: &self.node,
+                        key,
+                        facts,
+                    };
+                    serde_json::to_writer(&mut self.to, &change)?;
+                    writeln!(self.to)?;
+                }
+            }
+        }
+        self.to.flush()
+    }
+
+    fn lines(&mut self, rows: &[(&RowKey, &Facts)], now: SystemTime) -> io::Result<()> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<_> = rows
+            .iter()
+            .map(|(key, facts)| cells(key, facts, now))
+            .collect();
+        for cells in &lines {
+            for (width, cell) in self.widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        if !self.wrote_headers {
+            self.wrote_headers = true;
+            self.line(&HEADERS.map(str::to_owned))?;
+        }
+        lines.iter().try_for_each(|cells| self.line(cells))
+    }
+
+    fn line(&mut self, cells: &[String; HEADERS.len()]) -> io::Result<()> {
+        let mut line = String::new();
+        for (width, cell) in self.widths.iter().zip(cells) {
+            line.push_str(cell);
+            let padding = width.saturating_sub(cell.chars().count());
+            line.extend(std::iter::repeat_n(' ', padding));
+            line.push_str(GAP);
+        }
+        writeln!(self.to, "{}", line.trim_end())
+    }
+}
+
+fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()] {
+    let none = || NONE.to_owned();
+    let content = facts.content.as_ref();
+    let of = |cell: &dyn Fn(&crate::rows::Content) -> String| content.map_or_else(none, cell);
+    let created = content.and_then(|content| content.created);
+    let age = created.map(|created| now.duration_since(created).unwrap_or_default());
+    [
+        key.pod.namespace().to_owned(),
+        key.pod.name().to_owned(),
+        key.kind.to_owned(),
+        key.name.clone(),
+        facts.state.to_string(),
+        of(&|content| content.resource_version.clone()),
+        of(&|content| content.immutable.to_string()),
+        of(&|content| content.keys.to_string()),
+        of(&|content| content.bytes.to_string()),
+        age.map_or_else(none, duration::age),
+        facts.heard.map_or_else(none, duration::age),
+        facts.reason.clone().unwrap_or_default(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::rows::{Content, State, one_line};
+    use kubecache::manager::ObjectState;
+
+    fn key(pod: &str, kind: &'static str, name: &str) -> RowKey {
+        RowKey {
+            pod: ObjectKey::new("shop", pod),
+            kind,
+            name: name.to_owned(),
+        }
+    }
+
+    fn rows(now: SystemTime) -> Rows {
+        let content = Content {
+            resource_version: "1047".to_owned(),
+            immutable: true,
+            keys: 2,
+            bytes: 64,
+            created: now.checked_sub(Duration::from_hours(5 * 24 + 3)),
+        };
+        let synced = Facts {
+            state: State::Kept(ObjectState::Synced),
+            reason: None,
+            content: Some(content),
+            heard: Some(Duration::from_secs(12)),
+        };
+        let missing = Facts {
+            state: State::Kept(ObjectState::NotFound),
+            reason: Some(one_line("configmaps \"flags\"\nnot\u{1b}[31m found")),
+            ..Facts::removed()
+        };
+        [
+            (key("web-1", "Secret", "tls"), synced),
+            (key("web-1", "ConfigMap", "flags"), missing),
+        ]
+        .into()
+    }
+
+    fn printed(output: Output, pods: &[&str], rows: &Rows, now: SystemTime) -> String {
+        let mut text = Vec::new();
+        let pods: Vec<_> = pods
+            .iter()
+            .map(|pod| ObjectKey::new("shop", *pod))
+            .collect();
+        Printer::new(output, "node-1", &mut text)
+            .node(&pods, rows, now)
+            .unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn the_table_is_kubectls_kind() {
+        let now = SystemTime::now();
+        assert_eq!(
+            printed(Output::Table, &["web-1"], &rows(now), now),
+            "\
+NAMESPACE   POD     KIND        NAME    STATE      VERSION   IMMUTABLE   KEYS     BYTES    AGE      HEARD    REASON
+shop        web-1   ConfigMap   flags   NotFound   <none>    <none>      <none>   <none>   <none>   <none>   configmaps \"flags\" not [31m found
+shop        web-1   Secret      tls     Synced     1047      true        2        64       5d3h     12s
+"
+        );
+    }
+
+    #[test]
+    fn json_has_the_promised_shape_and_order_and_pods_without_objects() {
+        let now = SystemTime::now();
+        let text = printed(Output::Json, &["idle", "web-1"], &rows(now), now);
+        let compact: String = text.split('\n').map(str::trim_start).collect();
+        assert_eq!(
+            compact,
+            "{\"node\": \"node-1\",\"pods\": [\
+             {\"namespace\": \"shop\",\"name\": \"idle\",\"objects\": []},\
+             {\"namespace\": \"shop\",\"name\": \"web-1\",\"objects\": [\
+             {\"kind\": \"ConfigMap\",\"name\": \"flags\",\"state\": \"NotFound\",\
+             \"reason\": \"configmaps \\\"flags\\\" not [31m found\",\"resourceVersion\": null,\
+             \"immutable\": null,\"keys\": null,\"bytes\": null},\
+             {\"kind\": \"Secret\",\"name\": \"tls\",\"state\": \"Synced\",\"reason\": null,\
+             \"resourceVersion\": \"1047\",\"immutable\": true,\"keys\": 2,\"bytes\": 64}]}]}"
+        );
+    }
+
+    #[test]
+    fn a_change_is_one_line_of_json_and_headers_are_written_once() {
+        let now = SystemTime::now();
+        let rows = rows(now);
+        let changes: Vec<_> = rows.iter().collect();
+        let mut text = Vec::new();
+        let mut printer = Printer::new(Output::Json, "node-1", &mut text);
+        printer.changes(&changes, now).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text.lines().count(), 2);
+        for line in text.lines() {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(value["pods"][0]["name"], "web-1");
+        }
+
+        let mut text = Vec::new();
+        let mut printer = Printer::new(Output::Table, "node-1", &mut text);
+        printer.changes(&changes, now).unwrap();
+        printer.changes(&changes, now).unwrap();
+        assert_eq!(
+            String::from_utf8(text)
+                .unwrap()
+                .matches("NAMESPACE")
+                .count(),
+            1
+        );
+    }
+}

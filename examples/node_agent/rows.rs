@@ -1,0 +1,174 @@
+//! What is shown: a row per pod and referenced object. Plain data, never a value of a secret.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use kubecache::manager::{ObjectReport, ObjectState};
+use kubecache::object::ObjectKey;
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+
+/// Which row: a pod and an object it names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RowKey {
+    pub(crate) pod: ObjectKey,
+    pub(crate) kind: &'static str,
+    pub(crate) name: String,
+}
+
+/// How an object stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// What its manager says.
+    Kept(ObjectState),
+    /// The pod does not name it any more, or is gone: the last line about it.
+    Removed,
+}
+
+/// What is known of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Facts {
+    pub(crate) state: State,
+    /// Why it is not synced; one line.
+    pub(crate) reason: Option<String>,
+    pub(crate) content: Option<Content>,
+    /// Since the server last confirmed this.
+    pub(crate) heard: Option<Duration>,
+}
+
+/// What is shown of an object that is there.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Content {
+    pub(crate) resource_version: String,
+    pub(crate) immutable: bool,
+    pub(crate) keys: usize,
+    pub(crate) bytes: usize,
+    pub(crate) created: Option<SystemTime>,
+}
+
+impl Facts {
+    /// What a manager reports of an object.
+    pub(crate) fn of(report: &ObjectReport) -> Self {
+        let content = (!report.resource_version.is_empty()).then(|| Content {
+            resource_version: report.resource_version.to_string(),
+            immutable: report.immutable,
+            keys: report.keys,
+            bytes: report.bytes,
+            created: report.created.as_ref().and_then(|time| {
+                let seconds = u64::try_from(time.0.as_second()).ok()?;
+                SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
+            }),
+        });
+        Self {
+            state: State::Kept(report.state),
+            reason: Some(one_line(&report.reason)).filter(|reason| !reason.is_empty()),
+            content,
+            heard: report.since_contact,
+        }
+    }
+
+    /// The last line about an object.
+    pub(crate) fn removed() -> Self {
+        Self {
+            state: State::Removed,
+            reason: None,
+            content: None,
+            heard: None,
+        }
+    }
+
+    /// Whether it says the same as before; ages and the wording of a failure are no news.
+    pub(crate) fn says_the_same(&self, before: &Self) -> bool {
+        (self.state, &self.content) == (before.state, &before.content)
+    }
+
+    /// Whether the server has answered for good: an absence or a refusal is an answer.
+    pub(crate) fn is_definite(&self) -> bool {
+        match self.state {
+            State::Kept(state) => state.is_answer(),
+            State::Removed => true,
+        }
+    }
+}
+
+/// The server's words on one line; what could steer a terminal is left out.
+pub(crate) fn one_line(text: &str) -> String {
+    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kept(state) => state.fmt(f),
+            Self::Removed => f.write_str("Removed"),
+        }
+    }
+}
+
+/// An object as JSON shows it.
+pub(crate) struct ObjectJson<'a>(pub(crate) &'a RowKey, pub(crate) &'a Facts);
+
+impl Serialize for ObjectJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(key, facts) = self;
+        let content = facts.content.as_ref();
+        let mut object = serializer.serialize_struct("object", 8)?;
+        object.serialize_field("kind", key.kind)?;
+        object.serialize_field("name", &key.name)?;
+        object.serialize_field("state", &facts.state.to_string())?;
+        object.serialize_field("reason", &facts.reason)?;
+        let version = content.map(|content| &content.resource_version);
+        object.serialize_field("resourceVersion", &version)?;
+        object.serialize_field("immutable", &content.map(|content| content.immutable))?;
+        object.serialize_field("keys", &content.map(|content| content.keys))?;
+        object.serialize_field("bytes", &content.map(|content| content.bytes))?;
+        object.end()
+    }
+}
+
+/// A pod with its objects as JSON shows it.
+pub(crate) struct PodJson<'a>(pub(crate) &'a ObjectKey, pub(crate) Vec<ObjectJson<'a>>);
+
+impl Serialize for PodJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut pod = serializer.serialize_struct("pod", 3)?;
+        pod.serialize_field("namespace", self.0.namespace())?;
+        pod.serialize_field("name", self.0.name())?;
+        pod.serialize_field("objects", &self.1)?;
+        pod.end()
+    }
+}
+
+/// The whole node as JSON shows it.
+pub(crate) struct NodeJson<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) pods: Vec<PodJson<'a>>,
+}
+
+impl Serialize for NodeJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut node = serializer.serialize_struct("node", 2)?;
+        node.serialize_field("node", self.node)?;
+        node.serialize_field("pods", &self.pods)?;
+        node.end()
+    }
+}
+
+/// One change: the pod, and its one object as it is now.
+pub(crate) struct ChangeJson<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) key: &'a RowKey,
+    pub(crate) facts: &'a Facts,
+}
+
+impl Serialize for ChangeJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let object = ObjectJson(self.key, self.facts);
+        NodeJson {
+            node: self.node,
+            pods: vec![PodJson(&self.key.pod, vec![object])],
+        }
+        .serialize(serializer)
+    }
+}
