@@ -106,6 +106,18 @@ impl FakeRuns {
         self.last(name, |run| run.stopped)
     }
 
+    pub(crate) fn is_joined(&self, name: &str) -> bool {
+        self.last(name, |run| run.joined)
+    }
+
+    /// How many runs of the object have not been told to stop.
+    pub(crate) fn at_work(&self, name: &str) -> usize {
+        let runs = self.runs.lock();
+        runs.iter()
+            .filter(|run| run.name == name && !run.stopped)
+            .count()
+    }
+
     /// Waits until the housekeeper has joined the `index`th run of all.
     pub(crate) fn wait_for_join(&self, index: usize) {
         let mut runs = self.runs.lock();

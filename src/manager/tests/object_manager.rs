@@ -1,0 +1,280 @@
+//! Registration as the callers see it: CM rows, the upstream count table, and a model that registrations must agree with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::fake::{Stage, pod, secret};
+use crate::error::ErrorKind;
+use crate::manager::{Changed, ObjectState};
+use crate::object::ObjectKey;
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("ns", name)
+}
+
+/// How many pods reference the object, as the manager sees it.
+fn count(stage: &Stage, name: &str) -> usize {
+    let report = stage.manager.inspect_object(&key(name));
+    report.map_or(0, |report| report.pods)
+}
+
+fn with_uid(mut pod: Pod, uid: &str) -> Pod {
+    pod.metadata.uid = Some(uid.to_owned());
+    pod
+}
+
+/// CM-1, CM-4; `TestRegisterIdempotence`.
+#[test]
+fn registering_and_unregistering_twice_is_once() {
+    let stage = Stage::new();
+    let pod = pod("p", &["s"]);
+    stage.manager.register_pod(&pod);
+    stage.manager.register_pod(&pod);
+    assert_eq!(stage.runs.count(), 1);
+    stage.manager.unregister_pod(&pod);
+    let gone = stage.get_now("s").unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotRegistered);
+    stage.manager.unregister_pod(&pod);
+    assert_eq!(stage.runs.count(), 1);
+}
+
+/// CM-2; `TestCacheInvalidation`, as the watch-based store has it: an update starts what is new and nothing else.
+#[test]
+fn an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s1", "s10", "s2"]));
+    assert_eq!(stage.runs.count(), 3);
+    stage
+        .manager
+        .register_pod(&pod("p", &["s2", "s3", "s30", "s2"]));
+    assert_eq!(stage.runs.count(), 5);
+    assert!(stage.runs.is_stopped("s1") && stage.runs.is_stopped("s10"));
+    assert!(
+        !stage.runs.is_stopped("s2"),
+        "it was never let go in between"
+    );
+    stage.manager.register_pod(&pod("p", &["s2", "s3", "s30"]));
+    assert_eq!(stage.runs.count(), 5);
+}
+
+/// CM-3: pods of one name with different uids hold references of their own.
+#[test]
+fn a_pod_made_again_is_another_one() {
+    let stage = Stage::new();
+    let (old, new) = (
+        with_uid(pod("p", &["s"]), "1"),
+        with_uid(pod("p", &["s"]), "2"),
+    );
+    stage.manager.register_pod(&old);
+    stage.manager.register_pod(&new);
+    assert_eq!(count(&stage, "s"), 2);
+    stage.manager.unregister_pod(&old);
+    assert_eq!(count(&stage, "s"), 1);
+    assert!(!stage.runs.is_stopped("s"));
+}
+
+/// CM-4, and CM-5 which cannot happen here: what was stored is let go, whatever the pod says by then.
+#[test]
+fn a_pod_changed_in_place_lets_go_what_it_held() {
+    let stage = Stage::new();
+    let mut pod = pod("p", &["held"]);
+    stage.manager.register_pod(&pod);
+    let spec = pod.spec.as_mut().unwrap();
+    spec.image_pull_secrets.as_mut().unwrap()[0].name = "another".into();
+    stage.manager.unregister_pod(&pod);
+    assert_eq!(count(&stage, "held"), 0);
+    assert_eq!(stage.runs.count(), 1);
+    assert!(stage.runs.is_stopped("held"));
+}
+
+/// CM-6; `TestCacheRefcounts`: the final counts of upstream's table.
+#[test]
+fn the_final_counts_of_upstreams_table() {
+    let stage = Stage::new();
+    let register = |name: &str, names: &[&str]| stage.manager.register_pod(&pod(name, names));
+    let unregister = |name: &str| stage.manager.unregister_pod(&pod(name, &[]));
+    register("1", &["s1", "s1", "s10", "s2"]);
+    register("2", &["s2", "s3", "s3", "s30"]);
+    register("3", &["s3", "s4", "s5", "s50"]);
+    register("4", &["s5", "s6", "s60"]);
+    register("5", &["s1", "s5", "s50", "s6"]);
+    // Updates, one of them repeated.
+    register("4", &["s5", "s7", "s70", "s2"]);
+    register("4", &["s5", "s7", "s70", "s2"]);
+    register("5", &["s1", "s5", "s50", "s4"]);
+    // Pods that come and go.
+    register("6", &["s1", "s3", "s6", "s60"]);
+    unregister("6");
+    unregister("6");
+    register("7", &["s1", "s3", "s30"]);
+    register("8", &["s5", "s50"]);
+    register("8", &["s5"]);
+    let expected = [
+        ("s1", 3),
+        ("s10", 1),
+        ("s2", 3),
+        ("s3", 3),
+        ("s30", 2),
+        ("s4", 2),
+        ("s5", 4),
+        ("s50", 2),
+        ("s6", 0),
+        ("s60", 0),
+        ("s7", 1),
+        ("s70", 1),
+    ];
+    for (name, pods) in expected {
+        assert_eq!(count(&stage, name), pods, "{name}");
+    }
+}
+
+/// CM-7: a read asks whether the name is referenced, not by whom, and only in its own namespace.
+#[test]
+fn reads_are_for_everybody() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "2", Some(secret("s", "1"))).unwrap();
+    assert_eq!(stage.version("s"), "1");
+    let elsewhere = stage.manager.get_secret("other", "s").unwrap_err();
+    assert_eq!(
+        elsewhere.to_string(),
+        "object \"other\"/\"s\" not registered"
+    );
+}
+
+/// Which objects each registered pod holds: what the manager must agree with.
+type Naive = BTreeMap<(String, String), BTreeSet<String>>;
+
+/// Small random numbers from a seed (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.checked_rem(sides).unwrap_or_default()
+    }
+}
+
+fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
+    let (name, uid) = (format!("p{}", dice.roll(4)), format!("u{}", dice.roll(3)));
+    let id = (name.clone(), format!("{name}-{uid}"));
+    let names: Vec<String> = (0..dice.roll(5))
+        .map(|_| format!("s{}", dice.roll(6)))
+        .collect();
+    let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pod = with_uid(pod(&name, &borrowed), &id.1);
+    if dice.roll(3) == 0 {
+        stage.manager.unregister_pod(&pod);
+        naive.remove(&id);
+    } else {
+        stage.manager.register_pod(&pod);
+        naive.insert(id, names.into_iter().collect());
+    }
+}
+
+/// R6, CM-1..CM-6, OC-3..OC-5: after any history of registrations each object has as many pods as hold it, and a run
+/// at work exactly if that is not zero.
+#[test]
+fn any_history_of_registrations_agrees_with_a_naive_count() {
+    let seed = RandomState::new().build_hasher().finish() | 1;
+    println!("seed {seed}");
+    let mut dice = Dice(seed);
+    let stage = Stage::new();
+    let mut naive = Naive::new();
+    for step in 0..2_000 {
+        random_step(&mut dice, &stage, &mut naive);
+        for name in (0..6).map(|number| format!("s{number}")) {
+            let holders = naive.values().filter(|names| names.contains(&name)).count();
+            assert_eq!(
+                count(&stage, &name),
+                holders,
+                "seed {seed} step {step} {name}"
+            );
+            assert_eq!(
+                stage.runs.at_work(&name),
+                usize::from(holders > 0),
+                "seed {seed} step {step} {name}"
+            );
+        }
+        let pods: Vec<_> = stage
+            .manager
+            .inspect()
+            .into_iter()
+            .map(|pod| (pod.name, pod.uid))
+            .collect();
+        let registered: Vec<_> = naive.keys().cloned().collect();
+        assert_eq!(pods, registered, "seed {seed} step {step}");
+    }
+}
+
+/// The agent's table: a row per pod and object, with what it needs and never a value.
+#[test]
+fn inspection_tells_where_each_object_stands() {
+    let stage = Stage::new();
+    stage
+        .manager
+        .register_pod(&pod("p", &["there", "gone", "slow"]));
+    stage
+        .runs
+        .list("there", "10", Some(secret("there", "9")))
+        .unwrap();
+    stage.runs.list("gone", "10", None).unwrap();
+    let pods = stage.manager.inspect();
+    let objects = &pods[0].objects;
+    let states: Vec<_> = objects
+        .iter()
+        .map(|object| (object.key.name(), object.state, object.reason.as_str()))
+        .collect();
+    assert_eq!(
+        states,
+        [
+            ("gone", ObjectState::NotFound, ""),
+            (
+                "slow",
+                ObjectState::Waiting,
+                "no answer from the server yet"
+            ),
+            ("there", ObjectState::Synced, ""),
+        ]
+    );
+    let there = &objects[2];
+    assert_eq!((there.kind, there.keys, there.bytes), ("Secret", 1, 6));
+    assert_eq!(there.resource_version.as_str(), "9");
+    assert_eq!(there.since_contact, Some(std::time::Duration::ZERO));
+    assert!(there.watched && !there.immutable);
+    assert!(!format!("{pods:?}").contains("canary"));
+    let cached = stage.get_now("there").unwrap();
+    assert_eq!(format!("{cached:?}"), "Secret ns/there @9");
+}
+
+/// A change is told once, a repeated list is none.
+#[test]
+fn subscribers_hear_of_changes() {
+    let stage = Stage::new();
+    let changes = stage.manager.subscribe();
+    stage.manager.register_pod(&pod("p", &["a", "b"]));
+    stage.runs.list("a", "10", Some(secret("a", "9"))).unwrap();
+    stage.runs.list("b", "10", None).unwrap();
+    changes.signal().recv().unwrap();
+    assert_eq!(changes.take(), Changed::Keys([key("a"), key("b")].into()));
+    stage.runs.list("a", "11", Some(secret("a", "9"))).unwrap();
+    assert_eq!(changes.take(), Changed::Keys(BTreeSet::new()));
+    stage.runs.deleted(secret("a", "12"));
+    assert_eq!(changes.take(), Changed::Keys([key("a")].into()));
+}
+
+/// B16: dropping the manager ends and joins every run, and closes the subscriptions.
+#[test]
+fn dropping_the_manager_joins_everything() {
+    let stage = Stage::new();
+    let changes = stage.manager.subscribe();
+    stage.manager.register_pod(&pod("p", &["a", "b"]));
+    let runs = stage.runs.clone();
+    drop(stage.manager);
+    assert_eq!((runs.is_joined("a"), runs.is_joined("b")), (true, true));
+    while changes.signal().recv().is_ok() {}
+}
