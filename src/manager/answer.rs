@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::cached::Cached;
+use super::cached::{Cached, Ready};
 use super::item::{Check, State, Why};
 use super::kinds::ManagedKind;
 use super::slot::{About, Slot};
@@ -11,15 +11,13 @@ use crate::error::{Error, FailedSync};
 use crate::sync::Arc;
 
 impl<K: ManagedKind> Slot<K> {
-    /// The object, if a reader can have it at once: the way of nearly all reads.
-    pub(crate) fn ready(&self, clock: &Clock) -> Option<Cached<K>> {
-        if !self.is_filled()
-            || self.undecodable().is_some()
-            || self.state() == State::Rechecking(Check::First)
-        {
+    /// What readers can have at once, for the table of answers.
+    pub(crate) fn ready(&self, clock: &Clock) -> Option<Ready<K>> {
+        let waits = self.state() == State::Rechecking(Check::First);
+        if !self.is_filled() || self.undecodable().is_some() || waits {
             return None;
         }
-        self.cached(clock)
+        self.held(clock)
     }
 
     /// What there is to say; `None` while waiting may bring more. `patient`: the reader still waits for the check of
@@ -50,12 +48,16 @@ impl<K: ManagedKind> Slot<K> {
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
     pub(crate) fn whatever_there_is(&self, clock: &Clock) -> Option<Cached<K>> {
-        let cached = self.cached(clock)?;
-        let Some(undecodable) = self.undecodable() else {
-            return Some(cached);
+        let held = self.held(clock)?;
+        let ready = match self.undecodable() {
+            None => held,
+            Some(undecodable) => Ready {
+                failure: Some(undecodable.clone()),
+                stale: true,
+                ..held
+            },
         };
-        let failure = Some(undecodable.clone());
-        Some(cached.with_failure(failure).marked_stale(true))
+        Some(Cached::new(Arc::new(ready)))
     }
 
     /// The kubelet's words for a wait that ended without an answer, and why (OC-9, B2).
@@ -78,21 +80,23 @@ impl<K: ManagedKind> Slot<K> {
         if let Some(undecodable) = self.undecodable() {
             return Err(undecodable.clone());
         }
-        self.cached(clock)
-            .ok_or_else(|| Error::not_found(K::RESOURCE, about.key.name()))
+        match self.held(clock) {
+            Some(ready) => Ok(Cached::new(Arc::new(ready))),
+            None => Err(Error::not_found(K::RESOURCE, about.key.name())),
+        }
     }
 
-    fn cached(&self, clock: &Clock) -> Option<Cached<K>> {
-        let cached = Cached::new(Arc::clone(self.object()?), self.last_contact()?, clock);
+    fn held(&self, clock: &Clock) -> Option<Ready<K>> {
         let confirmed = matches!(
             self.state(),
             State::Starting | State::Running | State::Stopped(Why::Immutable)
         );
-        let stale = !(confirmed && self.is_filled());
-        Some(
-            cached
-                .with_failure(self.failure().cloned())
-                .marked_stale(stale),
-        )
+        Some(Ready {
+            object: Arc::clone(self.object()?),
+            contact: self.last_contact()?,
+            failure: self.failure().cloned(),
+            stale: !(confirmed && self.is_filled()),
+            clock: clock.clone(),
+        })
     }
 }

@@ -14,62 +14,66 @@ use crate::sync::Arc;
 /// Its `Debug` prints kind, key and version only. `{:?}` on the object inside is the caller's own doing. The values of
 /// a Secret are overwritten when the last holder, this one included, drops it. It is not for writing back:
 /// `metadata.managedFields` and the last-applied annotation were skipped while it was decoded (B19).
-#[derive(Clone)]
-pub struct Cached<K: Object> {
-    object: Arc<Held<K>>,
-    contact: Instant,
-    failure: Option<Error>,
-    stale: bool,
-    clock: Clock,
+pub struct Cached<K: Object>(Arc<Ready<K>>);
+
+/// What a slot has ready for its readers: one allocation, shared by all of them.
+#[derive(Debug)]
+pub(crate) struct Ready<K: Object> {
+    pub(crate) object: Arc<Held<K>>,
+    pub(crate) contact: Instant,
+    pub(crate) failure: Option<Error>,
+    pub(crate) stale: bool,
+    pub(crate) clock: Clock,
+}
+
+impl<K: Object> Ready<K> {
+    /// Whether readers could not tell the two apart.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.object, &other.object)
+            && self.contact == other.contact
+            && self.stale == other.stale
+            && self.failure.is_none()
+            && other.failure.is_none()
+    }
+}
+
+impl<K: Object> Clone for Cached<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<K: Object> Cached<K> {
-    pub(crate) fn new(object: Arc<Held<K>>, contact: Instant, clock: &Clock) -> Self {
-        Self {
-            object,
-            contact,
-            failure: None,
-            stale: false,
-            clock: clock.clone(),
-        }
-    }
-
-    pub(crate) fn with_failure(mut self, failure: Option<Error>) -> Self {
-        self.failure = failure;
-        self
-    }
-
-    pub(crate) fn marked_stale(mut self, stale: bool) -> Self {
-        self.stale = stale;
-        self
+    pub(crate) fn new(ready: Arc<Ready<K>>) -> Self {
+        Self(ready)
     }
 
     /// The time since the server last confirmed this state, counted up to now and so still growing in the holder's
     /// hands. A watch confirms at each event and each bookmark, about once a minute.
     pub fn age(&self) -> Duration {
-        self.clock.now().saturating_duration_since(self.contact)
+        self.0.clock.now().saturating_duration_since(self.0.contact)
     }
 
     /// When the server last confirmed this state, on the manager's clock.
     pub fn last_contact(&self) -> Instant {
-        self.contact
+        self.0.contact
     }
 
     /// What went wrong last, if nothing has gone well since: of the watch, or of the check of an immutable object.
     pub fn last_failure(&self) -> Option<&Error> {
-        self.failure.as_ref()
+        self.0.failure.as_ref()
     }
 
     /// Whether neither a filled watch nor the immutability of a checked object stood behind the answer: it came from
     /// [`get_cached`](super::ObjectManager::get_cached) while the watch was stopped or not filled yet, or the check
     /// of B7 had no answer in time.
     pub fn is_stale(&self) -> bool {
-        self.stale
+        self.0.stale
     }
 
     /// The shared object itself.
-    pub fn into_held(self) -> Arc<Held<K>> {
-        self.object
+    pub fn held(&self) -> &Arc<Held<K>> {
+        &self.0.object
     }
 }
 
@@ -77,12 +81,12 @@ impl<K: Object> Deref for Cached<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
-        &self.object
+        &self.0.object
     }
 }
 
 impl<K: Object> fmt::Debug for Cached<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.object, f)
+        fmt::Debug::fmt(&*self.0.object, f)
     }
 }

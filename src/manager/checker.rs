@@ -136,12 +136,12 @@ fn settle<K: ManagedKind>(
     found: Result<Arc<Held<K>>, Error>,
 ) {
     let now = works.clock().now();
-    let (written, action) = {
-        let mut slot = item.slot.lock();
-        if !matches!(slot.state(), State::Rechecking(_)) {
-            return;
-        }
-        decide(&mut slot, found, now)
+    let decided = works.change(item, |slot| {
+        let asked = matches!(slot.state(), State::Rechecking(_));
+        asked.then(|| decide(slot, found, now))
+    });
+    let Some((written, action)) = decided else {
+        return;
     };
     item.slot.notify_all();
     if written.news == News::Changed {

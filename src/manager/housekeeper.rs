@@ -66,7 +66,7 @@ fn wait_for_chores<K: ManagedKind>(
 /// Starts items that had no room, until one finds none again.
 fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
     for item in shared.items() {
-        let action = item.slot.lock().act(Input::Room);
+        let action = shared.works.change(&item, |slot| slot.act(Input::Room));
         shared.works.perform(&item, action);
         if item.slot.lock().state() == State::Stopped(Why::NoRoom) {
             return;
@@ -78,12 +78,12 @@ fn go_round<K: ManagedKind>(shared: &Shared<K>) {
     let now = shared.works.clock().coarse();
     let idle_max = shared.works.idle_max();
     for item in shared.items() {
-        let action = {
-            let mut slot = item.slot.lock();
-            let idle = slot.is_filled() && now.is_later_than(slot.read_at, idle_max);
+        let action = shared.works.change(&item, |slot| {
+            slot.note_read(shared.works.answers.read_at(&item.about));
+            let idle = slot.is_filled() && slot.is_idle(now, idle_max);
             // An unfilled item goes on trying for as long as it is referenced (OC-20).
             slot.act(if idle { Input::Idle } else { Input::Retry })
-        };
+        });
         let changed = action.effect != Effect::Nothing;
         shared.works.perform(&item, action);
         if changed {

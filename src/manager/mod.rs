@@ -1,6 +1,7 @@
 //! Secrets and ConfigMaps of the registered pods, kept by one watch per object.
 
 mod answer;
+mod answers;
 mod cached;
 mod ceiling;
 mod changes;

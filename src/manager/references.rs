@@ -43,9 +43,9 @@ pub(crate) enum Deleted<I> {
 
 /// A key that borrows its two parts, so that a lookup allocates nothing.
 #[derive(Hash)]
-struct Borrowed<'a> {
-    namespace: &'a str,
-    name: &'a str,
+pub(crate) struct Borrowed<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
 }
 
 impl Equivalent<ObjectKey> for Borrowed<'_> {

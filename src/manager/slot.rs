@@ -1,7 +1,7 @@
 //! One object's place: its state, content and troubles under one monitor, so that no wake-up is lost.
 
 use std::convert::Infallible;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
@@ -54,7 +54,7 @@ pub(crate) struct Slot<K: ManagedKind> {
     contact: Option<Instant>,
     began: Instant,
     trouble: Trouble,
-    pub(crate) read_at: Coarse,
+    read_at: Coarse,
     handle: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
     last_run: Option<Receiver<Infallible>>,
@@ -119,7 +119,7 @@ pub(crate) struct Written<K: ManagedKind> {
 }
 
 impl<K: ManagedKind> Written<K> {
-    fn nothing() -> Self {
+    pub(crate) fn unchanged() -> Self {
         Self {
             news: News::Nothing,
             _old: None,
@@ -150,6 +150,16 @@ impl<K: ManagedKind> Slot<K> {
             handle: None,
             last_run: None,
         }
+    }
+
+    /// Notes a read, unless a later one was noted.
+    pub(crate) fn note_read(&mut self, at: Coarse) {
+        self.read_at = self.read_at.max(at);
+    }
+
+    /// Whether nobody has read the object for longer than `idle_max`.
+    pub(crate) fn is_idle(&self, now: Coarse, idle_max: Duration) -> bool {
+        now.is_later_than(self.read_at, idle_max)
     }
 
     pub(crate) fn state(&self) -> State {
@@ -323,7 +333,7 @@ impl<K: ManagedKind> Slot<K> {
         if self.admits(incoming) {
             Ok(self.put(Some(object)))
         } else {
-            Ok(Written::nothing())
+            Ok(Written::unchanged())
         }
     }
 
@@ -342,7 +352,7 @@ impl<K: ManagedKind> Slot<K> {
         self.hear(run)?;
         self.contact = Some(now);
         if version.is_older_than(self.floor.position()) {
-            return Ok(Written::nothing());
+            return Ok(Written::unchanged());
         }
         self.floor.raise(version);
         self.gone = (!uid.is_empty()).then(|| uid.into());
@@ -369,7 +379,7 @@ impl<K: ManagedKind> Slot<K> {
         if self.admits(incoming) {
             Ok(self.set_aside(set_aside))
         } else {
-            Ok(Written::nothing())
+            Ok(Written::unchanged())
         }
     }
 
@@ -414,7 +424,7 @@ impl<K: ManagedKind> Slot<K> {
         let version = object.resource_version();
         let held = self.object.as_ref();
         if held.is_some_and(|held| version.is_older_than(&held.resource_version())) {
-            return Written::nothing();
+            return Written::unchanged();
         }
         self.floor.raise(&version);
         self.put(Some(object))

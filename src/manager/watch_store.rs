@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::cached::Cached;
+use super::cached::{Cached, Ready};
 use super::housekeeper::keep_house;
-use super::item::{Check, Effect, Input, Machine, State, Why};
+use super::item::{Check, Input, Machine, State, Why};
 use super::kinds::ManagedKind;
 use super::launch::Launcher;
 use super::options::WatchOptions;
 use super::references::{Added, Deleted, References};
 use super::registry::Difference;
-use super::slot::{About, Action, Item, News, Slot};
+use super::slot::{About, Action, Item, News, Slot, Written};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -105,7 +105,7 @@ impl<K: ManagedKind> WatchStore<K> {
         }
         for key in &change.removed {
             if let Deleted::Last(item) = books.references.delete(key, uid) {
-                let action = item.slot.lock().act(Input::Released);
+                let action = self.works().change(&item, |slot| slot.act(Input::Released));
                 due.push((item, action));
             }
         }
@@ -133,7 +133,9 @@ impl<K: ManagedKind> WatchStore<K> {
             Added::First(item) if shut_down => (item, Action::nothing()),
             Added::First(item) => (item, Action::first()),
             Added::Shared(item) if self.works().options.recheck_immutable => {
-                let action = item.slot.lock().act(Input::Referenced);
+                let action = self
+                    .works()
+                    .change(&item, |slot| slot.act(Input::Referenced));
                 (item, action)
             }
             Added::Shared(item) => (item, Action::nothing()),
@@ -160,17 +162,11 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let clock = self.works().clock();
         let now = clock.coarse();
-        let item = {
-            let books = self.shared.books.lock();
-            let item = find(&books, namespace, name)?;
-            let mut slot = item.slot.lock();
-            slot.read_at = now;
-            if let Some(cached) = slot.ready(clock) {
-                return Ok(cached);
-            }
-            drop(slot);
-            item.clone()
-        };
+        if let Some(cached) = self.works().answers.read(namespace, name, now) {
+            return Ok(cached);
+        }
+        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
+        item.slot.lock().note_read(now);
         self.wait(&item, deadline())
     }
 
@@ -187,12 +183,11 @@ impl<K: ManagedKind> WatchStore<K> {
         let clock = self.works().clock();
         let now = clock.coarse();
         let item = find(&self.shared.books.lock(), namespace, name)?.clone();
-        let (action, cached) = {
-            let mut slot = item.slot.lock();
-            slot.read_at = now;
+        let (action, cached) = self.works().change(&item, |slot| {
+            slot.note_read(now);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
             (slot.act(Input::Wanted), slot.whatever_there_is(clock))
-        };
+        });
         self.works().perform(&item, action);
         Ok(cached)
     }
@@ -210,23 +205,26 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let works = self.works();
         let item = find(&self.shared.books.lock(), namespace, name)?.clone();
-        item.slot.lock().read_at = works.clock().coarse();
+        item.slot.lock().note_read(works.clock().coarse());
         let found = works.checker.get_fresh(&item, deadline, &self.stop.token());
         let now = works.clock().now();
-        let (written, answer) = {
-            let mut slot = item.slot.lock();
-            match found {
-                Ok(object) => {
-                    let fresh = Arc::clone(&object);
-                    let written = slot.found_fresh(object, now);
-                    // The watch may have brought a newer state while the answer was on its way.
-                    let newest = slot.object().map_or(fresh, Arc::clone);
-                    (written, Ok(Cached::new(newest, now, works.clock())))
-                }
-                Err(error) if error.is_not_found() => (slot.found_gone(now), Err(error)),
-                Err(error) => return Err(error),
+        let (written, answer) = works.change(&item, |slot| match found {
+            Ok(object) => {
+                let fresh = Arc::clone(&object);
+                let written = slot.found_fresh(object, now);
+                // The watch may have brought a newer state while the answer was on its way.
+                let ready = Ready {
+                    object: slot.object().map_or(fresh, Arc::clone),
+                    contact: now,
+                    failure: None,
+                    stale: false,
+                    clock: works.clock().clone(),
+                };
+                (written, Ok(Cached::new(Arc::new(ready))))
             }
-        };
+            Err(error) if error.is_not_found() => (slot.found_gone(now), Err(error)),
+            Err(error) => (Written::unchanged(), Err(error)),
+        });
         if written.news == News::Changed {
             item.slot.notify_all();
             works.changes.tell(&item.about.key);
@@ -242,7 +240,7 @@ impl<K: ManagedKind> WatchStore<K> {
             books.references.items().cloned().collect()
         };
         for item in items {
-            let action = item.slot.lock().act(Input::ShutDown);
+            let action = self.works().change(&item, |slot| slot.act(Input::ShutDown));
             item.slot.notify_all();
             self.works().perform(&item, action);
             self.works().changes.tell(&item.about.key);
@@ -273,16 +271,14 @@ impl<K: ManagedKind> WatchStore<K> {
         let mut waiting: Option<DemandGuard> = None;
         let mut first = true;
         loop {
-            let mut slot = item.slot.lock();
+            let slot = item.slot.lock();
             // What could not be started is tried once per read; what fell idle meanwhile is started again.
             if first || slot.state() == State::Stopped(Why::Idle) {
                 first = false;
-                let action = slot.act(Input::Wanted);
-                if action.effect != Effect::Nothing {
-                    drop(slot);
-                    self.works().perform(item, action);
-                    continue;
-                }
+                drop(slot);
+                let action = self.works().change(item, |slot| slot.act(Input::Wanted));
+                self.works().perform(item, action);
+                continue;
             }
             let patient = !clock.has_passed(patience);
             if let Some(answer) = slot.answer(&item.about, clock, patient) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
+use super::answers::Answers;
 use super::ceiling::{Ceiling, Permit};
 use super::changes::Notifier;
 use super::checker::Checker;
@@ -11,7 +12,7 @@ use super::item::{Effect, RunId};
 use super::kinds::ManagedKind;
 use super::launch::{Launcher, Plan, RunHandle};
 use super::options::WatchOptions;
-use super::slot::{Action, Item, News};
+use super::slot::{Action, Item, News, Slot};
 use super::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -47,6 +48,7 @@ pub(crate) struct Works<K: ManagedKind> {
     pub(crate) changes: Notifier,
     pub(crate) chores: Arc<Monitor<Chores>>,
     pub(crate) checker: Checker<K>,
+    pub(crate) answers: Answers<K>,
     launcher: Box<dyn Launcher<K>>,
     ceiling: Arc<Ceiling>,
 }
@@ -61,10 +63,23 @@ impl<K: ManagedKind> Works<K> {
             changes: Notifier::default(),
             chores: Arc::new(Monitor::default()),
             checker: Checker::new(getter),
+            answers: Answers::default(),
             launcher,
             ceiling: Arc::new(Ceiling::new(options.reflectors_max)),
             options,
         })
+    }
+
+    /// Changes an item, and what its readers find at once, in one step.
+    pub(crate) fn change<R>(&self, item: &Item<K>, change: impl FnOnce(&mut Slot<K>) -> R) -> R {
+        let (result, _replaced) = {
+            let mut slot = item.slot.lock();
+            let result = change(&mut slot);
+            let (replaced, read_at) = self.answers.publish(&item.about, slot.ready(self.clock()));
+            slot.note_read(read_at);
+            (result, replaced)
+        };
+        result
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -102,13 +117,13 @@ impl<K: ManagedKind> Works<K> {
         });
         match launched {
             Ok(run) => {
-                let late = item.slot.lock().accept_run(id, run);
+                let late = self.change(item, |slot| slot.accept_run(id, run));
                 if let Some(run) = late {
                     self.end(run);
                 }
             }
             Err(error) => {
-                let news = item.slot.lock().refuse_run(id, error);
+                let news = self.change(item, |slot| slot.refuse_run(id, error));
                 item.slot.notify_all();
                 if news == News::Changed {
                     self.changes.tell(&item.about.key);
@@ -120,7 +135,7 @@ impl<K: ManagedKind> Works<K> {
     fn launch(self: &Arc<Self>, item: &Item<K>, id: RunId) -> Result<Box<dyn RunHandle>, Error> {
         let (ended, end) = bounded(0);
         let now = self.clock().now();
-        let (floor, previous) = item.slot.lock().begin_run(end, now);
+        let (floor, previous) = self.change(item, |slot| slot.begin_run(end, now));
         let plan = Plan {
             demand: item.about.demand.clone(),
             floor,

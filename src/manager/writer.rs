@@ -48,14 +48,13 @@ impl<K: ManagedKind> Writer<K> {
         &self,
         change: impl FnOnce(&mut Slot<K>) -> Result<Written<K>, Error>,
     ) -> Result<(), Error> {
-        let (written, ending) = {
-            let mut slot = self.item.slot.lock();
-            let written = change(&mut slot)?;
-            let ending = slot
-                .holds_immutable()
-                .then(|| slot.act(Input::Immutable(self.run)));
-            (written, ending)
-        };
+        let changed = self.works.change(&self.item, |slot| {
+            let written = change(slot)?;
+            let immutable = slot.holds_immutable();
+            let ending = immutable.then(|| slot.act(Input::Immutable(self.run)));
+            Ok((written, ending))
+        });
+        let (written, ending) = changed?;
         if written.news == News::Changed {
             self.item.slot.notify_all();
             self.works.changes.tell(self.key());
@@ -132,11 +131,14 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
 
     fn bookmark(&mut self, version: &ResourceVersion) {
         let now = self.works.clock().now();
-        self.item.slot.lock().confirm(self.run, version, now);
+        self.works
+            .change(&self.item, |slot| slot.confirm(self.run, version, now));
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        let news = self.item.slot.lock().report(self.run, status);
+        let news = self
+            .works
+            .change(&self.item, |slot| slot.report(self.run, status));
         if news == News::Changed {
             self.item.slot.notify_all();
             self.works.changes.tell(self.key());
@@ -146,7 +148,9 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
 
 impl<K: ManagedKind> Drop for Writer<K> {
     fn drop(&mut self) {
-        let action = self.item.slot.lock().act(Input::Ended(self.run));
+        let action = self
+            .works
+            .change(&self.item, |slot| slot.act(Input::Ended(self.run)));
         self.item.slot.notify_all();
         self.works.perform(&self.item, action);
     }
