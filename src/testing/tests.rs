@@ -37,14 +37,14 @@ impl Client {
         self.head().unwrap()
     }
 
-    fn write(&mut self, method: &str, target: &str) {
+    pub(super) fn write(&mut self, method: &str, target: &str) {
         let request = format!(
             "{method} {target} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer canary\r\n\r\n"
         );
         self.0.get_mut().write_all(request.as_bytes()).unwrap();
     }
 
-    fn head(&mut self) -> io::Result<Head> {
+    pub(super) fn head(&mut self) -> io::Result<Head> {
         let mut head = Head::default();
         loop {
             let line = self.line()?;

@@ -12,15 +12,24 @@ use self::tap::Tap;
 use super::http1::{Framing, Request, Requests, write_end, write_head, write_piece};
 use super::recording::{Answer, End, Exchange, Recording};
 use super::service::{Handler, Service};
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::http::{self, RawAnswer};
-use crate::sync::{Arc, Mutex};
-use crate::worker::StopToken;
+use crate::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use crate::worker::{StopToken, WaitEnd};
 
 /// Headers of an answer that mean something to a client's next step; the others are the server's own business. Of a
 /// request none is kept: `Authorization` neither stays nor passes.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
+
+/// For so long a server that was there is waited for: a restart takes seconds.
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
+
+/// Between two looks whether it is ready again.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -28,7 +37,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A reverse proxy on a loopback port that records.
 ///
 /// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its configuration.
-/// It passes reads only (`GET`): what a client writes is nobody's recording.
+/// It passes reads only (`GET`): what a client writes is nobody's recording. While a server that has answered before is
+/// gone, requests wait up to a minute until it says that it is ready (`/readyz`): a client whose connection was cut
+/// by a restart meets the restarted server, with all that this one has forgotten.
 ///
 /// What it keeps is redacted before it is kept: values of `data` and `stringData` of Secrets, wherever they stand in
 /// an answer, and all their annotations; the last-applied annotation of every object; signed and bearer tokens.
@@ -63,6 +74,8 @@ struct Shared {
     exchanges: Mutex<Vec<Exchange>>,
     /// How many requests did not reach the server, and why the last one did not.
     failures: Mutex<(usize, Option<Error>)>,
+    /// Whether the server has ever answered.
+    seen: AtomicBool,
 }
 
 impl std::fmt::Debug for Shared {
@@ -80,7 +93,10 @@ impl Recorder {
     /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket or thread to
     /// give.
     pub fn start(config: &http::Config, port: u16) -> Result<Self, Error> {
-        let clock = Clock::system();
+        Self::start_on(config, port, Clock::system())
+    }
+
+    fn start_on(config: &http::Config, port: u16, clock: Clock) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             upstream: http::Client::new(config, http::ClientOptions::default())?,
             start: clock.now(),
@@ -88,6 +104,7 @@ impl Recorder {
             redactor: Arc::default(),
             exchanges: Mutex::new(Vec::new()),
             failures: Mutex::new((0, None)),
+            seen: AtomicBool::new(false),
         });
         let handler = Arc::<Shared>::clone(&shared);
         let service = Service::spawn("recorder", port, handler).map_err(|error| {
@@ -160,14 +177,11 @@ impl Shared {
             return refuse(client, 405, "MethodNotAllowed", message).map(|()| true);
         }
         let arrived = self.clock.now();
-        let opened = self.upstream.raw(&request.target.to_string(), stop);
-        let mut passing = match opened {
+        let mut passing = match self.open(&request.target.to_string(), stop) {
             Ok(answer) => Passing::new(self, request, arrived, answer),
             Err(error) if error.is_stopped() => return Ok(false),
             Err(error) => {
-                log::warn!("recorder: not recorded: {error}");
-                let mut failures = self.failures.lock();
-                *failures = (failures.0.saturating_add(1), Some(error));
+                self.failed(error);
                 // The client sees what it would have seen without a recorder: a connection without an answer.
                 return Ok(false);
             }
@@ -176,6 +190,47 @@ impl Shared {
         let end = passing.end;
         passing.keep();
         passed.map(|()| end == End::Clean)
+    }
+}
+
+impl Shared {
+    /// Asks the server. One that was there before and is gone for a moment is waited for.
+    fn open(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
+        let give_up = self.clock.after(OUTAGE_MAX);
+        loop {
+            let opened = self.upstream.raw(path, stop);
+            let Err(error) = &opened else {
+                self.seen.store(true, Ordering::SeqCst);
+                return opened;
+            };
+            let gone = error.kind() == ErrorKind::Unreachable && self.seen.load(Ordering::SeqCst);
+            if !gone || !self.is_ready_again(give_up, stop) {
+                return opened;
+            }
+        }
+    }
+
+    /// As a load balancer would: a server that starts refuses everybody until it knows its roles.
+    fn is_ready_again(&self, give_up: Deadline, stop: &StopToken) -> bool {
+        loop {
+            let look = self.clock.after(LOOK_EVERY).earlier(give_up);
+            if stop.wait_until(&self.clock, look) == WaitEnd::Stopped {
+                return false;
+            }
+            let ready = self.upstream.raw("/readyz", stop);
+            if ready.is_ok_and(|answer| answer.status == 200) {
+                return true;
+            }
+            if self.clock.has_passed(give_up) {
+                return false;
+            }
+        }
+    }
+
+    fn failed(&self, error: Error) {
+        log::warn!("recorder: not recorded: {error}");
+        let mut failures = self.failures.lock();
+        *failures = (failures.0.saturating_add(1), Some(error));
     }
 }
 

@@ -6,7 +6,7 @@ use super::redact::{Redactor, blank};
 use crate::sync::{Arc, Mutex};
 use crate::testing::recording::Chunk;
 
-/// Pieces of a body with an end that come closer than this are one: the gap is this machine's doing, not the server's.
+/// Pieces of a body with an end, or of one line, that come closer than this are one: the gap is this machine's doing, not the server's.
 const TOGETHER: Duration = Duration::from_millis(10);
 
 /// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line, another body
@@ -65,9 +65,10 @@ impl Tap {
         let mut from = 0_usize;
         let mut ends = self.ends.iter().peekable();
         while let Some((end, after)) = ends.next() {
-            // Pieces of one body that came together, and pieces that would cut a character, are one.
+            // Pieces of one body or line that came together, and pieces that would cut a character, are one.
             let next = ends.peek().map(|(_, next)| next.saturating_sub(*after));
-            let together = !self.lines && next.is_some_and(|gap| gap < TOGETHER);
+            let whole = self.lines && text.get(..*end).is_some_and(|text| text.ends_with('\n'));
+            let together = !whole && next.is_some_and(|gap| gap < TOGETHER);
             if together || !text.is_char_boundary(*end) {
                 continue;
             }
@@ -129,12 +130,17 @@ mod tests {
     #[test]
     fn events_that_came_together_are_pieces_of_their_own() {
         assert_eq!(
-            taped(false, true, &[("{}\n[]\n{\"a\"", 1), (":1}\n", 2)]),
+            taped(
+                false,
+                true,
+                &[("{}\n[]\n{\"a\"", 1), (":1}\n{\"b\"", 2), (":2}\n", 99)]
+            ),
             [
                 ("{}\n".into(), 1),
                 ("[]\n".into(), 1),
-                ("{\"a\"".into(), 1),
-                (":1}\n".into(), 2)
+                ("{\"a\":1}\n".into(), 2),
+                ("{\"b\"".into(), 2),
+                (":2}\n".into(), 99),
             ]
         );
     }

@@ -1,6 +1,7 @@
 //! The recorder between a client and a server: what passes is whole, what is kept is redacted.
 
 use super::*;
+use crate::clock::FakeClock;
 use crate::testing::tests::{Client, soon};
 use crate::testing::{Act, Chunk, Fault, FixtureServer};
 
@@ -133,6 +134,47 @@ fn refusals_pass_and_are_recorded_and_writes_do_not_pass() {
     let recording = recorder.finish();
     assert_eq!(recording.exchanges().len(), 1);
     assert_eq!(recording.exchanges()[0].answer().status(), 403);
+}
+
+/// The restarted server is another one on the same port, as a client sees it.
+#[test]
+fn a_server_that_restarts_is_waited_for_until_it_is_ready() {
+    let listed = || Recording::new().with(Exchange::get(SECRETS, Answer::text(200, list())));
+    let before = FixtureServer::replaying(listed()).start().unwrap();
+    let port = before.address().port();
+    let fake = FakeClock::new();
+    let config = http::Config::for_server(&before.url()).unwrap();
+    let recorder = Recorder::start_on(&config, 0, fake.clone().into()).unwrap();
+    let mut client = Client::of(recorder.address());
+    assert_eq!(client.ask(SECRETS).status, 200);
+    client.body().unwrap();
+    before.stop();
+
+    client.write("GET", SECRETS);
+    fake.wait_for_timer(LOOK_EVERY);
+    let starting = Exchange::get("/readyz", Answer::text(500, "not yet"));
+    let starting = FixtureServer::replaying(Recording::new().with(starting))
+        .port(port)
+        .start()
+        .unwrap();
+    fake.advance(LOOK_EVERY);
+    assert!(starting.wait_for_requests(soon(), |requests| requests.len() == 1));
+    starting.stop();
+    fake.wait_for_timer(LOOK_EVERY);
+    let ready = Exchange::get("/readyz", Answer::text(200, "ok"));
+    let _after = FixtureServer::replaying(listed().with(ready))
+        .port(port)
+        .start()
+        .unwrap();
+    fake.advance(LOOK_EVERY);
+    assert_eq!(client.head().unwrap().status, 200);
+    assert_eq!(client.body().unwrap(), list());
+    assert!(recorder.failures().is_none());
+    assert_eq!(
+        recorder.finish().exchanges().len(),
+        2,
+        "nothing of the outage is recorded"
+    );
 }
 
 #[test]
