@@ -18,7 +18,9 @@ pub(crate) fn serve(speed: f64) -> Result<FixtureServer, Error> {
         Speed::AtOnce
     };
     let recording = Recording::parse("the embedded recording", RECORDING)?;
-    FixtureServer::replaying(recording).speed(speed).start()
+    let server = FixtureServer::replaying(recording).speed(speed);
+    // A demonstration that is watched longer than the story goes on in silence.
+    server.endless().start()
 }
 
 /// The way to it.
