@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 /// What the objects of a body carry besides what readers read.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dress {
     /// Neither managed fields nor a last-applied annotation.
     Bare,
