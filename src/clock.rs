@@ -259,6 +259,19 @@ impl FakeClock {
         }
     }
 
+    /// Blocks until so many threads are parked with a deadline ahead of the clock, and returns how far ahead the
+    /// earliest one is. Threads that the clock has woken already do not count.
+    pub fn wait_for_timers(&self, count: usize) -> Duration {
+        let mut fake = self.0.lock();
+        loop {
+            let ahead: Vec<_> = fake.remaining().filter(|left| !left.is_zero()).collect();
+            match ahead.iter().min() {
+                Some(earliest) if ahead.len() >= count => return *earliest,
+                Some(_) | None => fake = self.0.wait(fake),
+            }
+        }
+    }
+
     /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest one is.
     pub fn wait_for_next_timer(&self) -> Duration {
         let mut fake = self.0.lock();

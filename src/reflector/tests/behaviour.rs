@@ -1,32 +1,12 @@
-//! The driver's part of the behaviours: what is sent, what reaches the store, what a stop ends, what readers are told.
+//! What is asked of the server, and what reaches the store.
 
 use super::*;
 use crate::ErrorKind;
-use crate::clock::Deadline;
 use crate::list_watch::WatchEvent;
-use crate::object::Held;
 use crate::reflector::Phase;
 use crate::testing::{RequestKind, SourceFault};
-use crate::worker::Worker;
 
-fn held(name: &str, uid: &str, resource_version: &str) -> Arc<Held<ConfigMap>> {
-    let mut object = objects::config_map("shop", name, resource_version, &[("value", "sent")]);
-    object.metadata.uid = Some(uid.to_owned());
-    Arc::new(Held::new(object))
-}
-
-fn value(store: &Store<ConfigMap>, name: &str) -> Option<String> {
-    let object = store.get("shop", name).unwrap()?;
-    object.data.as_ref()?.get("value").cloned()
-}
-
-/// Waits until the store has taken in everything the server has.
-fn catch_up(world: &World, store: &Store<ConfigMap>) {
-    let target = version(world.source.version());
-    store.wait_until_at_least(&target, Deadline::NEVER).unwrap();
-}
-
-/// TestReflectorListAndWatch: list, then events into the store; the watch starts at the list's version.
+/// TestReflectorListAndWatch: list, then events into the store; the watch starts at the list's version (RF-21).
 #[test]
 fn a_list_and_then_a_watch_fill_the_store() {
     let world = World::new();
@@ -37,11 +17,310 @@ fn a_list_and_then_a_watch_fill_the_store() {
         ["list 0".to_owned(), format!("watch {listed}")]
     );
     world.set("b", "2");
-    catch_up(&world, &store);
+    world.catch_up(&store);
     assert_eq!(value(&store, "b").as_deref(), Some("2"));
     world.source.delete("shop", "a").unwrap();
-    catch_up(&world, &store);
+    world.catch_up(&store);
     assert_eq!(value(&store, "a"), None);
-    assert_eq!(reflector.status().phase, Phase::Watching);
+    world.fake.wait_for_parked(1);
+    assert_eq!(
+        reflector.last_sync_resource_version().as_str(),
+        "4",
+        "RF-50"
+    );
     assert_eq!(reflector.join(), Ok(()));
+}
+
+/// TestReflectorWatchHandler: a foreign type is skipped (RF-25), a deletion, a change at 55, an addition at 32; the
+/// position stays at 55 (B18 instead of RF-29).
+#[test]
+fn the_watch_handler_table_of_upstream() {
+    let world = World::new();
+    world.set("foo", "1");
+    world.set("bar", "1");
+    let (store, reflector) = world.synced();
+    world.source.send(|| WatchEvent::Skipped {
+        reason: "foreign".to_owned(),
+        resource_version: ResourceVersion::default(),
+    });
+    world
+        .source
+        .send(|| WatchEvent::Deleted(held("foo", "uid-1", "50")));
+    world
+        .source
+        .send(|| WatchEvent::Modified(held("bar", "uid-2", "55")));
+    world
+        .source
+        .send(|| WatchEvent::Added(held("baz", "uid-3", "32")));
+    world.source.send(|| WatchEvent::Bookmark {
+        resource_version: ResourceVersion::from("56"),
+        initial_events_end: false,
+    });
+    store
+        .wait_until_at_least(&ResourceVersion::from("56"), Deadline::NEVER)
+        .unwrap();
+    assert_eq!(names(&store), ["bar", "baz"]);
+    assert_eq!(
+        store
+            .get("shop", "baz")
+            .unwrap()
+            .unwrap()
+            .metadata
+            .resource_version
+            .as_deref(),
+        Some("32")
+    );
+    assert_eq!(reflector.status().skipped, 1);
+}
+
+/// B18: an older state of the same object is refused and counted; so is an old deletion, and a resurrection.
+#[test]
+fn nothing_goes_back_in_time() {
+    let world = World::new();
+    world.set("a", "1");
+    world.set("b", "1");
+    let (store, _reflector) = world.synced();
+    world.set("a", "2");
+    world.source.delete("shop", "b");
+    world.catch_up(&store);
+    world
+        .source
+        .send(|| WatchEvent::Modified(held("a", "uid-1", "2")));
+    world
+        .source
+        .send(|| WatchEvent::Deleted(held("a", "uid-1", "3")));
+    world
+        .source
+        .send(|| WatchEvent::Added(held("b", "uid-2", "3")));
+    world.source.skip_to(90);
+    world.source.bookmark();
+    world.catch_up(&store);
+    assert_eq!(value(&store, "a").as_deref(), Some("2"));
+    assert_eq!(names(&store), ["a"]);
+    assert_eq!(store.refused(), 3);
+}
+
+/// B18, B4: a restored backup is taken, by the list at the most recent version that its refusal leads to.
+#[test]
+fn a_restored_server_is_followed_back() {
+    let world = World::new();
+    let before = world.set("a", "old");
+    world.set("a", "new");
+    world.source.skip_to(100);
+    let (store, _reflector) = world.synced();
+    assert_eq!(value(&store, "a").as_deref(), Some("new"));
+    world.source.restore(before);
+    world.pass(millis(800));
+    world.source.wait_for_requests(5);
+    world.source.wait_for_watches(1);
+    assert_eq!(value(&store, "a").as_deref(), Some("old"));
+    assert_eq!(store.resource_version().as_str(), "2");
+    assert_eq!(
+        world.requests()[2..],
+        ["list 100", "list most-recent", "watch 2"],
+        "the watch broke off within a second"
+    );
+}
+
+/// B4, OC-22: a restart lists at 0, and once more at the most recent when that answer is older than what was known.
+#[test]
+fn a_restart_asks_once_more_when_the_cache_lags() {
+    let mut world = World::new();
+    let old = world.set("a", "old");
+    let known = world.set("a", "new");
+    world.source.lag(Some(old));
+    world.options.start_floor = Some(ResourceVersion::from(known.to_string()));
+    let (store, _reflector) = world.synced();
+    assert_eq!(world.requests(), ["list 0", "list most-recent", "watch 3"]);
+    assert_eq!(value(&store, "a").as_deref(), Some("new"));
+}
+
+/// PG-1..PG-5: pages reach the store as one replacement.
+#[test]
+fn pages_are_one_list() {
+    let mut world = World::new();
+    for name in ["a", "b", "c", "d", "e"] {
+        world.set(name, "1");
+    }
+    world.source.page_at_zero(true);
+    world.options.page_size = Some(2);
+    let (store, _reflector) = world.synced();
+    assert_eq!(names(&store), ["a", "b", "c", "d", "e"]);
+    assert_eq!(
+        world.requests(),
+        [
+            "list 0 limit=2",
+            "list most-recent limit=2 continue=6:shop/c",
+            "list most-recent limit=2 continue=6:shop/e",
+            "watch 6"
+        ]
+    );
+}
+
+/// PG-6: a token that expired between pages leads to a full list, and nothing of the pages before is kept.
+#[test]
+fn a_page_that_expired_is_no_list() {
+    let mut world = World::new();
+    for name in ["a", "b", "c"] {
+        world.set(name, "1");
+    }
+    world.source.page_at_zero(true);
+    world.options.page_size = Some(2);
+    let source = world.source.clone();
+    let mut pages = 0;
+    world.source.plan(move |request| {
+        pages += usize::from(request.kind == RequestKind::List);
+        let expired = Status::from(k8s_openapi::apimachinery::pkg::apis::meta::v1::Status {
+            code: Some(410),
+            reason: Some("Expired".to_owned()),
+            ..Default::default()
+        });
+        (pages == 2).then(|| SourceFault::Fail(Error::from_status(expired)))
+    });
+    let (store, _reflector) = world.synced();
+    assert_eq!(source.requests().len(), 4);
+    assert_eq!(world.requests()[2], "list 0", "limit 0: everything");
+    assert_eq!(names(&store), ["a", "b", "c"]);
+}
+
+/// A list that breaks off in its middle leaves the content as it was (ST-5, RF-17).
+#[test]
+fn half_a_list_is_no_list() {
+    let world = World::new();
+    world.set("a", "1");
+    world.set("b", "1");
+    let (store, _reflector) = world.synced();
+    world
+        .source
+        .fail_next(RequestKind::List, SourceFault::CutAfter(1));
+    world.source.send(|| WatchEvent::Error(status(403)));
+    world.pass(millis(800));
+    world.source.wait_for_requests(3);
+    world.fake.wait_for_timer(millis(1600));
+    assert_eq!(
+        names(&store),
+        ["a", "b"],
+        "the list of one item is not taken"
+    );
+    world.fake.advance(millis(1600));
+    world.source.wait_for_watches(1);
+    assert_eq!(store.status().lists, 2);
+}
+
+/// A relist shares what has not changed with the content it replaces, so that it costs what is new.
+#[test]
+fn a_relist_keeps_what_has_not_changed() {
+    let world = World::new();
+    world.set("a", "1");
+    world.set("b", "1");
+    let (store, _reflector) = world.synced();
+    let before = (
+        store.get("shop", "a").unwrap().unwrap(),
+        store.get("shop", "b").unwrap().unwrap(),
+    );
+    world
+        .source
+        .fail_next(RequestKind::Watch, SourceFault::Fail(status(410)));
+    world.source.end_watches(None);
+    world.set("b", "2");
+    world.catch_up(&store);
+    world.pass(millis(50));
+    world.pass(millis(800));
+    world.source.wait_for_requests(5);
+    world.source.wait_for_watches(1);
+    assert_eq!(store.status().lists, 2);
+    assert!(Arc::ptr_eq(
+        &before.0,
+        &store.get("shop", "a").unwrap().unwrap()
+    ));
+    assert!(!Arc::ptr_eq(
+        &before.1,
+        &store.get("shop", "b").unwrap().unwrap()
+    ));
+}
+
+/// B12: what does not decode is set aside with key and reason; the rest syncs; nobody sees a false delete.
+#[test]
+fn one_bad_object_does_not_hold_up_the_rest() {
+    let world = World::new();
+    world.set("good", "1");
+    world.source.set_undecodable("shop", "bad");
+    let (store, _reflector) = world.synced();
+    assert_eq!(names(&store), ["bad", "good"], "it is present");
+    assert_eq!(store.list().len(), 1);
+    let error = store.get("shop", "bad").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Undecodable);
+    assert!(store.get_last_good("shop", "bad").is_none());
+    assert_eq!(store.undecodable()[0].key.name(), "bad");
+
+    world.source.set_undecodable("shop", "good");
+    world.catch_up(&store);
+    assert_eq!(
+        store.get("shop", "good").unwrap_err().kind(),
+        ErrorKind::Undecodable
+    );
+    let last = store.get_last_good("shop", "good").unwrap();
+    assert_eq!(
+        last.data.as_ref().unwrap()["value"],
+        "1",
+        "the last good copy, on request"
+    );
+    assert!(store.by_index("namespace", "shop").unwrap().is_empty());
+
+    world.set("bad", "mended");
+    world.source.delete("shop", "good");
+    world.catch_up(&store);
+    assert_eq!(value(&store, "bad").as_deref(), Some("mended"));
+    assert_eq!(
+        names(&store),
+        ["bad"],
+        "an undecodable deletion deletes by key"
+    );
+    assert!(store.undecodable().is_empty());
+}
+
+/// B14: phase, contact, age and freshness, while a watch is silent and after it spoke.
+#[test]
+fn freshness_can_be_read() {
+    let world = World::new();
+    world.set("a", "1");
+    let (store, reflector) = world.synced();
+    world.fake.wait_for_parked(1);
+    assert_eq!(reflector.status().phase, Phase::Watching);
+    assert!(reflector.is_fresh_within(seconds(1)));
+    world.fake.advance(seconds(60));
+    assert_eq!(reflector.age(), Some(seconds(60)));
+    assert_eq!(store.age(), Some(seconds(60)));
+    assert!(!reflector.is_fresh_within(seconds(59)));
+    world.source.skip_to(70);
+    world.source.bookmark();
+    world.catch_up(&store);
+    world.fake.wait_for_timer(seconds(130));
+    assert_eq!(
+        reflector.age(),
+        Some(Duration::ZERO),
+        "a bookmark is a contact"
+    );
+    reflector.stop();
+    world.source.wait_for_watches(0);
+    let status = store.status();
+    assert!(status.synced && status.last_error.is_none());
+}
+
+/// B11: a watch that fell silent is opened again at its last version, without a list, on another connection.
+#[test]
+fn silence_opens_the_watch_anew() {
+    let world = World::new();
+    world.set("a", "1");
+    let (store, _reflector) = world.synced();
+    world.source.skip_to(9);
+    world.source.bookmark();
+    world.catch_up(&store);
+    world.pass(seconds(130));
+    world.source.wait_for_requests(3);
+    assert_eq!(world.requests()[2], "watch 9");
+    world.set("a", "2");
+    world.catch_up(&store);
+    assert_eq!(value(&store, "a").as_deref(), Some("2"));
+    assert_eq!(store.status().lists, 1);
 }

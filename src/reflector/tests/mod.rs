@@ -1,18 +1,21 @@
 //! Tests of a whole reflector, thread and all, against the fake source and the fake clock.
 
 mod behaviour;
+mod failures;
+mod sinks;
+mod streams;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::clock::{Clock, FakeClock};
-use crate::object::Status;
+use crate::Error;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::object::{Held, ResourceVersion, Status};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
-use crate::{Error, object::ResourceVersion};
 
 /// A fake server, a fake clock, and the options that make waits exact.
 struct World {
@@ -52,15 +55,21 @@ impl World {
     /// Starts, and returns once a watch is open.
     fn synced(&self) -> (Store<ConfigMap>, Reflector) {
         let (store, reflector) = self.start();
+        store.wait_until_synced(Deadline::NEVER).unwrap();
         self.source.wait_for_watches(1);
-        assert!(store.has_synced());
         (store, reflector)
     }
 
-    /// Waits for the wait of exactly `wait` to begin, and ends it.
+    /// Waits for a wait of exactly `wait` to begin, and ends it.
     fn pass(&self, wait: Duration) {
         self.fake.wait_for_timer(wait);
         self.fake.advance(wait);
+    }
+
+    /// Waits until the store has taken in everything the server has.
+    fn catch_up(&self, store: &Store<ConfigMap>) {
+        let target = ResourceVersion::from(self.source.version().to_string());
+        store.wait_until_at_least(&target, Deadline::NEVER).unwrap();
     }
 
     /// The requests so far, written as `list 0`, `list 5 limit=2`, `watch 7`, `stream 7`.
@@ -68,7 +77,7 @@ impl World {
         use crate::testing::RequestKind::{Get, List, Watch};
         let written = self.source.requests().into_iter().map(|request| {
             let version = match request.resource_version.as_str() {
-                "" => "\"\"",
+                "" => "most-recent",
                 version => version,
             };
             let limit = match request.limit {
@@ -90,6 +99,27 @@ impl World {
     }
 }
 
+fn held(name: &str, uid: &str, resource_version: &str) -> Arc<Held<ConfigMap>> {
+    let mut object = objects::config_map("shop", name, resource_version, &[("value", "sent")]);
+    object.metadata.uid = Some(uid.to_owned());
+    Arc::new(Held::new(object))
+}
+
+fn value(store: &Store<ConfigMap>, name: &str) -> Option<String> {
+    let object = store.get("shop", name).unwrap()?;
+    object.data.as_ref()?.get("value").cloned()
+}
+
+fn names(store: &Store<ConfigMap>) -> Vec<String> {
+    let mut names: Vec<_> = store
+        .keys()
+        .iter()
+        .map(|key| key.name().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
 fn status(code: u16) -> Error {
     Error::from_status(Status::new(code, format!("made up {code}")))
 }
@@ -98,6 +128,6 @@ fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn version(number: u64) -> ResourceVersion {
-    ResourceVersion::from(number.to_string())
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
 }

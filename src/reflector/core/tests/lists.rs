@@ -1,303 +1,309 @@
 //! Lists and pages: RF-5..RF-20, PG-1..PG-8, B4, B18.
 
-use super::{Bench, check, row};
+use super::{Bench, Row, check, row};
+
+const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
+    row(
+        "RF-9: 0 first, then the last version",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +10s modified 10    -> apply
+        applied             -> read
+        error 410 Expired   -> rest 800ms
+        rested              -> list 10 limit=0
+        page 11             -> commit 11 expired
+        committed           -> watch 11
+    ",
+    ),
+    row(
+        "RF-9: the most recent after a version was found unavailable",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 10             -> commit 10
+        committed           -> watch 10
+        open-error 403      -> rest
+        rested              -> list 10 limit=0
+        page-error 410 Expired -> list most-recent limit=0
+        page-error 500      -> rest
+        rested              -> list most-recent limit=500
+        page 12             -> commit 12 consistent expired
+        committed           -> watch 12
+        open-error 403      -> rest
+        rested              -> list 12 limit=0
+    ",
+    ),
+    row(
+        "RF-10, PG-2: a page size of one's own holds at every version",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page 10             -> commit 10
+        committed           -> watch 10
+        open-error 500      -> rest
+        rested              -> list 10 limit=4
+    ",
+    ),
+    row(
+        "RF-10: without a watch cache later lists are paged too",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 10 more=C1     -> list most-recent limit=500 continue=C1
+        page 10             -> commit 10
+        committed           -> watch 10
+        open-error 500      -> rest
+        rested              -> list 10 limit=500
+    ",
+    ),
+    row(
+        "RF-11: only a list at 0 tells that there is no watch cache",
+        "page=2",
+        "
+        start               -> list 0 limit=2
+        page-error 410 Gone -> list most-recent limit=2
+        page 10 more=C1     -> list most-recent limit=2 continue=C1
+        page 10             -> commit 10 consistent expired
+    ",
+    ),
+    row(
+        "RF-12: TestReflectorFullListIfTooLarge",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 20             -> commit 20
+        committed           -> watch 20
+        open-error 500      -> rest
+        rested              -> list 20 limit=0
+        page-error 504 too-large -> list most-recent limit=0
+        page 30             -> commit 30 consistent expired
+        committed           -> watch 30
+    ",
+    ),
+    row(
+        "RF-12: the second list's error is final",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 410 Expired -> list most-recent limit=500
+        page-error 410 Expired -> rest 800ms
+        rested              -> list most-recent limit=500
+        page-error 410 Expired -> rest 1.6s
+    ",
+    ),
+    row(
+        "RF-16, RF-42: any other failure is a backoff and a new pass",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list 0 limit=500
+        page-error eof      -> rest 1.6s
+        rested              -> list 0 limit=500
+        page-error 401      -> rest 3.2s
+    ",
+    ),
+    row(
+        "RF-17: a sink that refuses leaves the position where it was",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        commit-error sink   -> rest 800ms
+        rested              -> list 0 limit=500
+    ",
+    ),
+    row(
+        "RF-17: the version is no longer taken as unavailable, although the sink refused",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 410 Gone -> rest
+        rested              -> list 5 limit=0
+        page-error 410 Gone -> list most-recent limit=0
+        page 7              -> commit 7 consistent expired
+        commit-error sink   -> rest
+        rested              -> list 5 limit=0
+    ",
+    ),
+    row(
+        "RF-18: an empty version is taken, and the next list is at 0",
+        "",
+        "
+        start               -> list 0 limit=500
+        page none           -> commit most-recent
+        committed           -> watch most-recent
+        open-error 500      -> rest
+        rested              -> list 0 limit=500
+    ",
+    ),
+];
 
 #[test]
 fn lists_and_their_versions() {
-    check(&[
-        row(
-            "RF-9: 0 first, then the last version",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            opened              -> read
-            +10s modified 10    -> apply
-            applied             -> read
-            error 410 Expired   -> rest 800ms
-            rested              -> list 10 limit=0
-            page 11             -> commit 11 expired
-            committed           -> watch 11
-        ",
-        ),
-        row(
-            "RF-9: the most recent after a version was found unavailable",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 10             -> commit 10
-            committed           -> watch 10
-            open-error 403      -> rest
-            rested              -> list 10 limit=0
-            page-error 410 Expired -> list most-recent limit=0
-            page-error 500      -> rest
-            rested              -> list most-recent limit=500
-            page 12             -> commit 12 consistent expired
-            committed           -> watch 12
-            open-error 403      -> rest
-            rested              -> list 12 limit=0
-        ",
-        ),
-        row(
-            "RF-10, PG-2: a page size of one's own holds at every version",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page 10             -> commit 10
-            committed           -> watch 10
-            open-error 500      -> rest
-            rested              -> list 10 limit=4
-        ",
-        ),
-        row(
-            "RF-10: without a watch cache later lists are paged too",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 10 more=C1     -> list most-recent limit=500 continue=C1
-            page 10             -> commit 10
-            committed           -> watch 10
-            open-error 500      -> rest
-            rested              -> list 10 limit=500
-        ",
-        ),
-        row(
-            "RF-11: only a list at 0 tells that there is no watch cache",
-            "page=2",
-            "
-            start               -> list 0 limit=2
-            page-error 410 Gone -> list most-recent limit=2
-            page 10 more=C1     -> list most-recent limit=2 continue=C1
-            page 10             -> commit 10 consistent expired
-        ",
-        ),
-        row(
-            "RF-12: TestReflectorFullListIfTooLarge",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 20             -> commit 20
-            committed           -> watch 20
-            open-error 500      -> rest
-            rested              -> list 20 limit=0
-            page-error 504 too-large -> list most-recent limit=0
-            page 30             -> commit 30 consistent expired
-            committed           -> watch 30
-        ",
-        ),
-        row(
-            "RF-12: the second list's error is final",
-            "",
-            "
-            start               -> list 0 limit=500
-            page-error 410 Expired -> list most-recent limit=500
-            page-error 410 Expired -> rest 800ms
-            rested              -> list most-recent limit=500
-            page-error 410 Expired -> rest 1.6s
-        ",
-        ),
-        row(
-            "RF-16, RF-42: any other failure is a backoff and a new pass",
-            "",
-            "
-            start               -> list 0 limit=500
-            page-error 500      -> rest 800ms
-            rested              -> list 0 limit=500
-            page-error eof      -> rest 1.6s
-            rested              -> list 0 limit=500
-            page-error 401      -> rest 3.2s
-        ",
-        ),
-        row(
-            "RF-17: a sink that refuses leaves the position where it was",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            commit-error sink   -> rest 800ms
-            rested              -> list 0 limit=500
-        ",
-        ),
-        row(
-            "RF-17: the version is no longer taken as unavailable, although the sink refused",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 410 Gone -> rest
-            rested              -> list 5 limit=0
-            page-error 410 Gone -> list most-recent limit=0
-            page 7              -> commit 7 consistent expired
-            commit-error sink   -> rest
-            rested              -> list 5 limit=0
-        ",
-        ),
-        row(
-            "RF-18: an empty version is taken, and the next list is at 0",
-            "",
-            "
-            start               -> list 0 limit=500
-            page none           -> commit most-recent
-            committed           -> watch most-recent
-            open-error 500      -> rest
-            rested              -> list 0 limit=500
-        ",
-        ),
-    ]);
+    check(LISTS_AND_THEIR_VERSIONS);
 }
+
+const PAGES: &[Row] = &[
+    row(
+        "PG-3: one page, unchanged",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+    ",
+    ),
+    row(
+        "PG-4, PG-5: later pages carry no version; the first page's version is the list's",
+        "page=2",
+        "
+        start               -> list 0 limit=2
+        page 7 more=C1      -> list most-recent limit=2 continue=C1
+        page 8 more=C2      -> list most-recent limit=2 continue=C2
+        page 9              -> commit 7
+    ",
+    ),
+    row(
+        "PG-6, RF-12: TestReflectorFullListIfExpired",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page 10             -> commit 10
+        committed           -> watch 10
+        open-error 500      -> rest
+        rested              -> list 10 limit=4
+        page 11 more=C1     -> list most-recent limit=4 continue=C1
+        page-error 410 Expired -> list 10 limit=0
+        page 12             -> commit 12
+    ",
+    ),
+    row(
+        "PG-6: the full list's error is final",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page 11 more=C1     -> list most-recent limit=4 continue=C1
+        page-error 410 Expired -> list 0 limit=0
+        page-error 500      -> rest 800ms
+    ",
+    ),
+    row(
+        "PG-6: the reason Gone does not count; it is RF-12 then",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page 11 more=C1     -> list most-recent limit=4 continue=C1
+        page-error 410 Gone -> list most-recent limit=4
+    ",
+    ),
+    row(
+        "PG-6: the first page's error is never answered by a full list",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page-error 500      -> rest 800ms
+    ",
+    ),
+    row(
+        "PG-6, B9: one full list per pass",
+        "page=4",
+        "
+        start               -> list 0 limit=4
+        page 11 more=C1     -> list most-recent limit=4 continue=C1
+        page-error 410 Expired -> list 0 limit=0
+        page 12 more=C2     -> list most-recent limit=4 continue=C2
+        page-error 410 Expired -> list most-recent limit=4
+        page 13 more=C3     -> list most-recent limit=4 continue=C3
+        page-error 410 Expired -> rest 800ms
+    ",
+    ),
+    row(
+        "PG-8: a stop ends the list between pages",
+        "page=2",
+        "
+        start               -> list 0 limit=2
+        page 7 more=C1      -> list most-recent limit=2 continue=C1
+        stop                -> end
+    ",
+    ),
+    row(
+        "a token that repeats is a list without end",
+        "page=2",
+        "
+        start               -> list 0 limit=2
+        page 7 more=C1      -> list most-recent limit=2 continue=C1
+        page 7 more=C1      -> rest 800ms
+    ",
+    ),
+];
 
 #[test]
 fn pages() {
-    check(&[
-        row(
-            "PG-3: one page, unchanged",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-        ",
-        ),
-        row(
-            "PG-4, PG-5: later pages carry no version; the first page's version is the list's",
-            "page=2",
-            "
-            start               -> list 0 limit=2
-            page 7 more=C1      -> list most-recent limit=2 continue=C1
-            page 8 more=C2      -> list most-recent limit=2 continue=C2
-            page 9              -> commit 7
-        ",
-        ),
-        row(
-            "PG-6, RF-12: TestReflectorFullListIfExpired",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page 10             -> commit 10
-            committed           -> watch 10
-            open-error 500      -> rest
-            rested              -> list 10 limit=4
-            page 11 more=C1     -> list most-recent limit=4 continue=C1
-            page-error 410 Expired -> list 10 limit=0
-            page 12             -> commit 12
-        ",
-        ),
-        row(
-            "PG-6: the full list's error is final",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page 11 more=C1     -> list most-recent limit=4 continue=C1
-            page-error 410 Expired -> list 0 limit=0
-            page-error 500      -> rest 800ms
-        ",
-        ),
-        row(
-            "PG-6: the reason Gone does not count; it is RF-12 then",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page 11 more=C1     -> list most-recent limit=4 continue=C1
-            page-error 410 Gone -> list most-recent limit=4
-        ",
-        ),
-        row(
-            "PG-6: the first page's error is never answered by a full list",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page-error 500      -> rest 800ms
-        ",
-        ),
-        row(
-            "PG-6, B9: one full list per pass",
-            "page=4",
-            "
-            start               -> list 0 limit=4
-            page 11 more=C1     -> list most-recent limit=4 continue=C1
-            page-error 410 Expired -> list 0 limit=0
-            page 12 more=C2     -> list most-recent limit=4 continue=C2
-            page-error 410 Expired -> list most-recent limit=4
-            page 13 more=C3     -> list most-recent limit=4 continue=C3
-            page-error 410 Expired -> rest 800ms
-        ",
-        ),
-        row(
-            "PG-8: a stop ends the list between pages",
-            "page=2",
-            "
-            start               -> list 0 limit=2
-            page 7 more=C1      -> list most-recent limit=2 continue=C1
-            stop                -> end
-        ",
-        ),
-        row(
-            "a token that repeats is a list without end",
-            "page=2",
-            "
-            start               -> list 0 limit=2
-            page 7 more=C1      -> list most-recent limit=2 continue=C1
-            page 7 more=C1      -> rest 800ms
-        ",
-        ),
-    ]);
+    check(PAGES);
 }
+
+const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
+    row(
+        "B4: an answer at 0 that is older than what was known is asked for once more",
+        "floor=10",
+        "
+        start               -> list 0 limit=500
+        page 9              -> list most-recent limit=500
+        page 12             -> commit 12 consistent
+        committed           -> watch 12
+    ",
+    ),
+    row(
+        "B4: an answer that is not older is taken",
+        "floor=10",
+        "
+        start               -> list 0 limit=500
+        page 10             -> commit 10
+    ",
+    ),
+    row(
+        "B4, B18: the most recent is always taken",
+        "floor=10",
+        "
+        start               -> list 0 limit=500
+        page 9              -> list most-recent limit=500
+        page 3              -> commit 3 consistent
+        committed           -> watch 3
+    ",
+    ),
+    row(
+        "B4: a version that is no number cannot be older",
+        "floor=10",
+        "
+        start               -> list 0 limit=500
+        page odd            -> commit odd
+    ",
+    ),
+    row(
+        "B18: a later list that goes back is asked for once more, too",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 20             -> commit 20
+        committed           -> watch 20
+        open-error 500      -> rest
+        rested              -> list 20 limit=0
+        page 19             -> list most-recent limit=0
+        page 19             -> commit 19 consistent
+        committed           -> watch 19
+    ",
+    ),
+];
 
 #[test]
 fn a_restart_never_goes_back() {
-    check(&[
-        row(
-            "B4: an answer at 0 that is older than what was known is asked for once more",
-            "floor=10",
-            "
-            start               -> list 0 limit=500
-            page 9              -> list most-recent limit=500
-            page 12             -> commit 12 consistent
-            committed           -> watch 12
-        ",
-        ),
-        row(
-            "B4: an answer that is not older is taken",
-            "floor=10",
-            "
-            start               -> list 0 limit=500
-            page 10             -> commit 10
-        ",
-        ),
-        row(
-            "B4, B18: the most recent is always taken",
-            "floor=10",
-            "
-            start               -> list 0 limit=500
-            page 9              -> list most-recent limit=500
-            page 3              -> commit 3 consistent
-            committed           -> watch 3
-        ",
-        ),
-        row(
-            "B4: a version that is no number cannot be older",
-            "floor=10",
-            "
-            start               -> list 0 limit=500
-            page odd            -> commit odd
-        ",
-        ),
-        row(
-            "B18: a later list that goes back is asked for once more, too",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 20             -> commit 20
-            committed           -> watch 20
-            open-error 500      -> rest
-            rested              -> list 20 limit=0
-            page 19             -> list most-recent limit=0
-            page 19             -> commit 19 consistent
-            committed           -> watch 19
-        ",
-        ),
-    ]);
+    check(A_RESTART_NEVER_GOES_BACK);
 }
 
 /// RF-5: a stop before the start makes no request; a stop at any time ends.

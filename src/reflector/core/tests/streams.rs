@@ -1,232 +1,234 @@
 //! Streamed lists: WL-1..WL-14, B8.
 
-use super::{Bench, Effect, check, row};
+use super::{Bench, Effect, Row, check, row};
+
+const STREAMED_LISTS: &[Row] = &[
+    row(
+        "WL-1, LW-5: only where the source supports it",
+        "",
+        "
+        start               -> list 0 limit=500
+    ",
+    ),
+    row(
+        "WL-1, B8: not where it is switched off",
+        "streams no-watch-list",
+        "
+        start               -> list 0 limit=500
+    ",
+    ),
+    row(
+        "WL-2..WL-4: collect, publish at the final bookmark, go on with the same watch",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read 10s
+        added 3             -> stage
+        applied             -> read
+        undecodable 4       -> stage
+        applied             -> read
+        modified 5          -> stage
+        applied             -> read
+        deleted 6           -> stage
+        applied             -> read
+        final-bookmark 8    -> commit 8 consistent
+        committed           -> read
+        modified 9          -> apply
+        applied             -> read
+    ",
+    ),
+    row(
+        "WL-2: at the last version later, at the most recent when that is unavailable",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 8    -> commit 8 consistent
+        committed           -> read
+        error 410 Expired   -> rest
+        rested              -> stream 8
+        open-error 410 Expired -> stream most-recent
+        opened              -> read
+        final-bookmark 9    -> commit 9 consistent expired
+    ",
+    ),
+    row(
+        "WL-6: closed before the bookmark: the stream again, with the wait of B9, three times at most",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        added 3             -> stage
+        applied             -> read
+        +1s ended           -> rest 50ms
+        rested              -> stream most-recent
+        opened              -> read
+        added 3             -> stage
+        applied             -> read
+        +1s ended           -> rest 100ms
+        rested              -> stream most-recent
+        opened              -> read
+        added 3             -> stage
+        applied             -> read
+        +1s ended           -> list 0 limit=500
+    ",
+    ),
+    row(
+        "WL-7: refused or 429, at the opening or in the stream: backoff, the stream again",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error 429      -> rest 800ms
+        rested              -> stream most-recent
+        open-error refused  -> rest 1.6s
+        rested              -> stream most-recent
+        opened              -> read
+        error 429           -> rest 3.2s
+        rested              -> stream most-recent
+    ",
+    ),
+    row(
+        "WL-8: expired: at once at the most recent, once per pass, then a backoff (B9)",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 8    -> commit 8 consistent
+        committed           -> read
+        error 403           -> rest
+        rested              -> stream 8
+        opened              -> read
+        error 504 too-large -> stream most-recent
+        opened              -> read
+        error 410 Expired   -> rest
+        rested              -> stream most-recent
+    ",
+    ),
+    row(
+        "WL-8: at the most recent already: a backoff",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error 410 Expired -> rest 800ms
+    ",
+    ),
+    row(
+        "WL-9: any other error: a plain list for this pass; the next one streams again",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error 422 Invalid -> list 0 limit=500
+        page 1              -> commit 1
+        committed           -> watch 1
+        opened              -> read
+        error 403           -> rest 800ms
+        rested              -> stream 1
+    ",
+    ),
+    row(
+        "WL-9: a very short stream, a decode error",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        +999ms ended        -> list 0 limit=500
+        page-error 500      -> rest
+        rested              -> stream most-recent
+        opened              -> read
+        error 500 InternalError -> list 0 limit=500
+    ",
+    ),
+    row(
+        "WL-9, B9: no answer calls for no other request: the plain list comes after a backoff",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error eof      -> rest 800ms
+        rested              -> list 0 limit=500
+    ",
+    ),
+    row(
+        "WL-7, RS-1: a wait the server names comes before the plain list",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error 503 ServiceUnavailable retry-after=4 -> rest 4s
+        rested              -> stream most-recent
+    ",
+    ),
+    row(
+        "WL-11: a bookmark without the annotation does not end the list",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        bookmark 8          -> read
+        final-bookmark 9    -> commit 9 consistent
+    ",
+    ),
+    row(
+        "WL-12: after the hand-over it is a watch: reopened as one, and 8.5 holds",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 2    -> commit 2 consistent
+        committed           -> read
+        modified 3          -> apply
+        applied             -> read
+        +6s ended           -> watch 3
+        opened              -> read
+        error 410 Expired   -> rest 800ms
+        rested              -> stream 3
+    ",
+    ),
+    row(
+        "WL-14: a sink that refuses: a plain list",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 2    -> commit 2 consistent
+        commit-error sink   -> list 0 limit=500
+    ",
+    ),
+    row(
+        "RF-25 in a stream: skipped",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        skipped             -> read
+        skipped 7           -> read
+        final-bookmark 9    -> commit 9 consistent
+    ",
+    ),
+    row(
+        "RF-49: no resync while the stream is collected",
+        "streams resync=1s",
+        "
+        start               -> stream most-recent
+        opened              -> read 10s
+        +1s added 3         -> stage
+        applied             -> read 10s
+        +1s final-bookmark 4 -> commit 4 consistent
+        committed           -> read 1s
+    ",
+    ),
+    row(
+        "a final bookmark without a version is no end",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark      -> list 0 limit=500
+    ",
+    ),
+];
 
 #[test]
 fn streamed_lists() {
-    check(&[
-        row(
-            "WL-1, LW-5: only where the source supports it",
-            "",
-            "
-            start               -> list 0 limit=500
-        ",
-        ),
-        row(
-            "WL-1, B8: not where it is switched off",
-            "streams no-watch-list",
-            "
-            start               -> list 0 limit=500
-        ",
-        ),
-        row(
-            "WL-2..WL-4: collect, publish at the final bookmark, go on with the same watch",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read 10s
-            added 3             -> stage
-            applied             -> read
-            undecodable 4       -> stage
-            applied             -> read
-            modified 5          -> stage
-            applied             -> read
-            deleted 6           -> stage
-            applied             -> read
-            final-bookmark 8    -> commit 8 consistent
-            committed           -> read
-            modified 9          -> apply
-            applied             -> read
-        ",
-        ),
-        row(
-            "WL-2: at the last version later, at the most recent when that is unavailable",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            final-bookmark 8    -> commit 8 consistent
-            committed           -> read
-            error 410 Expired   -> rest
-            rested              -> stream 8
-            open-error 410 Expired -> stream most-recent
-            opened              -> read
-            final-bookmark 9    -> commit 9 consistent expired
-        ",
-        ),
-        row(
-            "WL-6: closed before the bookmark: the stream again, with the wait of B9, three times at most",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            added 3             -> stage
-            applied             -> read
-            +1s ended           -> rest 50ms
-            rested              -> stream most-recent
-            opened              -> read
-            added 3             -> stage
-            applied             -> read
-            +1s ended           -> rest 100ms
-            rested              -> stream most-recent
-            opened              -> read
-            added 3             -> stage
-            applied             -> read
-            +1s ended           -> list 0 limit=500
-        ",
-        ),
-        row(
-            "WL-7: refused or 429, at the opening or in the stream: backoff, the stream again",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error 429      -> rest 800ms
-            rested              -> stream most-recent
-            open-error refused  -> rest 1.6s
-            rested              -> stream most-recent
-            opened              -> read
-            error 429           -> rest 3.2s
-            rested              -> stream most-recent
-        ",
-        ),
-        row(
-            "WL-8: expired: at once at the most recent, once per pass, then a backoff (B9)",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            final-bookmark 8    -> commit 8 consistent
-            committed           -> read
-            error 403           -> rest
-            rested              -> stream 8
-            opened              -> read
-            error 504 too-large -> stream most-recent
-            opened              -> read
-            error 410 Expired   -> rest
-            rested              -> stream most-recent
-        ",
-        ),
-        row(
-            "WL-8: at the most recent already: a backoff",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error 410 Expired -> rest 800ms
-        ",
-        ),
-        row(
-            "WL-9: any other error: a plain list for this pass; the next one streams again",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error 422 Invalid -> list 0 limit=500
-            page 1              -> commit 1
-            committed           -> watch 1
-            opened              -> read
-            error 403           -> rest 800ms
-            rested              -> stream 1
-        ",
-        ),
-        row(
-            "WL-9: a very short stream, a decode error",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            +999ms ended        -> list 0 limit=500
-            page-error 500      -> rest
-            rested              -> stream most-recent
-            opened              -> read
-            error 500 InternalError -> list 0 limit=500
-        ",
-        ),
-        row(
-            "WL-9, B9: no answer calls for no other request: the plain list comes after a backoff",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error eof      -> rest 800ms
-            rested              -> list 0 limit=500
-        ",
-        ),
-        row(
-            "WL-7, RS-1: a wait the server names comes before the plain list",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error 503 ServiceUnavailable retry-after=4 -> rest 4s
-            rested              -> stream most-recent
-        ",
-        ),
-        row(
-            "WL-11: a bookmark without the annotation does not end the list",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            bookmark 8          -> read
-            final-bookmark 9    -> commit 9 consistent
-        ",
-        ),
-        row(
-            "WL-12: after the hand-over it is a watch: reopened as one, and 8.5 holds",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            final-bookmark 2    -> commit 2 consistent
-            committed           -> read
-            modified 3          -> apply
-            applied             -> read
-            +6s ended           -> watch 3
-            opened              -> read
-            error 410 Expired   -> rest 800ms
-            rested              -> stream 3
-        ",
-        ),
-        row(
-            "WL-14: a sink that refuses: a plain list",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            final-bookmark 2    -> commit 2 consistent
-            commit-error sink   -> list 0 limit=500
-        ",
-        ),
-        row(
-            "RF-25 in a stream: skipped",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            skipped             -> read
-            skipped 7           -> read
-            final-bookmark 9    -> commit 9 consistent
-        ",
-        ),
-        row(
-            "RF-49: no resync while the stream is collected",
-            "streams resync=1s",
-            "
-            start               -> stream most-recent
-            opened              -> read 10s
-            +1s added 3         -> stage
-            applied             -> read 10s
-            +1s final-bookmark 4 -> commit 4 consistent
-            committed           -> read 1s
-        ",
-        ),
-        row(
-            "a final bookmark without a version is no end",
-            "streams",
-            "
-            start               -> stream most-recent
-            opened              -> read
-            final-bookmark      -> list 0 limit=500
-        ",
-        ),
-    ]);
+    check(STREAMED_LISTS);
 }
 
 /// WL-5: what is collected moves no position before the final bookmark.

@@ -1,84 +1,86 @@
 //! Backoffs, fast first syncs, refusals and waits the server asks for: B3, B9, B10, R4, BK-8.
 
-use super::{Bench, check, row};
+use super::{Bench, Row, check, row};
 use std::time::Duration;
+
+const BACKOFFS: &[Row] = &[
+    row(
+        "RF-8: one sequence for lists, openings and streams",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error 429      -> rest 800ms
+        rested              -> stream most-recent
+        open-error 422 Invalid -> list 0 limit=500
+        page-error 500      -> rest 1.6s
+        rested              -> stream most-recent
+        opened              -> read
+        final-bookmark 3    -> commit 3 consistent
+        committed           -> read
+        error 429           -> rest 3.2s
+        rested              -> watch 3
+        open-error 429      -> rest 6.4s
+    ",
+    ),
+    row(
+        "B10, BK-5: two minutes of health start it again, less do not",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +120s error 403     -> rest 1.6s
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +121s error 403     -> rest 800ms
+    ",
+    ),
+    row(
+        "B10 instead of BK-4: continuous failure stays at the cap",
+        "",
+        "
+        start -> list 0 limit=500
+        page-error 500 -> rest 800ms
+        rested -> list 0 limit=500
+        page-error 500 -> rest 1.6s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 3.2s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 6.4s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 12.8s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 25.6s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 30s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 30s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 30s
+        rested -> list 0 limit=500
+        page-error 500 -> rest 30s
+    ",
+    ),
+    row(
+        "Retry-After wins over every backoff, and has a maximum",
+        "waited",
+        "
+        start               -> list 0 limit=500
+        page-error 429 retry-after=7 -> rest 7s firm
+        rested              -> list 0 limit=500
+        page-error 429 retry-after=90000 -> rest 300s
+    ",
+    ),
+];
 
 #[test]
 fn backoffs() {
-    check(&[
-        row(
-            "RF-8: one sequence for lists, openings and streams",
-            "streams",
-            "
-            start               -> stream most-recent
-            open-error 429      -> rest 800ms
-            rested              -> stream most-recent
-            open-error 422 Invalid -> list 0 limit=500
-            page-error 500      -> rest 1.6s
-            rested              -> stream most-recent
-            opened              -> read
-            final-bookmark 3    -> commit 3 consistent
-            committed           -> read
-            error 429           -> rest 3.2s
-            rested              -> watch 3
-            open-error 429      -> rest 6.4s
-        ",
-        ),
-        row(
-            "B10, BK-5: two minutes of health start it again, less do not",
-            "",
-            "
-            start               -> list 0 limit=500
-            page-error 500      -> rest 800ms
-            rested              -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            opened              -> read
-            +120s error 403     -> rest 1.6s
-            rested              -> list 5 limit=0
-            page 5              -> commit 5
-            committed           -> watch 5
-            opened              -> read
-            +121s error 403     -> rest 800ms
-        ",
-        ),
-        row(
-            "B10 instead of BK-4: continuous failure stays at the cap",
-            "",
-            "
-            start -> list 0 limit=500
-            page-error 500 -> rest 800ms
-            rested -> list 0 limit=500
-            page-error 500 -> rest 1.6s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 3.2s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 6.4s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 12.8s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 25.6s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 30s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 30s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 30s
-            rested -> list 0 limit=500
-            page-error 500 -> rest 30s
-        ",
-        ),
-        row(
-            "Retry-After wins over every backoff, and has a maximum",
-            "waited",
-            "
-            start               -> list 0 limit=500
-            page-error 429 retry-after=7 -> rest 7s firm
-            rested              -> list 0 limit=500
-            page-error 429 retry-after=90000 -> rest 300s
-        ",
-        ),
-    ]);
+    check(BACKOFFS);
 }
 
 fn rest(action: &str) -> Duration {
@@ -112,29 +114,31 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     assert!(bench.now - began < Duration::from_secs(1));
 }
 
+const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
+    row(
+        "B3: nobody waits: the steady backoff, which somebody may hasten",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest 800ms on-demand
+    ",
+    ),
+    row(
+        "B3: synced: the steady backoff, which nobody hastens",
+        "waited",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 403      -> rest 800ms firm
+    ",
+    ),
+];
+
 /// B3 holds only while somebody waits, and not after the first sync.
 #[test]
 fn nobody_waits_or_it_is_synced_already() {
-    check(&[
-        row(
-            "B3: nobody waits: the steady backoff, which somebody may hasten",
-            "",
-            "
-            start               -> list 0 limit=500
-            page-error 500      -> rest 800ms on-demand
-        ",
-        ),
-        row(
-            "B3: synced: the steady backoff, which nobody hastens",
-            "waited",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 403      -> rest 800ms firm
-        ",
-        ),
-    ]);
+    check(NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY);
 }
 
 /// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it awake.
@@ -157,7 +161,7 @@ fn a_reader_who_comes_during_a_backoff_hastens_it() {
     let again = bench.play("demanded");
     assert!(rest(&again) <= Duration::from_secs(10), "{again}");
     assert!(
-        rest(&again) > Duration::from_millis(3000),
+        rest(&again) > Duration::from_secs(3),
         "no second series at once: {again}"
     );
 }

@@ -1,6 +1,6 @@
 //! Watches, their events and their ends: RF-21..RF-49, B9, B11, B18.
 
-use super::{Bench, check, row};
+use super::{Bench, Row, check, row};
 
 /// Up to an open watch at version 5.
 const OPEN: &str = "start -> list 0 limit=500
@@ -15,7 +15,7 @@ fn open(options: &str) -> Bench {
 }
 
 /// Rows that begin with an open watch.
-fn check_open(rows: &[(&'static str, &'static str, &'static str)]) {
+fn check_open(rows: &[(&str, &str, &str)]) {
     for (id, options, story) in rows {
         let mut bench = open(options);
         for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -29,163 +29,167 @@ fn check_open(rows: &[(&'static str, &'static str, &'static str)]) {
     }
 }
 
+const OPENINGS: &[Row] = &[
+    row(
+        "RF-23, RF-40: refused or 429: a backoff each, the watch again, no list",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error refused  -> rest 800ms
+        rested              -> watch 5
+        open-error 429      -> rest 1.6s
+        rested              -> watch 5
+        open-error 429      -> rest 3.2s
+        rested              -> watch 5
+        open-error 429      -> rest 6.4s
+        rested              -> watch 5
+        opened              -> read
+    ",
+    ),
+    row(
+        "RF-41: expired: backoff, a list at the last version, the most recent if that is refused",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 410 Expired -> rest 800ms
+        rested              -> list 5 limit=0
+        page-error 410 Expired -> list most-recent limit=0
+        page 9              -> commit 9 consistent expired
+    ",
+    ),
+    row(
+        "RF-42: 5xx, 403, EOF: backoff and a list",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 500      -> rest 800ms
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 403      -> rest 1.6s
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error eof      -> rest 3.2s
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 504 too-large -> rest 6.4s
+        rested              -> list 5 limit=0
+    ",
+    ),
+    row(
+        "RS-1: a server error that names a wait: the watch again after exactly that",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 503 ServiceUnavailable retry-after=7 -> rest 7s
+        rested              -> watch 5
+        open-error 500 InternalError retry-after=3 -> rest 3s
+        rested              -> watch 5
+    ",
+    ),
+    row(
+        "RF-45: a stop before the watch opens leaves it unopened",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        stop                -> end
+    ",
+    ),
+];
+
 #[test]
 fn openings() {
-    check(&[
-        row(
-            "RF-23, RF-40: refused or 429: a backoff each, the watch again, no list",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error refused  -> rest 800ms
-            rested              -> watch 5
-            open-error 429      -> rest 1.6s
-            rested              -> watch 5
-            open-error 429      -> rest 3.2s
-            rested              -> watch 5
-            open-error 429      -> rest 6.4s
-            rested              -> watch 5
-            opened              -> read
-        ",
-        ),
-        row(
-            "RF-41: expired: backoff, a list at the last version, the most recent if that is refused",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 410 Expired -> rest 800ms
-            rested              -> list 5 limit=0
-            page-error 410 Expired -> list most-recent limit=0
-            page 9              -> commit 9 consistent expired
-        ",
-        ),
-        row(
-            "RF-42: 5xx, 403, EOF: backoff and a list",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 500      -> rest 800ms
-            rested              -> list 5 limit=0
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 403      -> rest 1.6s
-            rested              -> list 5 limit=0
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error eof      -> rest 3.2s
-            rested              -> list 5 limit=0
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 504 too-large -> rest 6.4s
-            rested              -> list 5 limit=0
-        ",
-        ),
-        row(
-            "RS-1: a server error that names a wait: the watch again after exactly that",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            committed           -> watch 5
-            open-error 503 ServiceUnavailable retry-after=7 -> rest 7s
-            rested              -> watch 5
-            open-error 500 InternalError retry-after=3 -> rest 3s
-            rested              -> watch 5
-        ",
-        ),
-        row(
-            "RF-45: a stop before the watch opens leaves it unopened",
-            "",
-            "
-            start               -> list 0 limit=500
-            page 5              -> commit 5
-            stop                -> end
-        ",
-        ),
-    ]);
+    check(OPENINGS);
 }
+
+const EVENTS: &[(&str, &str, &str)] = &[
+    (
+        "RF-24, RF-26: additions, changes, deletions are applied",
+        "",
+        "
+        added 6             -> apply
+        applied             -> read
+        modified 7          -> apply
+        applied             -> read
+        deleted 8           -> apply
+        applied             -> read
+        +5s ended           -> watch 8
+    ",
+    ),
+    (
+        "RF-25: what has no version moves nothing and does not count",
+        "",
+        "
+        skipped             -> read
+        +500ms ended        -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-26: a sink that refuses a change costs a backoff and a list, instead of the change",
+        "",
+        "
+        added 6             -> apply
+        apply-error sink    -> rest 800ms
+        rested              -> list 6 limit=0
+    ",
+    ),
+    (
+        "RF-27: a bookmark moves the position only, its annotation says nothing here",
+        "",
+        "
+        bookmark 9          -> bookmark 9
+        applied             -> read
+        final-bookmark 11   -> bookmark 11
+        applied             -> read
+        +5s ended           -> watch 11
+    ",
+    ),
+    (
+        "RF-28: an unknown type moves the position and counts",
+        "",
+        "
+        skipped 12          -> read
+        +500ms ended        -> rest 50ms
+        rested              -> watch 12
+    ",
+    ),
+    (
+        "RF-29 replaced by B18: the position never goes back",
+        "",
+        "
+        modified 55         -> apply
+        applied             -> read
+        added 32            -> apply
+        applied             -> read
+        +5s ended           -> watch 55
+    ",
+    ),
+    (
+        "B12: an object that does not decode is a change",
+        "",
+        "
+        undecodable 6       -> apply
+        applied             -> read
+        +5s ended           -> watch 6
+    ",
+    ),
+];
 
 #[test]
 fn events() {
-    check_open(&[
-        (
-            "RF-24, RF-26: additions, changes, deletions are applied",
-            "",
-            "
-            added 6             -> apply
-            applied             -> read
-            modified 7          -> apply
-            applied             -> read
-            deleted 8           -> apply
-            applied             -> read
-            +5s ended           -> watch 8
-        ",
-        ),
-        (
-            "RF-25: what has no version moves nothing and does not count",
-            "",
-            "
-            skipped             -> read
-            +500ms ended        -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-26: a sink that refuses a change costs a backoff and a list, instead of the change",
-            "",
-            "
-            added 6             -> apply
-            apply-error sink    -> rest 800ms
-            rested              -> list 6 limit=0
-        ",
-        ),
-        (
-            "RF-27: a bookmark moves the position only, its annotation says nothing here",
-            "",
-            "
-            bookmark 9          -> bookmark 9
-            applied             -> read
-            final-bookmark 11   -> bookmark 11
-            applied             -> read
-            +5s ended           -> watch 11
-        ",
-        ),
-        (
-            "RF-28: an unknown type moves the position and counts",
-            "",
-            "
-            skipped 12          -> read
-            +500ms ended        -> rest 50ms
-            rested              -> watch 12
-        ",
-        ),
-        (
-            "RF-29 replaced by B18: the position never goes back",
-            "",
-            "
-            modified 55         -> apply
-            applied             -> read
-            added 32            -> apply
-            applied             -> read
-            +5s ended           -> watch 55
-        ",
-        ),
-        (
-            "B12: an object that does not decode is a change",
-            "",
-            "
-            undecodable 6       -> apply
-            applied             -> read
-            +5s ended           -> watch 6
-        ",
-        ),
-    ]);
+    check_open(EVENTS);
 }
 
 /// RF-22: after `0` or none, additions come in no order and move nothing until another event.
@@ -217,218 +221,224 @@ fn synthetic_additions_do_not_move_the_position() {
     }
 }
 
+const ENDINGS: &[(&str, &str, &str)] = &[
+    (
+        "RF-31: a stop",
+        "",
+        "
+        stop                -> end
+    ",
+    ),
+    (
+        "RF-32: closed after a second: the watch again at the last version",
+        "",
+        "
+        +1s ended           -> rest 50ms
+        rested              -> watch 5
+    ",
+    ),
+    (
+        "RF-32: closed after an event",
+        "",
+        "
+        modified 8          -> apply
+        applied             -> read
+        +1ms ended          -> rest 50ms
+        rested              -> watch 8
+    ",
+    ),
+    (
+        "RF-32, RS-4: broken off is as good as closed",
+        "",
+        "
+        +2s ended eof       -> rest 50ms
+        rested              -> watch 5
+    ",
+    ),
+    (
+        "RF-33: closed within a second without an event: backoff and a list",
+        "",
+        "
+        +999ms ended        -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-34: expired: backoff, then a list at the last version, not at the most recent",
+        "",
+        "
+        error 410 Expired   -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-34: Gone is expired",
+        "",
+        "
+        error 410 Gone      -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-35: 429: backoff, then the watch, no list",
+        "",
+        "
+        error 429           -> rest 800ms
+        rested              -> watch 5
+    ",
+    ),
+    (
+        "RF-36: too large: backoff and a list at the last version",
+        "",
+        "
+        error 504 too-large -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-37: anything else",
+        "",
+        "
+        error 403           -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-37: a line beyond its maximum",
+        "",
+        "
+        error too-long      -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-37: an internal error, as the window is off by default",
+        "",
+        "
+        +10s error 500 InternalError -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-38: an internal error in the window: the watch again, with the wait of B9",
+        "internal=30s",
+        "
+        error 500 InternalError -> rest 50ms
+        rested              -> watch 5
+        opened              -> read
+        error 500           -> rest 100ms
+        rested              -> watch 5
+        opened              -> read
+        +31s error 500      -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-20: an object the server cannot read is no internal error: a list",
+        "internal=30s",
+        "
+        error 500 StoreReadError -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-39: a resync that fails",
+        "resync=60s",
+        "
+        +60s quiet 0s       -> resync
+        resync-error sink   -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+    ),
+    (
+        "RF-43: bookmarks count as events",
+        "",
+        "
+        bookmark 6          -> bookmark 6
+        applied             -> read
+        +1ms ended          -> rest 50ms
+        rested              -> watch 6
+    ",
+    ),
+];
+
 #[test]
 fn endings() {
-    check_open(&[
-        (
-            "RF-31: a stop",
-            "",
-            "
-            stop                -> end
-        ",
-        ),
-        (
-            "RF-32: closed after a second: the watch again at the last version",
-            "",
-            "
-            +1s ended           -> rest 50ms
-            rested              -> watch 5
-        ",
-        ),
-        (
-            "RF-32: closed after an event",
-            "",
-            "
-            modified 8          -> apply
-            applied             -> read
-            +1ms ended          -> rest 50ms
-            rested              -> watch 8
-        ",
-        ),
-        (
-            "RF-32, RS-4: broken off is as good as closed",
-            "",
-            "
-            +2s ended eof       -> rest 50ms
-            rested              -> watch 5
-        ",
-        ),
-        (
-            "RF-33: closed within a second without an event: backoff and a list",
-            "",
-            "
-            +999ms ended        -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-34: expired: backoff, then a list at the last version, not at the most recent",
-            "",
-            "
-            error 410 Expired   -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-34: Gone is expired",
-            "",
-            "
-            error 410 Gone      -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-35: 429: backoff, then the watch, no list",
-            "",
-            "
-            error 429           -> rest 800ms
-            rested              -> watch 5
-        ",
-        ),
-        (
-            "RF-36: too large: backoff and a list at the last version",
-            "",
-            "
-            error 504 too-large -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-37: anything else",
-            "",
-            "
-            error 403           -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-37: a line beyond its maximum",
-            "",
-            "
-            error too-long      -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-37: an internal error, as the window is off by default",
-            "",
-            "
-            +10s error 500 InternalError -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-38: an internal error in the window: the watch again, with the wait of B9",
-            "internal=30s",
-            "
-            error 500 InternalError -> rest 50ms
-            rested              -> watch 5
-            opened              -> read
-            error 500           -> rest 100ms
-            rested              -> watch 5
-            opened              -> read
-            +31s error 500      -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-20: an object the server cannot read is no internal error: a list",
-            "internal=30s",
-            "
-            error 500 StoreReadError -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-39: a resync that fails",
-            "resync=60s",
-            "
-            +60s quiet 0s       -> resync
-            resync-error sink   -> rest 800ms
-            rested              -> list 5 limit=0
-        ",
-        ),
-        (
-            "RF-43: bookmarks count as events",
-            "",
-            "
-            bookmark 6          -> bookmark 6
-            applied             -> read
-            +1ms ended          -> rest 50ms
-            rested              -> watch 6
-        ",
-        ),
-    ]);
+    check_open(ENDINGS);
 }
+
+const DELAYS_BETWEEN_WATCHES: &[(&str, &str, &str)] = &[(
+    "B9: short watches wait 50 ms doubling to 5 s",
+    "",
+    "
+        +1s ended           -> rest 50ms
+        rested              -> watch 5
+        opened              -> read
+        +1s ended           -> rest 100ms
+        rested              -> watch 5
+        opened              -> read
+        +4s ended           -> rest 200ms
+        rested              -> watch 5
+        opened              -> read
+        +5s ended           -> watch 5
+        opened              -> read
+        +4s ended           -> rest 400ms
+        rested              -> watch 5
+        opened              -> read
+        +30s ended          -> watch 5
+        opened              -> read
+        +1s ended           -> rest 50ms
+    ",
+)];
 
 #[test]
 fn delays_between_watches() {
-    check_open(&[(
-        "B9: short watches wait 50 ms doubling to 5 s",
+    check_open(DELAYS_BETWEEN_WATCHES);
+}
+
+const RESYNC: &[(&str, &str, &str)] = &[
+    (
+        "RF-47: the timer is armed again after each firing",
+        "resync=60s",
+        "
+        +60s quiet 0s       -> resync
+        resynced            -> read 60s
+        +60s quiet 0s       -> resync
+        resynced            -> read 60s
+    ",
+    ),
+    (
+        "RF-47: a watch that is opened again keeps the timer",
+        "resync=60s",
+        "
+        +40s ended          -> watch 5
+        opened              -> read 20s
+        +20s quiet 0s       -> resync
+    ",
+    ),
+    (
+        "RF-47: a list starts the timer anew",
+        "resync=60s",
+        "
+        +40s error 403      -> rest 800ms
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read 60s
+    ",
+    ),
+    (
+        "RF-3: without a period there is none",
         "",
         "
-            +1s ended           -> rest 50ms
-            rested              -> watch 5
-            opened              -> read
-            +1s ended           -> rest 100ms
-            rested              -> watch 5
-            opened              -> read
-            +4s ended           -> rest 200ms
-            rested              -> watch 5
-            opened              -> read
-            +5s ended           -> watch 5
-            opened              -> read
-            +4s ended           -> rest 400ms
-            rested              -> watch 5
-            opened              -> read
-            +30s ended          -> watch 5
-            opened              -> read
-            +1s ended           -> rest 50ms
-        ",
-    )]);
-}
+        +60s quiet 0s       -> read
+    ",
+    ),
+];
 
 #[test]
 fn resync() {
-    check_open(&[
-        (
-            "RF-47: the timer is armed again after each firing",
-            "resync=60s",
-            "
-            +60s quiet 0s       -> resync
-            resynced            -> read 60s
-            +60s quiet 0s       -> resync
-            resynced            -> read 60s
-        ",
-        ),
-        (
-            "RF-47: a watch that is opened again keeps the timer",
-            "resync=60s",
-            "
-            +40s ended          -> watch 5
-            opened              -> read 20s
-            +20s quiet 0s       -> resync
-        ",
-        ),
-        (
-            "RF-47: a list starts the timer anew",
-            "resync=60s",
-            "
-            +40s error 403      -> rest 800ms
-            rested              -> list 5 limit=0
-            page 5              -> commit 5
-            committed           -> watch 5
-            opened              -> read 60s
-        ",
-        ),
-        (
-            "RF-3: without a period there is none",
-            "",
-            "
-            +60s quiet 0s       -> read
-        ",
-        ),
-    ]);
+    check_open(RESYNC);
 }
 
 /// B11: silence opens the watch anew at the last version, without a list.

@@ -1,0 +1,259 @@
+//! Waits for the first sync, stops in every phase, and how many requests failures cost.
+
+use super::*;
+use crate::ErrorKind;
+use crate::list_watch::WatchEvent;
+use crate::reflector::Phase;
+use crate::testing::{RequestKind, SourceFault};
+use crate::worker::Worker;
+
+type Waiter = (Worker, crossbeam_channel::Receiver<Result<(), Error>>);
+
+/// Waits on another thread; the answer comes through the channel.
+fn waiter(store: &Store<ConfigMap>, deadline: Deadline) -> Waiter {
+    let (tell, told) = crossbeam_channel::bounded(1);
+    let store = store.clone();
+    let worker = Worker::spawn("t-waiter", move |_| {
+        tell.send(store.wait_until_synced(deadline)).unwrap();
+    });
+    (worker.unwrap(), told)
+}
+
+/// Starts a reflector for whose first sync somebody waits already.
+fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflector, Waiter) {
+    let clock = world.options.clock.clone();
+    let (store, writer) = Store::new(Indexers::new(), clock);
+    let waiter = waiter(&store, deadline);
+    world.fake.wait_for_parked(1);
+    let options = ReflectorOptions {
+        demand: Some(store.demand()),
+        ..world.options.clone()
+    };
+    let source = Arc::new(world.source.clone());
+    let reflector = Reflector::spawn("t", source, writer, options).unwrap();
+    (store, reflector, waiter)
+}
+
+/// B3 and B2: five requests fit into the second somebody waits, and the error says why it was in vain.
+#[test]
+fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
+    let world = World::new();
+    world.source.fail_all(RequestKind::List, status(500));
+    let deadline = world.options.clock.after(seconds(1));
+    let (_store, _reflector, (_worker, told)) = start_waited(&world, deadline);
+    while told.is_empty() {
+        let next = world.fake.wait_for_timers(2);
+        let end = deadline.remaining(world.fake.now()).unwrap();
+        world.fake.advance(next);
+        if next == end {
+            break;
+        }
+    }
+    let error = told.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    assert_eq!(world.source.requests().len(), 5);
+    assert_eq!(error.attempts(), 5);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync configmap cache: timed out waiting for the condition\n\
+         5 attempts in 1.0s, the last one failed: failed to list configmaps: made up 500"
+    );
+    assert!(
+        world
+            .source
+            .requests()
+            .iter()
+            .skip(1)
+            .all(|request| request.waited_for)
+    );
+}
+
+/// B3: without anybody waiting the same second sees two requests.
+#[test]
+fn nobody_waits_nobody_hurries() {
+    let world = World::new();
+    world.source.fail_all(RequestKind::List, status(500));
+    let (_store, _reflector) = world.start();
+    world.pass(millis(800));
+    world.fake.wait_for_timer(millis(1600));
+    assert_eq!(world.source.requests().len(), 2);
+}
+
+/// B3: a reader who comes in the middle of a steady backoff does not wait for its end.
+#[test]
+fn a_late_reader_wakes_the_backoff() {
+    let world = World::new();
+    world.set("a", "1");
+    world
+        .source
+        .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
+    let (store, _reflector) = world.start();
+    world.fake.wait_for_timer(millis(800));
+    world.fake.advance(millis(300));
+    let (_worker, told) = waiter(&store, Deadline::NEVER);
+    assert!(told.recv().unwrap().is_ok(), "without any more time");
+    assert_eq!(world.requests()[..2], ["list 0", "list 0"]);
+}
+
+/// R4: a refusal that lasts ends the wait as the answer it is; a later success ends that again.
+#[test]
+fn a_refusal_ends_the_wait() {
+    let world = World::new();
+    world.source.fail_all(RequestKind::List, status(403));
+    let (store, _reflector, (_worker, told)) = start_waited(&world, Deadline::NEVER);
+    let began = world.fake.now();
+    while world.fake.now() - began < seconds(3) {
+        let next = world.fake.wait_for_timers(1);
+        world.fake.advance(next);
+    }
+    let error = told.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    let took = store.status().attempts;
+    assert!(
+        (10..=14).contains(&took),
+        "{took} attempts in three seconds"
+    );
+}
+
+/// B16: a reflector ends in every phase, and ends the waits on its store.
+#[test]
+fn a_stop_ends_every_phase_and_every_wait() {
+    let phases: [(&str, fn(&World)); 4] = [
+        ("a list that hangs", |world| {
+            world.source.fail_next(RequestKind::List, SourceFault::Hang);
+        }),
+        ("a watch that does not open", |world| {
+            world
+                .source
+                .fail_next(RequestKind::Watch, SourceFault::Hang);
+        }),
+        ("a backoff", |world| {
+            world
+                .source
+                .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
+        }),
+        ("an open watch", |_| {}),
+    ];
+    for (phase, prepare) in phases {
+        let world = World::new();
+        prepare(&world);
+        let (store, reflector) = world.start();
+        match phase {
+            "a backoff" => world.fake.wait_for_timer(millis(800)),
+            "an open watch" => world.source.wait_for_watches(1),
+            "a list that hangs" => world.source.wait_for_requests(1),
+            _ => world.source.wait_for_requests(2),
+        }
+        let synced = store.has_synced();
+        reflector.stop();
+        assert_eq!(reflector.join(), Ok(()), "{phase}");
+        assert_eq!(world.source.open_watches(), 0, "{phase}: RF-44");
+        match store.wait_until_synced(Deadline::NEVER) {
+            Ok(()) => assert!(synced, "{phase}"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Stopped, "{phase}"),
+        }
+    }
+}
+
+/// RF-5, B16: a stop while a list runs means that it is not taken.
+#[test]
+fn a_stopped_list_is_not_taken() {
+    let world = World::new();
+    world.set("a", "1");
+    world.source.fail_next(RequestKind::List, SourceFault::Hang);
+    let (store, reflector) = world.start();
+    world.source.wait_for_requests(1);
+    let (_worker, told) = waiter(&store, Deadline::NEVER);
+    reflector.stop();
+    assert_eq!(told.recv().unwrap().unwrap_err().kind(), ErrorKind::Stopped);
+    assert!(!store.has_synced() && store.is_empty());
+    reflector.join().unwrap();
+    assert_eq!(world.source.requests().len(), 1);
+}
+
+/// TestNoRelistOnTooManyRequests: four 429 at the opening: one list, five watches (RF-23).
+#[test]
+fn too_many_requests_costs_no_list() {
+    let world = World::new();
+    world.set("a", "1");
+    for _ in 0..4 {
+        world
+            .source
+            .fail_next(RequestKind::Watch, SourceFault::Fail(status(429)));
+    }
+    let (store, _reflector) = world.start();
+    for wait in [800, 1600, 3200, 6400] {
+        world.pass(millis(wait));
+    }
+    world.source.wait_for_watches(1);
+    world.fake.wait_for_parked(1);
+    assert_eq!(
+        world.requests(),
+        [
+            "list 0", "watch 2", "watch 2", "watch 2", "watch 2", "watch 2"
+        ]
+    );
+    assert!(store.status().last_error.is_none());
+}
+
+/// TestReflectorReplacesStoreOnUnsafeDelete (RF-20): a list makes the object vanish that the server could not read.
+#[test]
+fn an_unreadable_object_leads_to_a_list() {
+    let world = World::new();
+    world.set("a", "1");
+    world.set("b", "1");
+    let (store, _reflector) = world.synced();
+    world
+        .source
+        .fail_next(RequestKind::Watch, SourceFault::Fail(status(500)));
+    world.source.send(|| {
+        let status = k8s_openapi::apimachinery::pkg::apis::meta::v1::Status {
+            code: Some(500),
+            reason: Some("StoreReadError".to_owned()),
+            ..Default::default()
+        };
+        WatchEvent::Error(Error::from_status(Status::from(status)))
+    });
+    world.fake.wait_for_timer(millis(800));
+    world.source.delete("shop", "b");
+    world.fake.advance(millis(800));
+    world.fake.wait_for_timer(millis(1600));
+    assert_eq!(names(&store), ["a"]);
+}
+
+/// RF-8, B9: whatever the server does, no request follows another without a delay, unless data came between.
+#[test]
+fn a_server_that_closes_every_watch_is_not_hammered() {
+    let world = World::new();
+    world.set("a", "1");
+    let (_store, _reflector) = world.synced();
+    let opened = world.fake.now();
+    let mut reopened = 0;
+    while world.fake.now() - opened < seconds(60) {
+        world.source.skip_to(world.source.version() + 1);
+        world.source.bookmark();
+        world.source.end_watches(None);
+        let requests = world.source.requests().len();
+        let next = world.fake.wait_for_next_timer();
+        world.fake.advance(next);
+        world.source.wait_for_requests(requests + 1);
+        world.source.wait_for_watches(1);
+        reopened += 1;
+    }
+    assert!(
+        reopened <= 7 + 12,
+        "50 ms doubling to 5 s: {reopened} in a minute"
+    );
+}
+
+/// The phase is `Stopped` once the thread has ended, whoever asks.
+#[test]
+fn the_status_outlives_the_thread() {
+    let world = World::new();
+    let (store, reflector) = world.synced();
+    reflector.stop();
+    world.source.wait_for_watches(0);
+    drop(reflector);
+    assert!(store.has_synced(), "the content stays");
+    assert_eq!(store.status().phase, Phase::Stopped);
+}

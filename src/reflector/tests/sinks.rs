@@ -1,0 +1,183 @@
+//! Sinks other than the store: what they are told, and what their refusals and panics lead to.
+
+use super::*;
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::sync::Mutex;
+
+/// Writes down what it is told, and refuses what is written in `refuse`.
+struct Probe {
+    calls: Arc<Mutex<Vec<String>>>,
+    refuse: &'static str,
+}
+
+impl Probe {
+    fn note(&self, call: &str) -> Result<(), Error> {
+        self.calls.lock().push(call.to_owned());
+        assert_ne!(self.refuse, format!("panic at {call}"));
+        if self.refuse == call {
+            return Err(Error::new(crate::ErrorKind::Protocol, "the probe refuses"));
+        }
+        Ok(())
+    }
+}
+
+impl Sink<ConfigMap> for Probe {
+    type Staging = usize;
+
+    fn begin(&mut self) -> usize {
+        0
+    }
+
+    fn stage(&mut self, staging: &mut usize, _item: Staged<ConfigMap>) {
+        *staging += 1;
+    }
+
+    fn commit(&mut self, staging: usize, of: &Replacement) -> Result<(), Error> {
+        self.note(&format!("commit {staging} at {}", of.resource_version))
+    }
+
+    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+        self.note(match event {
+            SinkEvent::Added(_) => "added",
+            SinkEvent::Modified(_) => "modified",
+            SinkEvent::Deleted(_) => "deleted",
+            SinkEvent::Undecodable(_) => "undecodable",
+            SinkEvent::DeletedUndecodable(_) => "deleted undecodable",
+        })
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        self.note(&format!("bookmark {version}")).unwrap();
+    }
+
+    fn resync(&mut self) -> Result<(), Error> {
+        self.note("resync")
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        if status.phase == Phase::BackingOff {
+            self.note("told of a failure").unwrap();
+        }
+    }
+}
+
+fn probed(world: &World, refuse: &'static str) -> (Reflector, Arc<Mutex<Vec<String>>>) {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let probe = Probe {
+        calls: Arc::clone(&calls),
+        refuse,
+    };
+    let source = Arc::new(world.source.clone());
+    let reflector = Reflector::spawn("probe", source, probe, world.options.clone()).unwrap();
+    (reflector, calls)
+}
+
+/// RF-26, RF-27, RF-30: each event reaches the sink, bookmarks too.
+#[test]
+fn the_sink_hears_everything_in_order() {
+    let world = World::new();
+    world.set("a", "1");
+    let (_reflector, calls) = probed(&world, "");
+    world.source.wait_for_watches(1);
+    world.set("b", "1");
+    world.set("b", "2");
+    world.source.set_undecodable("shop", "c");
+    world.source.delete("shop", "a");
+    world.source.delete("shop", "c");
+    world.source.skip_to(50);
+    world.source.bookmark();
+    world.fake.wait_for_timer(seconds(130));
+    assert_eq!(
+        *calls.lock(),
+        [
+            "commit 1 at 2",
+            "added",
+            "modified",
+            "undecodable",
+            "deleted",
+            "deleted undecodable",
+            "bookmark 50"
+        ]
+    );
+}
+
+/// RF-47, RF-48, RF-39: resync on its period; one that fails ends the watch, after which the list begins anew.
+#[test]
+fn resync_delivers_what_is_known_and_may_fail() {
+    let mut world = World::new();
+    world.options.resync_period = Some(seconds(60));
+    let (_reflector, calls) = probed(&world, "");
+    world.pass(seconds(60));
+    world.pass(seconds(60));
+    world.fake.wait_for_timer(seconds(60));
+    assert_eq!(*calls.lock(), ["commit 0 at 1", "resync", "resync"]);
+
+    let mut world = World::new();
+    world.options.resync_period = Some(seconds(60));
+    let (_reflector, calls) = probed(&world, "resync");
+    world.pass(seconds(60));
+    world.pass(millis(800));
+    world.fake.wait_for_timer(seconds(60));
+    assert_eq!(
+        *calls.lock(),
+        [
+            "commit 0 at 1",
+            "resync",
+            "told of a failure",
+            "commit 0 at 1"
+        ]
+    );
+    assert_eq!(world.requests(), ["list 0", "watch 1", "list 1", "watch 1"]);
+}
+
+/// RF-17, and RF-26 done better: what the sink refuses is listed again.
+#[test]
+fn what_the_sink_refuses_is_listed_again() {
+    let world = World::new();
+    let (_reflector, calls) = probed(&world, "added");
+    world.source.wait_for_watches(1);
+    world.set("a", "1");
+    world.pass(millis(800));
+    world.source.wait_for_requests(4);
+    world.source.wait_for_watches(1);
+    assert_eq!(
+        *calls.lock(),
+        [
+            "commit 0 at 1",
+            "added",
+            "told of a failure",
+            "commit 1 at 2"
+        ]
+    );
+}
+
+/// A sink that panics ends its reflector; the panic is reported, the source let go.
+#[test]
+fn a_panic_in_the_sink_is_reported() {
+    let world = World::new();
+    let (reflector, _calls) = probed(&world, "panic at added");
+    world.source.wait_for_watches(1);
+    world.set("a", "1");
+    world.source.wait_for_watches(0);
+    let told = reflector.join().unwrap_err();
+    assert!(told.contains("panic at added"), "{told}");
+}
+
+/// `rf-<kind>-<number>`, within what Linux keeps.
+#[test]
+fn threads_have_names_of_fifteen_bytes() {
+    for kind in [
+        "Secret",
+        "ConfigMap",
+        "A",
+        "ValidatingAdmissionPolicyBinding",
+    ] {
+        let name = crate::reflector::thread_name(kind);
+        assert!(name.starts_with("rf-") && name.len() <= 15, "{name}");
+        assert!(
+            name.rsplit('-').next().unwrap().parse::<u64>().is_ok(),
+            "{name}"
+        );
+    }
+    assert!(crate::reflector::thread_name("Secret").starts_with("rf-secret-"));
+}
