@@ -7,7 +7,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::error::{Error, ErrorKind};
+use crate::object::Object;
 
 pub(in crate::testing) use target::{Target, is_true};
 
@@ -228,6 +231,61 @@ impl Answer {
         self
     }
 
+    /// A list of `items` at `resource_version`, as the API server sends it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for an object that cannot be written as JSON.
+    pub fn list<K: Object + Serialize>(resource_version: &str, items: &[K]) -> Result<Self, Error> {
+        let list = serde_json::json!({
+            "kind": format!("{}List", K::KIND),
+            "apiVersion": K::API_VERSION,
+            "metadata": {"resourceVersion": resource_version},
+            "items": items.iter().map(to_json).collect::<Result<Vec<_>, _>>()?,
+        });
+        Ok(Self::text(200, format!("{list}\n")))
+    }
+
+    /// Adds the watch event that `object` appeared, sent `after` the arrival of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for an object that cannot be written as JSON.
+    pub fn added<K: Object + Serialize>(self, after: Duration, object: &K) -> Result<Self, Error> {
+        self.change(after, "ADDED", object)
+    }
+
+    /// Adds the watch event that `object` changed, sent `after` the arrival of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for an object that cannot be written as JSON.
+    pub fn modified<K: Object + Serialize>(
+        self,
+        after: Duration,
+        object: &K,
+    ) -> Result<Self, Error> {
+        self.change(after, "MODIFIED", object)
+    }
+
+    /// Adds the watch event that `object` is gone, with its last state, sent `after` the arrival of the request.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] for an object that cannot be written as JSON.
+    pub fn deleted<K: Object + Serialize>(
+        self,
+        after: Duration,
+        object: &K,
+    ) -> Result<Self, Error> {
+        self.change(after, "DELETED", object)
+    }
+
+    fn change<K: Serialize>(self, after: Duration, event: &str, object: &K) -> Result<Self, Error> {
+        let event = serde_json::json!({"type": event, "object": to_json(object)?});
+        Ok(self.event(after, &event.to_string()))
+    }
+
     /// Adds one watch event: its JSON and a newline.
     #[must_use]
     pub fn event(self, after: Duration, json: &str) -> Self {
@@ -271,6 +329,16 @@ impl Answer {
             .map(|chunk| chunk.text.as_str())
             .collect()
     }
+}
+
+fn to_json<K: Serialize>(object: &K) -> Result<serde_json::Value, Error> {
+    serde_json::to_value(object).map_err(|error| {
+        Error::new(
+            ErrorKind::Config,
+            format!("an object of a recording: {error}"),
+        )
+        .with_source(error)
+    })
 }
 
 impl Chunk {

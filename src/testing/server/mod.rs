@@ -32,20 +32,31 @@ pub use self::pace::{Speed, Step};
 ///
 /// ```
 /// # #[cfg(feature = "testing")] {
-/// use kubecache::testing::{Answer, Exchange, FixtureServer, Recording};
-/// use std::io::{Read, Write};
-/// use std::net::TcpStream;
+/// use kubecache::http::{Client, ClientOptions, Config};
+/// use kubecache::manager::{SecretManager, WatchOptions};
+/// use kubecache::testing::{Answer, End, Exchange, FixtureServer, Recording, objects};
+/// use std::time::Duration;
 ///
-/// let healthy = Exchange::get("/readyz", Answer::text(200, "ok"));
-/// let server = FixtureServer::replaying(Recording::new().with(healthy)).start()?;
+/// // What the server has: one Secret, and an update of it half a second after the watch is opened.
+/// const SECRETS: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb";
+/// let first = objects::secret("shop", "db", "7", &[("password", "made-up")]);
+/// let second = objects::secret("shop", "db", "8", &[("password", "another")]);
+/// let list = Answer::list("7", &[first])?;
+/// let watch = Answer::new(200).modified(Duration::from_millis(500), &second)?.ending(End::Open, Duration::ZERO);
+/// let recording = Recording::new()
+///     .with(Exchange::get(SECRETS, list))
+///     .with(Exchange::get(&format!("{SECRETS}&watch=true"), watch));
+/// let server = FixtureServer::replaying(recording).start()?; // everything at once: tests do not wait
 ///
-/// let mut client = TcpStream::connect(server.address())?;
-/// client.write_all(b"GET /readyz HTTP/1.1\r\nconnection: close\r\n\r\n")?;
-/// let mut answer = String::new();
-/// client.read_to_string(&mut answer)?;
-///
-/// assert!(answer.starts_with("HTTP/1.1 200 OK"));
-/// assert_eq!(server.requests()[0].path(), "/readyz");
+/// // Your agent: what it does with a pod, and what it then reads.
+/// let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
+/// let secrets = SecretManager::new(client, WatchOptions::default())?;
+/// let changes = secrets.subscribe();
+/// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
+/// while secrets.get_secret("shop", "db")?.data.as_ref().unwrap()["password"].0 != b"another" {
+///     changes.signal().recv()?;
+/// }
+/// assert!(server.unused().is_empty(), "it has listed and watched");
 /// # }
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
