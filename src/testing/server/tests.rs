@@ -221,3 +221,56 @@ fn a_speed_that_is_no_speed_is_refused() {
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Config);
     }
 }
+
+#[cfg(feature = "ring")]
+fn pem(name: &str) -> Vec<u8> {
+    std::fs::read(format!(
+        "{}/fixtures/certs/{name}",
+        env!("CARGO_MANIFEST_DIR")
+    ))
+    .unwrap()
+}
+
+/// The crate's own client, over TLS: an answer, and one that is cut.
+#[cfg(feature = "ring")]
+#[test]
+fn tls_is_spoken_with_the_callers_configuration() {
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+    use crate::http::{Client as HttpClient, ClientOptions, Config};
+    use crate::worker::StopToken;
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate = CertificateDer::from_pem_slice(&pem("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
+    let tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let server = one(SECRETS, Answer::text(200, "{\"whole\":1}\n"))
+        .and(Recording::new().with(Exchange::get(SECRETS, Answer::text(200, "{\"cut\":1}\n"))))
+        .fault(Fault::new(Act::CutAfter(4)).from(2))
+        .tls(Arc::new(tls))
+        .start()
+        .unwrap();
+    assert!(server.url().starts_with("https://127.0.0.1:"));
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_authorities(pem("authority.pem"));
+    let client = HttpClient::new(&config, ClientOptions::default()).unwrap();
+    let read = || {
+        let mut answer = client.raw(SECRETS, &StopToken::never())?;
+        let (mut body, mut piece) = (Vec::new(), [0; 64]);
+        loop {
+            match answer.read(&mut piece)? {
+                0 => return Ok::<_, Error>(String::from_utf8(body).unwrap()),
+                count => body.extend_from_slice(&piece[..count]),
+            }
+        }
+    };
+    assert_eq!(read().unwrap(), "{\"whole\":1}\n");
+    assert_eq!(read().unwrap_err().kind(), ErrorKind::Protocol);
+}
