@@ -8,7 +8,8 @@ mod driver;
 mod options;
 mod sink;
 mod status;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests;
 
 pub use demand::{Demand, DemandGuard};

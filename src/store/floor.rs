@@ -133,3 +133,109 @@ fn goes_back(held: Identity<'_>, incoming: Identity<'_>) -> bool {
             .resource_version
             .is_older_than(held.resource_version)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_change_admitted(held: Option<(&str, &str)>, incoming: (&str, &str)) -> bool {
+        judge(&mut Floor::default(), held, incoming, Floor::admits_change)
+    }
+
+    fn is_delete_admitted(held: Option<(&str, &str)>, incoming: (&str, &str)) -> bool {
+        judge(&mut Floor::default(), held, incoming, Floor::admits_delete)
+    }
+
+    fn judge(
+        floor: &mut Floor,
+        held: Option<(&str, &str)>,
+        incoming: (&str, &str),
+        rule: fn(&mut Floor, Option<Identity<'_>>, Identity<'_>) -> bool,
+    ) -> bool {
+        let version = held.map(|(_, version)| ResourceVersion::from(version));
+        let held = held
+            .zip(version.as_ref())
+            .map(|((uid, _), version)| Identity {
+                uid,
+                resource_version: version,
+            });
+        let version = ResourceVersion::from(incoming.1);
+        let incoming = Identity {
+            uid: incoming.0,
+            resource_version: &version,
+        };
+        rule(floor, held, incoming)
+    }
+
+    /// B18, row by row: what is held, what comes, whether a change and whether a deletion is accepted.
+    #[test]
+    fn the_table_of_the_rule() {
+        let rows = [
+            (None, ("a", "5"), true, true),
+            (Some(("a", "5")), ("a", "6"), true, true),
+            (Some(("a", "5")), ("a", "5"), true, true),
+            (Some(("a", "5")), ("a", "4"), false, false),
+            (Some(("a", "10")), ("a", "9"), false, false),
+            (Some(("a", "5")), ("b", "4"), true, false),
+            (Some(("a", "5")), ("b", "6"), true, true),
+            (Some(("a", "odd")), ("a", "4"), true, true),
+            (Some(("a", "5")), ("a", "odd"), true, true),
+            (Some(("a", "5")), ("a", ""), true, true),
+        ];
+        for (held, incoming, change, delete) in rows {
+            assert_eq!(
+                is_change_admitted(held, incoming),
+                change,
+                "change {held:?} {incoming:?}"
+            );
+            assert_eq!(
+                is_delete_admitted(held, incoming),
+                delete,
+                "delete {held:?} {incoming:?}"
+            );
+        }
+    }
+
+    /// B18: an event from before a deletion does not bring the object back; a later one, and another object, may come.
+    #[test]
+    fn what_was_deleted_stays_deleted() {
+        let mut floor = Floor::default();
+        assert!(judge(
+            &mut floor,
+            Some(("a", "5")),
+            ("a", "7"),
+            Floor::admits_delete
+        ));
+        assert!(!judge(&mut floor, None, ("a", "6"), Floor::admits_change));
+        assert!(!judge(&mut floor, None, ("a", "7"), Floor::admits_change));
+        assert!(judge(&mut floor, None, ("b", "6"), Floor::admits_change));
+        assert!(
+            judge(&mut floor, None, ("a", "8"), Floor::admits_change),
+            "selected again"
+        );
+        assert!(judge(&mut floor, None, ("a", "odd"), Floor::admits_change));
+        assert_eq!(floor.refused(), 2);
+        for number in 0..GONE_MAX {
+            let uid = format!("other-{number}");
+            assert!(judge(&mut floor, None, (&uid, "9"), Floor::admits_delete));
+        }
+        assert_eq!(floor.gone.len(), GONE_MAX, "bounded");
+    }
+
+    #[test]
+    fn the_floor_rises_and_only_a_list_lowers_it() {
+        let mut floor = Floor::at(ResourceVersion::from("5"));
+        floor.raise(&ResourceVersion::from("9"));
+        floor.raise(&ResourceVersion::from("7"));
+        assert_eq!(floor.position().as_str(), "9");
+        let mut of = Replacement {
+            resource_version: ResourceVersion::from("8"),
+            ..Replacement::default()
+        };
+        assert!(!floor.admits_replacement(&of));
+        assert_eq!(floor.position().as_str(), "9");
+        of.consistent = true;
+        assert!(floor.admits_replacement(&of));
+        assert_eq!(floor.position().as_str(), "8");
+    }
+}

@@ -10,6 +10,8 @@ mod floor;
 mod index;
 mod reader;
 mod state;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use floor::{Floor, Identity};

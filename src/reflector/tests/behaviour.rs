@@ -6,7 +6,7 @@ use crate::list_watch::WatchEvent;
 use crate::reflector::Phase;
 use crate::testing::{RequestKind, SourceFault};
 
-/// TestReflectorListAndWatch: list, then events into the store; the watch starts at the list's version (RF-21).
+/// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's version (RF-21).
 #[test]
 fn a_list_and_then_a_watch_fill_the_store() {
     let world = World::new();
@@ -31,7 +31,7 @@ fn a_list_and_then_a_watch_fill_the_store() {
     assert_eq!(reflector.join(), Ok(()));
 }
 
-/// TestReflectorWatchHandler: a foreign type is skipped (RF-25), a deletion, a change at 55, an addition at 32; the
+/// `TestReflectorWatchHandler`: a foreign type is skipped (RF-25), a deletion, a change at 55, an addition at 32; the
 /// position stays at 55 (B18 instead of RF-29).
 #[test]
 fn the_watch_handler_table_of_upstream() {

@@ -118,7 +118,8 @@ fn a_refusal_ends_the_wait() {
 /// B16: a reflector ends in every phase, and ends the waits on its store.
 #[test]
 fn a_stop_ends_every_phase_and_every_wait() {
-    let phases: [(&str, fn(&World)); 4] = [
+    type Prepare = fn(&World);
+    let phases: [(&str, Prepare); 4] = [
         ("a list that hangs", |world| {
             world.source.fail_next(RequestKind::List, SourceFault::Hang);
         }),
@@ -171,7 +172,7 @@ fn a_stopped_list_is_not_taken() {
     assert_eq!(world.source.requests().len(), 1);
 }
 
-/// TestNoRelistOnTooManyRequests: four 429 at the opening: one list, five watches (RF-23).
+/// `TestNoRelistOnTooManyRequests`: four 429 at the opening: one list, five watches (RF-23).
 #[test]
 fn too_many_requests_costs_no_list() {
     let world = World::new();
@@ -196,7 +197,7 @@ fn too_many_requests_costs_no_list() {
     assert!(store.status().last_error.is_none());
 }
 
-/// TestReflectorReplacesStoreOnUnsafeDelete (RF-20): a list makes the object vanish that the server could not read.
+/// `TestReflectorReplacesStoreOnUnsafeDelete` (RF-20): a list makes the object vanish that the server could not read.
 #[test]
 fn an_unreadable_object_leads_to_a_list() {
     let world = World::new();

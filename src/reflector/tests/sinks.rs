@@ -29,7 +29,7 @@ impl Sink<ConfigMap> for Probe {
     }
 
     fn stage(&mut self, staging: &mut usize, _item: Staged<ConfigMap>) {
-        *staging += 1;
+        *staging = staging.saturating_add(1);
     }
 
     fn commit(&mut self, staging: usize, of: &Replacement) -> Result<(), Error> {

@@ -1,0 +1,186 @@
+//! Indices: IX-1..IX-12, and the tables of upstream's index tests.
+
+use super::*;
+
+fn under(store: &Store<ConfigMap>, index: &str, value: &str) -> Vec<String> {
+    let keys = store.index_keys(index, value).unwrap();
+    keys.iter().map(|key| key.name().to_owned()).collect()
+}
+
+fn values(store: &Store<ConfigMap>, index: &str) -> Vec<String> {
+    let mut values = store.index_values(index);
+    values.sort();
+    values
+}
+
+/// IX-2 and IX-3: an unknown index is an error that names it, an unknown value is nothing.
+#[test]
+fn unknown_names_and_values() {
+    let (store, _writer) = store();
+    let text = "Index with name never does not exist";
+    assert_eq!(store.by_index("never", "x").unwrap_err().to_string(), text);
+    assert_eq!(
+        store.index_keys("never", "x").unwrap_err().to_string(),
+        text
+    );
+    let probe = object("probe", "1", &[]);
+    assert_eq!(store.like("never", &probe).unwrap_err().to_string(), text);
+    assert!(store.index_values("never").is_empty());
+    assert!(store.by_index("label", "never").unwrap().is_empty());
+}
+
+/// `TestMultiIndexKeys`, IX-1, IX-4, IX-5: several values per object, across updates and deletions.
+#[test]
+fn objects_with_several_values() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("one", "1", &["ernie", "bert"]));
+    add(&mut writer, held("two", "2", &["bert", "oscar"]));
+    add(&mut writer, held("tre", "3", &["ernie", "elmo"]));
+    let table = [
+        ("ernie", vec!["one", "tre"]),
+        ("bert", vec!["one", "two"]),
+        ("elmo", vec!["tre"]),
+        ("oscar", vec!["two"]),
+        ("grover", vec![]),
+    ];
+    for (value, expected) in &table {
+        assert_eq!(under(&store, "label", value), *expected, "{value}");
+        assert_eq!(
+            store.by_index("label", value).unwrap().len(),
+            expected.len()
+        );
+    }
+    assert_eq!(values(&store, "label"), ["bert", "elmo", "ernie", "oscar"]);
+
+    let probe = object("probe", "9", &["ernie", "elmo", "nobody"]);
+    let like: Vec<_> = store.like("label", &probe).unwrap();
+    assert_eq!(like.len(), 2, "each once, although `tre` shares two values");
+
+    delete(&mut writer, held("tre", "4", &["ernie", "elmo"]));
+    assert_eq!(under(&store, "label", "ernie"), ["one"]);
+    assert!(under(&store, "label", "elmo").is_empty());
+    writer
+        .apply(SinkEvent::Modified(held("two", "5", &["bert"])))
+        .unwrap();
+    assert!(under(&store, "label", "oscar").is_empty());
+    assert_eq!(under(&store, "label", "bert"), ["one", "two"]);
+}
+
+/// `TestThreadSafeStoreIndexingFunctionsWithMultipleValues`: transitions between none and several values.
+#[test]
+fn transitions_between_sets_of_values() {
+    let (store, mut writer) = store();
+    let table: [&[&str]; 8] = [
+        &["foo"],
+        &["foo", "bar"],
+        &["bar", "foo"],
+        &["bar", "baz"],
+        &[],
+        &["foo"],
+        &["foo", "foo", "foo"],
+        &["bar"],
+    ];
+    for (step, labels) in table.iter().enumerate() {
+        let version = (step + 1).to_string();
+        add(&mut writer, held("a", &version, labels));
+        let mut expected: Vec<_> = labels.to_vec();
+        expected.sort_unstable();
+        expected.dedup();
+        assert_eq!(values(&store, "label"), expected, "step {step}");
+        for label in expected {
+            assert_eq!(under(&store, "label", label), ["a"]);
+        }
+    }
+    delete(&mut writer, held("a", "99", &[]));
+    assert!(values(&store, "label").is_empty());
+}
+
+/// IX-8: `TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex` and `...AddKeepsNonEmptySetPostDeleteFromIndex`.
+#[test]
+fn a_value_nobody_has_leaves_no_trace() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &["x"]));
+    add(&mut writer, held("b", "2", &["x"]));
+    delete(&mut writer, held("a", "3", &[]));
+    assert_eq!(
+        under(&store, "label", "x"),
+        ["b"],
+        "the set is kept while somebody is in it"
+    );
+    delete(&mut writer, held("b", "4", &[]));
+    assert!(store.index_values("label").is_empty());
+    for round in 0_u32..100 {
+        let version = (round + 10).to_string();
+        add(
+            &mut writer,
+            held("a", &version, &[&format!("value-{round}")]),
+        );
+    }
+    assert_eq!(
+        store.index_values("label"),
+        ["value-99"],
+        "memory does not grow with the past"
+    );
+}
+
+/// IX-7: the values an object stands under are remembered, so no stale key remains whatever the deletion carries.
+#[test]
+fn a_deletion_needs_not_carry_the_values() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &["x", "y"]));
+    delete(&mut writer, held("a", "2", &["other"]));
+    assert!(store.index_values("label").is_empty());
+}
+
+/// IX-9, `TestIndexer`: an index added to a running store contains what is there, and follows what comes.
+#[test]
+fn indices_of_a_running_store() {
+    let (store, mut writer) =
+        Store::<ConfigMap>::new(Indexers::new().by_namespace(), Clock::system());
+    add(&mut writer, held("a", "1", &["x"]));
+    writer
+        .apply(SinkEvent::Undecodable(undecodable("bad", "2")))
+        .unwrap();
+    store.add_indexers(&by_label()).unwrap();
+    assert_eq!(under(&store, "label", "x"), ["a"]);
+    assert_eq!(under(&store, "namespace", "shop"), ["a"]);
+    add(&mut writer, held("b", "3", &["x"]));
+    assert_eq!(under(&store, "label", "x"), ["a", "b"]);
+    let error = store
+        .add_indexers(&by_label().with("new", |_| vec![]))
+        .unwrap_err();
+    assert_eq!(error.to_string(), "indexer conflict: label");
+    assert!(store.index_keys("new", "x").is_err(), "no change");
+}
+
+/// IX-9: an index added while a replacement is staged is in the replacement.
+#[test]
+fn an_index_added_while_a_list_is_read() {
+    let (store, mut writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
+    add(&mut writer, held("a", "1", &["x"]));
+    let mut staging = writer.begin();
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Object(held("a", "1", &["x"]))),
+    );
+    store.add_indexers(&by_label()).unwrap();
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Object(held("b", "2", &["x"]))),
+    );
+    writer.commit(staging, &at("3")).unwrap();
+    assert_eq!(under(&store, "label", "x"), ["a", "b"]);
+}
+
+/// KEY-11: the index by namespace, cluster-scoped objects under the empty one.
+#[test]
+fn the_index_by_namespace() {
+    let (store, mut writer) = store();
+    let mut cluster = object("c", "1", &[]);
+    cluster.metadata.namespace = None;
+    add(&mut writer, Arc::new(Held::new(cluster)));
+    add(&mut writer, held("a", "2", &[]));
+    assert_eq!(values(&store, crate::store::NAMESPACE_INDEX), ["", "shop"]);
+    assert_eq!(under(&store, "namespace", ""), ["c"]);
+    assert!(store.get("", "c").unwrap().is_some());
+}

@@ -1,0 +1,329 @@
+//! The contract of stores and indices, written through the sink as a reflector does.
+
+mod indices;
+mod waits;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::clock::Clock;
+use crate::list_watch::{Listed, Undecodable};
+use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::reflector::{Replacement, Sink, SinkEvent, Staged};
+use crate::store::{Indexers, Store, StoreWriter};
+use crate::sync::Arc;
+use crate::{Error, ErrorKind};
+
+pub(super) fn object(name: &str, version: &str, labels: &[&str]) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.namespace = Some("shop".to_owned());
+    object.metadata.name = Some(name.to_owned());
+    object.metadata.uid = Some(format!("uid-{name}"));
+    object.metadata.resource_version = Some(version.to_owned());
+    let labels = labels
+        .iter()
+        .map(|label| ((*label).to_owned(), String::new()));
+    object.metadata.labels = Some(labels.collect());
+    object
+}
+
+pub(super) fn held(name: &str, version: &str, labels: &[&str]) -> Arc<Held<ConfigMap>> {
+    Arc::new(Held::new(object(name, version, labels)))
+}
+
+pub(super) fn undecodable(name: &str, version: &str) -> Undecodable {
+    Undecodable {
+        key: ObjectKey::new("shop", name),
+        uid: format!("uid-{name}"),
+        resource_version: version.into(),
+        error: Error::new(ErrorKind::Undecodable, "data: expected a map"),
+    }
+}
+
+/// Indexed by namespace and by the names of its labels.
+pub(super) fn store() -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
+    Store::new(by_label().by_namespace(), Clock::system())
+}
+
+pub(super) fn by_label() -> Indexers<ConfigMap> {
+    Indexers::new().with("label", |object: &ConfigMap| {
+        object
+            .metadata
+            .labels
+            .iter()
+            .flatten()
+            .map(|(label, _)| label.clone())
+            .collect()
+    })
+}
+
+pub(super) fn add(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
+    writer.apply(SinkEvent::Added(object)).unwrap();
+}
+
+pub(super) fn delete(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
+    writer.apply(SinkEvent::Deleted(object)).unwrap();
+}
+
+pub(super) fn at(version: &str) -> Replacement {
+    Replacement {
+        resource_version: version.into(),
+        ..Replacement::default()
+    }
+}
+
+pub(super) fn replace(
+    writer: &mut StoreWriter<ConfigMap>,
+    objects: Vec<Arc<Held<ConfigMap>>>,
+    of: &Replacement,
+) -> Result<(), Error> {
+    let mut staging = writer.begin();
+    for object in objects {
+        writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+    }
+    writer.commit(staging, of)
+}
+
+pub(super) fn names(store: &Store<ConfigMap>) -> Vec<String> {
+    let mut names: Vec<_> = store
+        .keys()
+        .iter()
+        .map(|key| key.name().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+fn version(store: &Store<ConfigMap>, name: &str) -> Option<String> {
+    store
+        .get("shop", name)
+        .unwrap()?
+        .metadata
+        .resource_version
+        .clone()
+}
+
+/// `TestCache`: ST-1, ST-3, ST-4, ST-7: upserts, silent deletes, lookups, lists.
+#[test]
+fn the_contract_of_upstreams_store() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &[]));
+    assert_eq!(version(&store, "a").as_deref(), Some("1"));
+    add(&mut writer, held("a", "2", &[]));
+    writer
+        .apply(SinkEvent::Modified(held("b", "3", &[])))
+        .unwrap();
+    assert_eq!(
+        names(&store),
+        ["a", "b"],
+        "added and modified are one upsert"
+    );
+    assert_eq!(version(&store, "a").as_deref(), Some("2"));
+    assert_eq!((store.len(), store.list().len()), (2, 2));
+    delete(&mut writer, held("never", "4", &[]));
+    delete(&mut writer, held("a", "5", &[]));
+    assert_eq!(names(&store), ["b"]);
+    assert!(store.get("shop", "a").unwrap().is_none());
+    assert!(store.get("", "b").unwrap().is_none(), "another namespace");
+    let (one, two) = (store.list(), store.list());
+    assert!(Arc::ptr_eq(&one[0], &two[0]), "what is read is shared");
+}
+
+/// ST-5, ST-8: a replacement is all or nothing, drops what it does not name, and of duplicates the last wins.
+#[test]
+fn a_replacement_is_a_value() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("old", "1", &["x"]));
+    let mut staging = writer.begin();
+    for object in [
+        held("a", "2", &[]),
+        held("a", "3", &["y"]),
+        held("b", "4", &[]),
+    ] {
+        writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+    }
+    assert_eq!(names(&store), ["old"], "staged is not published");
+    assert!(!store.has_synced());
+    writer.commit(staging, &at("9")).unwrap();
+    assert!(store.has_synced());
+    assert_eq!(names(&store), ["a", "b"]);
+    assert_eq!(version(&store, "a").as_deref(), Some("3"));
+    assert!(store.by_index("label", "x").unwrap().is_empty(), "IX-11");
+    assert_eq!(store.by_index("label", "y").unwrap().len(), 1);
+
+    let mut dropped = writer.begin();
+    writer.stage(
+        &mut dropped,
+        Staged::Put(Listed::Object(held("c", "10", &[]))),
+    );
+    drop(dropped);
+    assert_eq!(
+        names(&store),
+        ["a", "b"],
+        "a replacement that is dropped changes nothing"
+    );
+}
+
+/// WL-3: what a stream takes back is not in the replacement.
+#[test]
+fn a_deletion_while_staging() {
+    let (store, mut writer) = store();
+    let mut staging = writer.begin();
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Object(held("a", "2", &[]))),
+    );
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Object(held("b", "3", &[]))),
+    );
+    writer.stage(&mut staging, Staged::Remove(ObjectKey::new("shop", "a")));
+    writer.stage(
+        &mut staging,
+        Staged::Remove(ObjectKey::new("shop", "never")),
+    );
+    writer.commit(staging, &at("4")).unwrap();
+    assert_eq!(names(&store), ["b"]);
+}
+
+/// `TestThreadSafeStoreRV`, ST-9, IX-12: the version follows adds, deletes, replacements and bookmarks, never back.
+#[test]
+fn the_version_of_the_content() {
+    let (store, mut writer) = store();
+    let now = |store: &Store<ConfigMap>| store.resource_version().as_str().to_owned();
+    assert_eq!(now(&store), "");
+    add(&mut writer, held("a", "5", &[]));
+    assert_eq!(now(&store), "5");
+    delete(&mut writer, held("never", "7", &[]));
+    assert_eq!(now(&store), "7", "a deletion of nothing moves it");
+    add(&mut writer, held("b", "6", &[]));
+    assert_eq!(now(&store), "7", "never back");
+    writer.bookmark(&ResourceVersion::from("9"));
+    assert_eq!(now(&store), "9");
+    replace(&mut writer, vec![], &at("12")).unwrap();
+    assert_eq!(now(&store), "12");
+}
+
+/// B18: an older list is refused unless it is of the most recent, or the history expired; that resets the floor.
+#[test]
+fn older_lists() {
+    let (store, mut writer) = store();
+    replace(&mut writer, vec![held("a", "20", &[])], &at("20")).unwrap();
+    let error = replace(&mut writer, vec![held("a", "10", &[])], &at("10")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the list at version 10 is older than version 20"
+    );
+    assert_eq!(version(&store, "a").as_deref(), Some("20"));
+    assert_eq!(store.refused(), 1);
+    let consistent = Replacement {
+        consistent: true,
+        ..at("10")
+    };
+    replace(&mut writer, vec![held("a", "10", &[])], &consistent).unwrap();
+    assert_eq!(version(&store, "a").as_deref(), Some("10"));
+    add(&mut writer, held("a", "11", &[]));
+    assert_eq!(
+        version(&store, "a").as_deref(),
+        Some("11"),
+        "the floor was reset"
+    );
+    let expired = Replacement {
+        history_expired: true,
+        ..at("5")
+    };
+    replace(&mut writer, vec![held("a", "5", &[])], &expired).unwrap();
+    assert_eq!(version(&store, "a").as_deref(), Some("5"));
+}
+
+/// B12: an object that does not decode keeps the last good state of the same uid, through events and lists.
+#[test]
+fn the_last_good_state_outlives_a_list() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &["x"]));
+    writer
+        .apply(SinkEvent::Undecodable(undecodable("a", "2")))
+        .unwrap();
+    assert_eq!(
+        store.get("shop", "a").unwrap_err().to_string(),
+        "data: expected a map"
+    );
+    assert!(store.by_index("label", "x").unwrap().is_empty());
+    let mut staging = writer.begin();
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Undecodable(undecodable("a", "2"))),
+    );
+    writer.commit(staging, &at("3")).unwrap();
+    let last = store.get_last_good("shop", "a").unwrap();
+    assert_eq!(last.metadata.resource_version.as_deref(), Some("1"));
+    writer
+        .apply(SinkEvent::Undecodable(undecodable("a", "1")))
+        .unwrap();
+    assert_eq!(
+        store.refused(),
+        1,
+        "B18 holds for what does not decode, too"
+    );
+
+    let mut other = undecodable("a", "4");
+    other.uid = "another".to_owned();
+    writer.apply(SinkEvent::Undecodable(other)).unwrap();
+    assert!(
+        store.get_last_good("shop", "a").is_none(),
+        "not of another object"
+    );
+    writer
+        .apply(SinkEvent::DeletedUndecodable(undecodable("a", "9")))
+        .unwrap();
+    assert!(store.is_empty());
+}
+
+/// The peak of a relist: what has not changed is shared, and its new copy dropped while the list is read.
+#[test]
+fn unchanged_objects_are_shared_while_they_are_staged() {
+    let (store, mut writer) = store();
+    let (same, changed) = (held("same", "1", &[]), held("changed", "1", &[]));
+    replace(&mut writer, vec![Arc::clone(&same), changed], &at("1")).unwrap();
+    let copy = held("same", "1", &[]);
+    let watched = Arc::downgrade(&copy);
+    let mut staging = writer.begin();
+    writer.stage(&mut staging, Staged::Put(Listed::Object(copy)));
+    assert!(
+        watched.upgrade().is_none(),
+        "the copy is gone before the next item comes"
+    );
+    writer.stage(
+        &mut staging,
+        Staged::Put(Listed::Object(held("changed", "2", &[]))),
+    );
+    writer.commit(staging, &at("2")).unwrap();
+    assert!(Arc::ptr_eq(
+        &store.get("shop", "same").unwrap().unwrap(),
+        &same
+    ));
+    assert_eq!(version(&store, "changed").as_deref(), Some("2"));
+
+    let mut unversioned = object("same", "", &[]);
+    unversioned.metadata.resource_version = None;
+    replace(
+        &mut writer,
+        vec![Arc::new(Held::new(unversioned))],
+        &at("3"),
+    )
+    .unwrap();
+    assert_eq!(
+        version(&store, "same"),
+        None,
+        "without a version nothing is known to be the same"
+    );
+}
+
+#[test]
+fn debug_prints_no_content() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &[]));
+    assert_eq!(
+        format!("{store:?}"),
+        "Store { kind: \"ConfigMap\", objects: 1, synced: false, resource_version: ResourceVersion(\"1\"), .. }"
+    );
+}

@@ -1,0 +1,131 @@
+//! Waiting for a store: what ends a wait, and with what words.
+
+use std::time::Duration;
+
+use super::*;
+use crate::clock::{Deadline, FakeClock};
+use crate::reflector::ReflectorStatus;
+use crate::worker::Worker;
+
+struct Waiting {
+    fake: FakeClock,
+    store: Store<ConfigMap>,
+    writer: StoreWriter<ConfigMap>,
+    told: crossbeam_channel::Receiver<Result<(), Error>>,
+    _worker: Worker,
+}
+
+/// A store with one caller who waits for it, parked in the fake clock.
+fn waiting(seconds: Option<u64>) -> Waiting {
+    let fake = FakeClock::new();
+    let clock = Clock::from(fake.clone());
+    let (store, writer) = Store::new(by_label(), clock.clone());
+    let deadline = seconds.map_or(Deadline::NEVER, |seconds| {
+        clock.after(Duration::from_secs(seconds))
+    });
+    let (tell, told) = crossbeam_channel::bounded(1);
+    let waiter = store.clone();
+    let worker = Worker::spawn("t-waiter", move |_| {
+        tell.send(waiter.wait_until_synced(deadline)).unwrap();
+    });
+    fake.wait_for_parked(1);
+    Waiting {
+        fake,
+        store,
+        writer,
+        told,
+        _worker: worker.unwrap(),
+    }
+}
+
+#[test]
+fn a_commit_ends_the_wait() {
+    let mut waiting = waiting(None);
+    assert!(waiting.store.demand().is_waited_for());
+    replace(&mut waiting.writer, vec![], &at("1")).unwrap();
+    assert!(waiting.told.recv().unwrap().is_ok());
+}
+
+/// OC-9's first line, and B2: no attempt has ended yet.
+#[test]
+fn the_deadline_ends_the_wait() {
+    let waiting = waiting(Some(1));
+    waiting.fake.advance(Duration::from_secs(1));
+    let error = waiting.told.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync configmap cache: timed out waiting for the condition\n\
+         no answer from the server yet, 1.0s after the first attempt began"
+    );
+}
+
+/// A success that comes with the deadline is a success.
+#[test]
+fn success_beats_the_deadline() {
+    let (store, mut writer) = store();
+    replace(&mut writer, vec![], &at("1")).unwrap();
+    let past = Deadline::at(Clock::system().now());
+    assert!(store.wait_until_synced(past).is_ok());
+    assert!(!store.demand().is_waited_for());
+}
+
+#[test]
+fn the_end_of_the_writer_ends_the_wait() {
+    let mut waiting = waiting(None);
+    let status = ReflectorStatus {
+        attempts: 2,
+        last_error: Some(Error::new(ErrorKind::Unreachable, "no route")),
+        ..ReflectorStatus::default()
+    };
+    waiting.writer.report(&status);
+    drop(waiting.writer);
+    let error = waiting.told.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    assert_eq!(
+        error.to_string(),
+        "after 2 failures: waiting for the configmap cache: stopped"
+    );
+    let cause = std::error::Error::source(&error).unwrap();
+    assert_eq!(cause.to_string(), "no route");
+}
+
+/// R4: the refusal itself is the answer.
+#[test]
+fn a_refusal_that_became_an_answer_ends_the_wait() {
+    let mut waiting = waiting(None);
+    let forbidden = Error::new(ErrorKind::Forbidden, "configmaps is forbidden");
+    let mut status = ReflectorStatus {
+        last_error: Some(forbidden.clone()),
+        ..ReflectorStatus::default()
+    };
+    waiting.writer.report(&status);
+    assert!(
+        waiting.told.try_recv().is_err(),
+        "a failure alone is no answer"
+    );
+    status.denied = Some(forbidden);
+    waiting.writer.report(&status);
+    let error = waiting.told.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+}
+
+/// A read after one's own write: events and bookmarks end the wait.
+#[test]
+fn waiting_for_a_version() {
+    let (store, mut writer) = store();
+    replace(&mut writer, vec![], &at("5")).unwrap();
+    let (tell, told) = crossbeam_channel::bounded(1);
+    let waiter = store.clone();
+    let _worker = Worker::spawn("t-version", move |_| {
+        let version = ResourceVersion::from("8");
+        tell.send(waiter.wait_until_at_least(&version, Deadline::NEVER))
+            .unwrap();
+    });
+    add(&mut writer, held("a", "7", &[]));
+    writer.bookmark(&ResourceVersion::from("8"));
+    assert!(told.recv().unwrap().is_ok());
+    let past = Deadline::at(Clock::system().now());
+    let error = store.wait_until_at_least(&"9".into(), past).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+}
