@@ -1,6 +1,7 @@
 //! An API server for tests, without sockets: history, compaction, pages, bookmarks, scripted faults, and a record
 //! of every request.
 
+mod answers;
 mod faults;
 mod model;
 mod stream;
@@ -18,7 +19,7 @@ use crate::worker::StopToken;
 pub use faults::{RequestKind, SeenRequest, SourceFault};
 
 use faults::Plan;
-use model::{Item, Model, expired, number, selects, too_large, undecodable};
+use model::{Item, Model, expired, undecodable};
 use stream::{Feed, Stream};
 
 /// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one server.
@@ -446,86 +447,5 @@ impl<K: Object> Api<K> for FakeSource<K> {
 
     fn getter(&self) -> Arc<dyn Getter<K>> {
         Arc::new(self.clone())
-    }
-}
-
-impl<K: Object> Server<K> {
-    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or (in pages) at
-    /// exactly that version.
-    fn page(
-        &self,
-        request: &ListRequest,
-        scope: &Scope,
-    ) -> Result<(Vec<Item<K>>, ListPage), Error> {
-        let current = self.model.version();
-        let (version, from) = match &request.continue_token {
-            Some(token) => {
-                let (version, from) = token.split_once(':').unwrap_or((token, ""));
-                let version = version.parse().unwrap_or(current);
-                if version < self.model.compacted() {
-                    return Err(expired(version, self.model.compacted()));
-                }
-                (version, from)
-            }
-            None => (self.read_version(request)?, ""),
-        };
-        let all = self.model.at(version);
-        let mut selected = all
-            .into_iter()
-            .filter(|(key, _)| selects(scope, key) && key.to_string().as_str() >= from)
-            .peekable();
-        let paged = request.limit > 0
-            && (request.resource_version != ResourceVersion::any() || self.pages_at_zero);
-        let limit = if paged {
-            usize::try_from(request.limit).unwrap_or(usize::MAX)
-        } else {
-            usize::MAX
-        };
-        let items: Vec<_> = selected
-            .by_ref()
-            .take(limit)
-            .map(|(_, item)| item)
-            .collect();
-        let page = ListPage {
-            resource_version: ResourceVersion::from(version.to_string()),
-            continue_token: selected.peek().map(|(key, _)| format!("{version}:{key}")),
-        };
-        Ok((items, page))
-    }
-
-    fn read_version(&self, request: &ListRequest) -> Result<u64, Error> {
-        let current = self.model.version();
-        let asked = match number(&request.resource_version) {
-            None => return Ok(current),
-            Some(0) => return Ok(self.cached.unwrap_or(current).min(current)),
-            Some(asked) => asked,
-        };
-        if asked > current {
-            return Err(too_large(asked, current));
-        }
-        if request.limit == 0 {
-            return Ok(current);
-        }
-        if asked < self.model.compacted() {
-            return Err(expired(asked, self.model.compacted()));
-        }
-        Ok(asked)
-    }
-
-    fn feed(&self, request: &WatchRequest, fault: Option<&SourceFault>) -> Result<Feed<K>, Error> {
-        let current = self.model.version();
-        let asked = number(&request.resource_version).unwrap_or(0);
-        if asked > current {
-            return Err(too_large(asked, current));
-        }
-        let mut feed = if request.send_initial_events {
-            Feed::initial(&self.model)
-        } else if asked == 0 {
-            Feed::synthetic(&self.model)
-        } else {
-            Feed::after(&self.model, asked)
-        };
-        feed.meet(fault);
-        Ok(feed)
     }
 }

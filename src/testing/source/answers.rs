@@ -1,0 +1,94 @@
+//! How the fake server answers: a page at a version, the version a list reads at, what a watch is fed with.
+
+use super::Server;
+use super::faults::SourceFault;
+use super::model::{Item, expired, number, selects, too_large};
+use super::stream::Feed;
+use crate::error::Error;
+use crate::list_watch::{ListPage, ListRequest, WatchRequest};
+use crate::object::{Object, ResourceVersion, Scope};
+
+impl<K: Object> Server<K> {
+    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or (in pages) at
+    /// exactly that version.
+    pub(super) fn page(
+        &self,
+        request: &ListRequest,
+        scope: &Scope,
+    ) -> Result<(Vec<Item<K>>, ListPage), Error> {
+        let current = self.model.version();
+        let (version, from) = match &request.continue_token {
+            Some(token) => {
+                let (version, from) = token.split_once(':').unwrap_or((token, ""));
+                let version = version.parse().unwrap_or(current);
+                if version < self.model.compacted() {
+                    return Err(expired(version, self.model.compacted()));
+                }
+                (version, from)
+            }
+            None => (self.read_version(request)?, ""),
+        };
+        let all = self.model.at(version);
+        let mut selected = all
+            .into_iter()
+            .filter(|(key, _)| selects(scope, key) && key.to_string().as_str() >= from)
+            .peekable();
+        let paged = request.limit > 0
+            && (request.resource_version != ResourceVersion::any() || self.pages_at_zero);
+        let limit = if paged {
+            usize::try_from(request.limit).unwrap_or(usize::MAX)
+        } else {
+            usize::MAX
+        };
+        let items: Vec<_> = selected
+            .by_ref()
+            .take(limit)
+            .map(|(_, item)| item)
+            .collect();
+        let page = ListPage {
+            resource_version: ResourceVersion::from(version.to_string()),
+            continue_token: selected.peek().map(|(key, _)| format!("{version}:{key}")),
+        };
+        Ok((items, page))
+    }
+
+    fn read_version(&self, request: &ListRequest) -> Result<u64, Error> {
+        let current = self.model.version();
+        let asked = match number(&request.resource_version) {
+            None => return Ok(current),
+            Some(0) => return Ok(self.cached.unwrap_or(current).min(current)),
+            Some(asked) => asked,
+        };
+        if asked > current {
+            return Err(too_large(asked, current));
+        }
+        if request.limit == 0 {
+            return Ok(current);
+        }
+        if asked < self.model.compacted() {
+            return Err(expired(asked, self.model.compacted()));
+        }
+        Ok(asked)
+    }
+
+    pub(super) fn feed(
+        &self,
+        request: &WatchRequest,
+        fault: Option<&SourceFault>,
+    ) -> Result<Feed<K>, Error> {
+        let current = self.model.version();
+        let asked = number(&request.resource_version).unwrap_or(0);
+        if asked > current {
+            return Err(too_large(asked, current));
+        }
+        let mut feed = if request.send_initial_events {
+            Feed::initial(&self.model)
+        } else if asked == 0 {
+            Feed::synthetic(&self.model)
+        } else {
+            Feed::after(&self.model, asked)
+        };
+        feed.meet(fault);
+        Ok(feed)
+    }
+}
