@@ -31,7 +31,7 @@ pub trait ManagedKind: Object + sealed::Sealed {
     const CHECKER: &'static str;
 
     /// Visits the names of this kind's objects a pod references; see
-    /// [`visit_pod_secret_names`](super::visit_pod_secret_names).
+    /// [`visit_pod_secret_names`].
     fn visit_names<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;
 
     /// Whether the object says that it never changes: its field is present and true (OC-17).
