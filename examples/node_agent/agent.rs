@@ -24,7 +24,7 @@ use crate::tell;
 const READ_PERIOD: Duration = Duration::from_secs(30);
 
 /// How long the first rows are held back for the answers to come in together.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_millis(750);
 
 /// How a run ended.
 #[derive(Debug)]

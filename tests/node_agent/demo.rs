@@ -1,0 +1,146 @@
+//! The demonstration: the recorded node, once and as its story goes on.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::program::{Ended, Running, run};
+
+const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
+
+/// The values of the recorded Secrets, in base64 and in the clear.
+fn secret_values() -> BTreeSet<String> {
+    use base64::Engine as _;
+    let mut values = BTreeSet::new();
+    for line in RECORDING.lines().filter(|line| line.starts_with('{')) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let mut found = Vec::new();
+        find_data(&line, &mut found);
+        for value in found {
+            let clear = base64::engine::general_purpose::STANDARD.decode(&value);
+            values.extend(clear.ok().and_then(|clear| String::from_utf8(clear).ok()));
+            values.insert(value);
+        }
+    }
+    values.retain(|value| value.len() > 6);
+    values
+}
+
+/// Each text under a `data` that stands beside the `type` of a Secret.
+fn find_data(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            if let (Some(Value::Object(data)), true) =
+                (fields.get("data"), fields.contains_key("type"))
+            {
+                found.extend(data.values().filter_map(Value::as_str).map(str::to_owned));
+            }
+            fields.values().for_each(|value| find_data(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| find_data(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_first_line_says_what_it_is_and_the_table_follows() {
+    let ended = run(&["--demo", "--once"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let mut lines = ended.stdout.lines();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .starts_with("Demo: no cluster is asked; recordings of ")
+    );
+    assert!(lines.next().unwrap().starts_with("NAMESPACE   POD  "));
+    for (object, state) in [
+        ("storefront-tls", "Synced"),
+        ("catalog-schema-v3", "Synced"),
+        ("search-synonyms", "NotFound"),
+        ("payment-provider-key", "Forbidden"),
+    ] {
+        let row = ended.stdout.lines().find(|line| line.contains(object));
+        let row = row.unwrap_or_else(|| panic!("no row for {object}:\n{}", ended.stdout));
+        assert!(row.contains(state), "{row}");
+    }
+}
+
+#[test]
+fn json_has_the_promised_shape_and_no_value_of_a_secret() {
+    let ended = run(&["--demo", "--once", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stderr.starts_with("Demo: "), "{}", ended.stderr);
+    let node: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(node["node"], "node-1");
+    let pods = node["pods"].as_array().unwrap();
+    assert!(pods.len() >= 12, "a dozen pods");
+    let keys =
+        |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+    for pod in pods {
+        assert_eq!(keys(pod), ["name", "namespace", "objects"]);
+        for object in pod["objects"].as_array().unwrap() {
+            let expected = [
+                "bytes",
+                "immutable",
+                "keys",
+                "kind",
+                "name",
+                "reason",
+                "resourceVersion",
+                "state",
+            ];
+            assert_eq!(keys(object), expected);
+            assert_eq!(
+                object["state"] == "Synced",
+                object["bytes"].is_u64(),
+                "{object}"
+            );
+        }
+    }
+    let values = secret_values();
+    assert!(values.len() > 10, "the recording has Secrets");
+    for value in values {
+        assert!(
+            !ended.stdout.contains(&value) && !ended.stderr.contains(&value),
+            "{value}"
+        );
+    }
+}
+
+/// Follows the story to its last phase, ends it, and gives what was printed.
+fn follow(output: &str, signal: Signal) -> Ended {
+    let mut agent = Running::start(&["--demo", "--demo-speed", "10", "-o", output, "-vvvv"]);
+    let has = |name: &'static str, state: &'static str| {
+        move |line: &str| line.contains(name) && line.contains(state)
+    };
+    agent.wait_for("the new pod", has("promo-banner", "Synced"));
+    agent.wait_for("the missing object", has("search-synonyms", "Synced"));
+    agent.wait_for("the deleted pod", has("catalog-reindex", "Removed"));
+    let last = has("checkout-5f7b8c9d66-c6p2n", "Synced");
+    agent.wait_for("the pod of the last phase", last);
+    let ended = agent.stop(signal);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    for value in secret_values() {
+        let shown = ended.stdout.contains(&value) || ended.stderr.contains(&value);
+        assert!(!shown, "a value of a Secret: {value}");
+    }
+    ended
+}
+
+#[test]
+fn the_story_goes_on_in_a_table_until_sigterm() {
+    let ended = follow("table", Signal::TERM);
+    let headers = ended.stdout.matches("NAMESPACE").count();
+    assert_eq!(headers, 1, "{}", ended.stdout);
+}
+
+#[test]
+fn the_story_goes_on_in_a_line_of_json_per_change_until_sigint() {
+    let ended = follow("json", Signal::INT);
+    for line in ended.stdout.lines() {
+        let change: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(change["pods"][0]["objects"].as_array().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,170 @@
+//! Rows and exit codes against servers that are put together by hand.
+
+use std::time::Duration;
+
+use kubecache::testing::{Act, Answer, Exchange, Fault, FixtureServer, Recording, objects};
+use serde_json::{Value, json};
+
+use super::program::{Ended, run};
+
+const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+
+/// A list of these items.
+fn list(kind: &str, items: &[Value]) -> Answer {
+    let list = json!({
+        "kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items,
+    });
+    Answer::text(200, list.to_string())
+}
+
+fn open_watch() -> Answer {
+    Answer::new(200).ending(kubecache::testing::End::Open, Duration::ZERO)
+}
+
+/// A node `n1` with these pods; streamed lists are refused, as old servers do.
+fn node(pods: &[Value]) -> Recording {
+    let refused = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
+        "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+    });
+    let streamed = format!(
+        "{PODS}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    );
+    Recording::new()
+        .with(Exchange::get(
+            &streamed,
+            Answer::text(422, refused.to_string()),
+        ))
+        .with(Exchange::get(PODS, list("PodList", pods)))
+        .with(Exchange::get(
+            &format!("{PODS}&watch=true&allowWatchBookmarks=true"),
+            open_watch(),
+        ))
+}
+
+fn pod(name: &str, secrets: &[&str], config_maps: &[&str], phase: &str) -> Value {
+    let pod = objects::pod("shop", name, "n1", secrets, config_maps);
+    let mut pod = serde_json::to_value(pod).unwrap();
+    pod["status"]["phase"] = json!(phase);
+    pod
+}
+
+fn object(recording: Recording, resource: &str, name: &str, items: &[Value]) -> Recording {
+    let path = format!("/api/v1/namespaces/shop/{resource}?fieldSelector=metadata.name%3D{name}");
+    let kind = if resource == "secrets" {
+        "SecretList"
+    } else {
+        "ConfigMapList"
+    };
+    let watch = format!("{path}&watch=true&allowWatchBookmarks=true");
+    recording
+        .with(Exchange::get(&path, list(kind, items)))
+        .with(Exchange::get(&watch, open_watch()))
+}
+
+fn agent(server: &FixtureServer, more: &[&str]) -> Ended {
+    let url = server.url();
+    let mut arguments = vec!["--server", &url, "--node-name", "n1", "--once"];
+    arguments.extend(more);
+    run(&arguments)
+}
+
+fn secret(name: &str, values: &[(&str, &str)]) -> Value {
+    serde_json::to_value(objects::secret("shop", name, "7", values)).unwrap()
+}
+
+#[test]
+fn a_finished_pod_needs_nothing_and_a_pod_that_names_nothing_is_listed_in_json() {
+    let pods = [
+        pod("web", &["tls"], &[], "Running"),
+        pod("job", &["job-token"], &[], "Succeeded"),
+        pod("crashed", &["job-token"], &[], "Failed"),
+        pod("plain", &[], &[], "Pending"),
+    ];
+    let recording = object(
+        node(&pods),
+        "secrets",
+        "tls",
+        &[secret("tls", &[("a", "canary"), ("b", "canary!")])],
+    );
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let ended = agent(&server, &["-o", "json"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let node: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let row = json!({
+        "kind": "Secret", "name": "tls", "state": "Synced", "reason": null, "resourceVersion": "7",
+        "immutable": false, "keys": 2, "bytes": 13,
+    });
+    let expected = json!([
+        {"namespace": "shop", "name": "plain", "objects": []},
+        {"namespace": "shop", "name": "web", "objects": [row]},
+    ]);
+    assert_eq!(node["pods"], expected);
+    assert!(
+        server.unused().is_empty()
+            || server
+                .unused()
+                .iter()
+                .all(|left| left.query("watch").is_some())
+    );
+    let asked = server.requests();
+    assert!(
+        asked
+            .iter()
+            .all(|request| !request.path().contains("job-token"))
+    );
+}
+
+#[test]
+fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
+    let recording = node(&[pod("web", &["slow"], &[], "Running")]);
+    let silent = Fault::new(Act::Hang).on("/api/v1/namespaces/shop/secrets");
+    let server = FixtureServer::replaying(recording)
+        .fault(silent)
+        .start()
+        .unwrap();
+    let ended = agent(&server, &["--timeout", "1s"]);
+    assert_eq!(ended.code, 1);
+    let row = ended.stdout.lines().nth(1).unwrap();
+    assert!(
+        row.contains("Waiting") && row.ends_with("no answer from the server yet"),
+        "{row}"
+    );
+    assert_eq!(ended.stderr, "error: 1 of 1 rows have no answer\n");
+}
+
+#[test]
+fn a_node_without_pods_says_so_and_is_no_failure() {
+    let server = FixtureServer::replaying(node(&[])).start().unwrap();
+    let ended = agent(&server, &[]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, ""));
+    assert_eq!(
+        ended.stderr,
+        "No pod that names Secrets or ConfigMaps is bound to node n1.\n"
+    );
+    let server = FixtureServer::replaying(node(&[])).start().unwrap();
+    let ended = agent(&server, &["-o", "json"]);
+    let node: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(node, json!({"node": "n1", "pods": []}));
+}
+
+#[test]
+fn a_refusal_of_the_pods_ends_with_1_in_the_servers_words() {
+    for (code, reason) in [(401, "Unauthorized"), (403, "Forbidden")] {
+        let refusal = Fault::new(Act::Status {
+            code,
+            reason: reason.to_owned(),
+            retry_after: None,
+        });
+        let server = FixtureServer::replaying(Recording::new())
+            .fault(refusal)
+            .start()
+            .unwrap();
+        let ended = agent(&server, &["--timeout", "20s"]);
+        assert_eq!(ended.code, 1);
+        let told = format!(
+            "Error from server ({reason}): the fixture server was told to answer {code} {reason}\n"
+        );
+        assert!(ended.stderr.ends_with(&told), "{}", ended.stderr);
+    }
+}
