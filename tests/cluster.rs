@@ -14,5 +14,8 @@
 mod agent;
 #[path = "cluster/protocol.rs"]
 mod protocol;
+#[cfg(feature = "testing")]
+#[path = "cluster/recorder.rs"]
+mod recorder;
 #[path = "cluster/support.rs"]
 mod support;

@@ -371,4 +371,19 @@ mod tests {
             "{missing}"
         );
     }
+
+    /// Whatever is done to a file, reading it ends with a recording or with an error that names the line.
+    #[test]
+    fn a_damaged_recording_is_an_error_and_no_panic() {
+        for at in 0..STORY.len() {
+            for damage in [&b""[..], b"\"", b"{", b"\n", b"9", b"\xff"] {
+                let (front, back) = STORY.as_bytes().split_at(at);
+                let damaged = [front, damage, &back[1..]].concat();
+                let text = String::from_utf8_lossy(&damaged);
+                if let Err(error) = Recording::parse("r", &text) {
+                    assert!(error.to_string().starts_with("r:"), "{error}");
+                }
+            }
+        }
+    }
 }
