@@ -57,6 +57,11 @@ impl Buffer {
         self.bytes.get_mut(from..self.start).unwrap_or_default()
     }
 
+    /// What was used up and is still where it was; it goes away with the next call of `space`.
+    pub(super) fn consumed(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(..self.start).unwrap_or_default()
+    }
+
     /// Gives the memory back when nothing is pending.
     pub(super) fn release(&mut self) {
         if self.start == self.end {

@@ -24,13 +24,14 @@ pub(super) enum Fault {
 pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<Held<K>>, Fault> {
     let foreign = foreign_kind::<K>(bytes, shape);
     let json = cut(bytes, &shape.cuts);
-    if let Some(found) = foreign {
-        let why = format!("it is {found}, not {} {}", K::API_VERSION, K::KIND);
-        return Err(match set_aside(json, K::KIND, &why) {
-            Ok(aside) => Fault::Foreign { found, aside },
-            Err(fault) => fault,
-        });
+    match foreign {
+        Some(found) => Err(set_foreign_aside::<K>(json, found)),
+        None => decode_json(json),
     }
+}
+
+/// Decodes an object.
+pub(super) fn decode_json<K: Object>(json: &[u8]) -> Result<Arc<Held<K>>, Fault> {
     match serde_json::from_slice::<K>(json) {
         Ok(object) if has_name(&object) => Ok(Arc::new(Held::new(object))),
         Ok(_) => Err(match set_aside(json, K::KIND, "metadata.name: missing") {
@@ -41,7 +42,17 @@ pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<H
     }
 }
 
-fn has_name<K: Object>(object: &K) -> bool {
+/// Sets an object of another kind aside.
+#[cold]
+pub(super) fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
+    let why = format!("it is {found}, not {} {}", K::API_VERSION, K::KIND);
+    match set_aside(json, K::KIND, &why) {
+        Ok(aside) => Fault::Foreign { found, aside },
+        Err(fault) => fault,
+    }
+}
+
+pub(super) fn has_name<K: Object>(object: &K) -> bool {
     object
         .metadata()
         .name

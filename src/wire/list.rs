@@ -3,12 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::batch::{self, Batch};
 use super::buffer::Buffer;
-use super::item::{self, Fault};
+use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, Trim};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::object::Object;
 
 /// What the first read is offered: many lists are one small object.
@@ -24,6 +25,7 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
+    batch: Batch,
     read: usize,
     kind: PhantomData<fn() -> K>,
 }
@@ -34,6 +36,7 @@ impl<K: Object> ListDecoder<K> {
         Self {
             buffer: Buffer::default(),
             scan: ListScan::new(options.trim == Trim::Skip, options.item_bytes_max),
+            batch: Batch::default(),
             read: READ_BYTES_MIN,
             kind: PhantomData,
         }
@@ -57,23 +60,39 @@ impl<K: Object> ListDecoder<K> {
             self.read = self.read.saturating_mul(2).min(READ_BYTES_MAX);
         }
         self.buffer.filled(count);
-        while let Step::Item(length) = self.scan.step(&mut self.buffer, K::KIND)? {
-            let nth = self.scan.items();
-            let bytes = self.buffer.take(length);
-            each(match item::decode(bytes, self.scan.shape()) {
-                Ok(object) => Listed::Object(object),
-                Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => {
-                    Listed::Undecodable(aside)
+        loop {
+            match self.scan.step(&mut self.buffer, K::KIND) {
+                Ok(Step::Item(length)) => self.item(length, each)?,
+                Ok(Step::NeedsBytes) => return self.hand_over(each),
+                Err(error) => {
+                    self.hand_over(each)?;
+                    return Err(error);
                 }
-                Err(Fault::Malformed(why)) => {
-                    return Err(Error::new(
-                        ErrorKind::Protocol,
-                        format!("item {nth} of the list is not JSON: {why}"),
-                    ));
-                }
-            });
+            }
         }
+    }
+
+    /// So many pending bytes are one item.
+    fn item(&mut self, length: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
+        let shape = self.scan.shape();
+        let bytes = self.buffer.take(length);
+        let Some(found) = item::foreign_kind::<K>(bytes, shape) else {
+            self.batch.add(self.buffer.consumed(), length, &shape.cuts);
+            return Ok(());
+        };
+        let fault = item::set_foreign_aside::<K>(bytes, found);
+        self.batch.decode(
+            self.buffer.consumed(),
+            self.scan.items().saturating_sub(1),
+            each,
+        )?;
+        each(batch::listed(Err(fault), self.scan.items())?);
         Ok(())
+    }
+
+    fn hand_over(&mut self, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
+        self.batch
+            .decode(self.buffer.consumed(), self.scan.items(), each)
     }
 
     /// What stood around the items. Call it at the end of the body.
@@ -87,7 +106,10 @@ impl<K: Object> ListDecoder<K> {
 
     /// The heap memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.buffer.held().saturating_add(self.scan.held())
+        self.buffer
+            .held()
+            .saturating_add(self.scan.held())
+            .saturating_add(self.batch.held())
     }
 }
 

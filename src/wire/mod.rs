@@ -3,6 +3,7 @@
 //! A decoder offers room to read into, is told how much came, and hands over what is whole. It holds what is not
 //! yet whole and no more, up to the limits of its [`DecodeOptions`]; whatever the bytes are, it does not panic.
 
+mod batch;
 mod buffer;
 mod event;
 mod frame;
