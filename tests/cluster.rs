@@ -12,6 +12,11 @@
 
 #[path = "cluster/agent.rs"]
 mod agent;
+#[path = "cluster/agent_program.rs"]
+mod agent_program;
+#[path = "node_agent/program.rs"]
+#[expect(dead_code, reason = "runs that go on are followed by other tests")]
+mod program;
 #[path = "cluster/protocol.rs"]
 mod protocol;
 #[cfg(feature = "testing")]

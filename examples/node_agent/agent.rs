@@ -260,7 +260,9 @@ impl Progress {
 
     /// What to tell of the connection: the first failure of a series, and its end.
     fn notice(&mut self) -> Option<String> {
-        let failing = self.last_error.is_some();
+        // A version that expired is the normal end of a watch.
+        let error = self.last_error.as_ref();
+        let failing = error.is_some_and(|error| error.kind() != ErrorKind::Expired);
         if failing == std::mem::replace(&mut self.told_of_failure, failing) {
             return None;
         }

@@ -1,0 +1,89 @@
+//! The example `node_agent` against the real server: the node's own rows, and what wrong identities and trust are told.
+
+use crate::program::{Ended, run};
+use crate::support::{NODE, cluster, directory};
+
+fn agent(kubeconfig: &str, more: &[&str]) -> Ended {
+    let path = directory().join("kubeconfig").join(kubeconfig);
+    let path = path.to_str().unwrap();
+    let arguments = ["--kubeconfig", path, "--node-name", NODE, "--once"];
+    run(&[&arguments[..], more].concat())
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn the_node_sees_what_its_pods_name_by_certificate_by_files_and_by_token() {
+    let _up = cluster();
+    for kubeconfig in ["node.yaml", "node-files.yaml", "node-token.yaml"] {
+        let ended = agent(kubeconfig, &["-o", "json"]);
+        assert_eq!(ended.code, 0, "{kubeconfig}: {}", ended.stderr);
+        let node: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        let pods = node["pods"].as_array().unwrap();
+        let objects = pods
+            .iter()
+            .flat_map(|pod| pod["objects"].as_array().unwrap());
+        let states: Vec<_> = objects
+            .map(|object| object["state"].as_str().unwrap())
+            .collect();
+        assert!(states.len() > 30, "{kubeconfig}: {states:?}");
+        assert!(
+            states
+                .iter()
+                .all(|state| ["Synced", "NotFound"].contains(state)),
+            "{states:?}"
+        );
+    }
+}
+
+/// Each ends with 1 and says what to look at.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn wrong_identities_and_wrong_trust_are_told_apart() {
+    let _up = cluster();
+    let unauthorized = "Error from server (Unauthorized): Unauthorized\n";
+    let wrong_name = ["--tls-server-name", "wrong.example"];
+    let rows: [(&str, &[&str], &str); 5] = [
+        ("expired.yaml", &[], unauthorized),
+        ("wrong-token.yaml", &[], unauthorized),
+        (
+            "nobody.yaml",
+            &[],
+            "Error from server (Forbidden): pods is forbidden: User \"nobody\" cannot list resource \"pods\"",
+        ),
+        (
+            "wrong-ca.yaml",
+            &[],
+            "the server's certificate is not signed by an authority in",
+        ),
+        (
+            "node.yaml",
+            &wrong_name,
+            "the server's certificate is not for \"wrong.example\", only for localhost",
+        ),
+    ];
+    for (kubeconfig, more, told) in rows {
+        let ended = agent(kubeconfig, more);
+        assert_eq!(ended.code, 1, "{kubeconfig}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(told),
+            "{kubeconfig}: {}",
+            ended.stderr
+        );
+    }
+}
+
+/// The node authorizer lets a node follow its own pods alone.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn another_nodes_pods_are_refused() {
+    let _up = cluster();
+    let ended = agent("node.yaml", &["--node-name", "node-2"]);
+    assert_eq!(ended.code, 1);
+    assert!(
+        ended
+            .stderr
+            .contains("Error from server (Forbidden): pods is forbidden"),
+        "{}",
+        ended.stderr
+    );
+}
