@@ -24,7 +24,8 @@ Usage: node_agent [flags]
 
 The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
-  -o, --output table|json           a table, or JSON: one object with --once, else a line per change
+  -o, --output table|json           a table, or JSON: the whole node in one object with --once, else a line per
+                                    change: the same object with the one pod and the one object that changed
       --once                        print when every object has its answer, then exit
       --timeout DURATION            how long --once waits for answers, and how long the first contact with
                                     the server may take without it (default 30s; 0 waits without end)

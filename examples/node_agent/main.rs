@@ -40,6 +40,15 @@ fn main() -> ExitCode {
         Err(wrong) => return usage(&wrong),
     };
     let environment = Environment::process();
+    if let Some(name) = &options.node_name
+        && options.demo
+        && name != demo::NODE
+    {
+        let node = demo::NODE;
+        return usage(&format!(
+            "--demo shows the recorded node {node}, not {name}"
+        ));
+    }
     let named = options.node_name.clone().or_else(|| {
         let name = environment.var("NODE_NAME")?;
         name.into_string().ok()

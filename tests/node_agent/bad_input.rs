@@ -18,6 +18,10 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
             "error: --output \"yaml\": write table or json\n",
         ),
         (
+            &["--demo", "--node-name", "other"],
+            "error: --demo shows the recorded node node-1, not other\n",
+        ),
+        (
             &["--once"],
             "error: which node? give --node-name, or set NODE_NAME\n",
         ),

@@ -67,6 +67,15 @@ impl Merged {
         let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(&why))?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_position| broken("holds bytes that are not text"))?;
+        self.add_text(path, text).map_err(Failure::Broken)
+    }
+
+    /// Adds what a file's text says.
+    pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Error> {
+        let broken = |why: &str| {
+            let name = path.display();
+            Error::new(ErrorKind::Config, format!("kubeconfig {name}: {why}"))
+        };
         let Some(root) = yaml::parse(text).map_err(|why| broken(&why))? else {
             return Ok(());
         };
@@ -77,7 +86,6 @@ impl Merged {
             )));
         }
         self.add_root(&Section::root(root, path))
-            .map_err(Failure::Broken)
     }
 
     fn add_root(&mut self, root: &Section) -> Result<(), Error> {

@@ -18,6 +18,16 @@ use crate::error::{Error, ErrorKind};
 
 /// Which kubeconfig to read, what to choose in it, and what to put in its place: kubectl's flags of the same names.
 ///
+/// Files are read, merged and resolved as client-go does, with these differences, each of which says more or guesses
+/// less:
+///
+/// - a context that names a user no file has is an error (client-go asks as nobody);
+/// - where a field stands inline and as a file, the inline one is taken, as the API says (client-go refuses);
+/// - `token` also puts a `tokenFile`, a password and a plugin aside (with client-go the file wins);
+/// - over `http://` a kubeconfig's credentials are not sent, as with client-go, and a warning says so;
+/// - without a configuration there is an error, not `http://localhost:8080`; `KUBERNETES_MASTER` is not read;
+/// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a line.
+///
 /// # Examples
 ///
 /// ```no_run

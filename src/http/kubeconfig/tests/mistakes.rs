@@ -2,6 +2,8 @@
 
 use super::{Bed, at_context, fixture, from_list, nowhere};
 use crate::ErrorKind;
+use crate::http::kubeconfig::merge::Merged;
+use crate::http::kubeconfig::resolve::resolve;
 use crate::http::{Config, KubeconfigOptions};
 
 #[test]
@@ -220,4 +222,44 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
         error,
         "kubeconfig DIR/config: holds bytes that are not text"
     );
+}
+
+/// Whatever became of a file: no panic, and no secret in what is said of it.
+#[test]
+fn mutated_files_are_answered_with_an_error_or_a_configuration() {
+    let mut refused = 0_usize;
+    for name in [
+        "first.yaml",
+        "whole.json",
+        "plugins.yaml",
+        "relative/config",
+    ] {
+        let path = fixture(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let ascii = text.is_ascii();
+        assert!(ascii, "so that it can be cut anywhere");
+        for at in 0..text.len() {
+            let (before, after) = text.split_at(at);
+            let cut_out = &after[1..];
+            for mutated in [
+                before.to_owned(),
+                format!("{before}{cut_out}"),
+                format!("{before}: {cut_out}"),
+                format!("{before}[{after}"),
+                format!("{before}\n{after}"),
+                format!("{before}&x *x{after}"),
+            ] {
+                let mut merged = Merged::default();
+                let context = ["exec", "proxy", "whole"][at % 3];
+                let resolved = merged
+                    .add_text(&path, &mutated)
+                    .and_then(|()| resolve(&merged, &at_context(context), &nowhere()));
+                if let Err(error) = resolved {
+                    refused += 1;
+                    assert!(!error.to_string().contains("canary"), "{error}");
+                }
+            }
+        }
+    }
+    assert!(refused > 1_000, "most of them are wrong: {refused}");
 }
