@@ -8,13 +8,19 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use crate::worker::{StopToken, Wake, Worker};
+
+/// Until descriptors or threads are looked for again: a waiting client keeps the listener readable meanwhile.
+const EXHAUSTED_PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000_000,
+};
 
 /// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a blocked read or
 /// write of the socket too.
@@ -53,6 +59,7 @@ impl Service {
                 bell,
                 handler,
                 connections: Vec::new(),
+                exhausted: false,
             };
             while !stop.is_stopped() {
                 acceptor.turn();
@@ -92,6 +99,8 @@ struct Acceptor {
     bell: Arc<Bell>,
     handler: Arc<dyn Handler>,
     connections: Vec<Connection>,
+    /// The system has nothing to give for another connection: none is looked for until the next turn.
+    exhausted: bool,
 }
 
 struct Connection {
@@ -123,23 +132,40 @@ impl Acceptor {
         while matches!((&self.heard).read(&mut rung), Ok(count) if count > 0) {}
         self.connections
             .retain(|connection| !connection.ended.load(Ordering::SeqCst));
-        while let Ok((socket, _)) = self.listener.accept() {
-            if let Err(error) = self.open(socket) {
-                log::warn!("{}: a connection was refused: {error}", self.name);
+        self.exhausted = false;
+        loop {
+            match self
+                .listener
+                .accept()
+                .and_then(|(socket, _)| self.open(socket))
+            {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    log::warn!("{}: a connection could not be taken: {error}", self.name);
+                    self.exhausted = true;
+                    return;
+                }
             }
         }
     }
 
     /// Blocks until somebody connects, hangs up, ends or stops.
     fn wait(&mut self) {
+        let (arrivals, timeout) = if self.exhausted {
+            (PollFlags::empty(), Some(&EXHAUSTED_PAUSE))
+        } else {
+            (PollFlags::IN, None)
+        };
         let mut descriptors = vec![
-            PollFd::new(&self.listener, PollFlags::IN),
+            PollFd::new(&self.listener, arrivals),
             PollFd::new(&self.heard, PollFlags::IN),
         ];
         let open = |connection: &&Connection| !connection.hung_up;
         let watched = self.connections.iter().filter(open);
         descriptors.extend(watched.map(|connection| PollFd::new(&connection.socket, HUNG_UP)));
-        if let Err(error) = poll(&mut descriptors, None) {
+        if let Err(error) = poll(&mut descriptors, timeout) {
             log::debug!("{}: poll: {error}", self.name);
             return;
         }

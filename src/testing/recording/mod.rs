@@ -132,6 +132,11 @@ impl Recording {
         &self.server
     }
 
+    /// The day it was taken on; empty when the recording does not say.
+    pub fn taken(&self) -> &str {
+        &self.taken
+    }
+
     /// The exchanges, in the order of their requests.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.exchanges
