@@ -187,10 +187,12 @@ mod tests {
     #[test]
     fn of_the_options_server_token_authority_and_namespace_apply() {
         let pod = Pod::new("options");
-        let mut options = KubeconfigOptions::default();
-        options.token = Some("given".to_owned());
-        options.certificate_authority = Some(pod.0.join("namespace"));
-        options.namespace = Some("attic".to_owned());
+        let options = KubeconfigOptions {
+            token: Some("given".to_owned()),
+            certificate_authority: Some(pod.0.join("namespace")),
+            namespace: Some("attic".to_owned()),
+            ..KubeconfigOptions::default()
+        };
         let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
         assert_eq!(header(&config), "Bearer given");
         assert_eq!(config.namespace(), "attic");

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(goes_at_once(&limiter), 1);
         fake.advance(Duration::from_secs(1));
         assert_eq!(goes_at_once(&limiter), 50);
-        fake.advance(Duration::from_secs(60));
+        fake.advance(Duration::from_mins(1));
         assert_eq!(goes_at_once(&limiter), 100, "no more than a full bucket");
     }
 

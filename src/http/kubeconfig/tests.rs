@@ -1,4 +1,8 @@
 //! Tables of kubeconfigs: what is found, and what wins.
+#![expect(
+    clippy::field_reassign_with_default,
+    reason = "options are set as a user outside of this crate has to"
+)]
 
 mod mistakes;
 

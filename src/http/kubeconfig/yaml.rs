@@ -268,7 +268,15 @@ mod tests {
         for level in 1..=10 {
             let below = format!("*a{}", level - 1);
             let items = vec![below; 10].join(", ");
-            text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
+            text.extend([
+                "a",
+                &level.to_string(),
+                ": &a",
+                &level.to_string(),
+                " [",
+                &items,
+                "]\n",
+            ]);
         }
         let root = parse(&text).unwrap().unwrap();
         let Some(Node::Sequence(items)) = root.get("a10").map(|node| &**node) else {

@@ -44,172 +44,177 @@ fn one(cluster: &str, user: &str) -> String {
     )
 }
 
+const HTTPS: &str = "server: https://x, insecure-skip-tls-verify: true";
+
+/// Fields of the cluster, fields of the user, and what is said.
+const FIELDS: &[(&str, &str, &str)] = &[
+    (
+        "",
+        "",
+        "clusters[name=c].cluster.server: missing: a cluster names its server",
+    ),
+    (
+        "server: [1]",
+        "",
+        "clusters[name=c].cluster.server: must be text, not a list",
+    ),
+    (
+        "server: ftp://x",
+        "",
+        "clusters[name=c].cluster.server: its scheme is neither https nor http",
+    ),
+    (
+        "server: https://x, insecure-skip-tls-verify: \"true\"",
+        "",
+        "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false, without quotes",
+    ),
+    (
+        "server: https://x, insecure-skip-tls-verify: yes",
+        "",
+        "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false",
+    ),
+    (
+        "server: https://x, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true",
+        "",
+        "clusters[name=c].cluster.certificate-authority-data: names an authority although insecure-skip-tls-verify is set: remove one of the two",
+    ),
+    (
+        "server: https://x, certificate-authority: ca.crt",
+        "",
+        "clusters[name=c].cluster.certificate-authority: DIR/ca.crt: no such file",
+    ),
+    (
+        "server: https://x, certificate-authority-data: c@nary",
+        "",
+        "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+    ),
+    (
+        HTTPS,
+        "client-certificate-data: Y2E=, client-key-data: c@nary",
+        "users[name=u].user.client-key-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+    ),
+    (
+        HTTPS,
+        "client-certificate-data: Y2E=",
+        "users[name=u].user.client-certificate-data: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
+    ),
+    (
+        HTTPS,
+        "client-certificate: a.crt, client-key: a.key",
+        "users[name=u].user.client-certificate: DIR/a.crt: no such file",
+    ),
+    (
+        HTTPS,
+        "tokenFile: gone",
+        "users[name=u].user.tokenFile: token file DIR/gone: no such file",
+    ),
+    (
+        HTTPS,
+        "token: can ary",
+        "users[name=u].user.token: holds a space or another character that no token has",
+    ),
+    (
+        HTTPS,
+        "token: canary, username: x",
+        "users[name=u].user.token: stands beside username and password: remove the one or the other",
+    ),
+    (
+        HTTPS,
+        "username: \"x:y\", password: canary",
+        "users[name=u].user.username: a user name with a colon cannot be sent",
+    ),
+    (
+        HTTPS,
+        "as-uid: \"7\"",
+        "users[name=u].user.as: missing: as-uid, as-groups and as-user-extra need a user to impersonate",
+    ),
+    (
+        HTTPS,
+        "as: jane, as-groups: {}",
+        "users[name=u].user.as-groups: must be a list of texts",
+    ),
+    (
+        HTTPS,
+        "as: \"jane\\r\\nX: canary\"",
+        "users[name=u].user.as: cannot be sent: only printable ASCII characters can stand in a header",
+    ),
+];
+
 #[test]
 fn each_mistake_in_a_cluster_or_user_names_file_and_field() {
     let bed = Bed::new("fields");
-    let https = "server: https://x, insecure-skip-tls-verify: true";
-    let rows = [
-        (
-            "",
-            "",
-            "clusters[name=c].cluster.server: missing: a cluster names its server",
-        ),
-        (
-            "server: [1]",
-            "",
-            "clusters[name=c].cluster.server: must be text, not a list",
-        ),
-        (
-            "server: ftp://x",
-            "",
-            "clusters[name=c].cluster.server: its scheme is neither https nor http",
-        ),
-        (
-            "server: https://x, insecure-skip-tls-verify: \"true\"",
-            "",
-            "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false, without quotes",
-        ),
-        (
-            "server: https://x, insecure-skip-tls-verify: yes",
-            "",
-            "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false",
-        ),
-        (
-            "server: https://x, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true",
-            "",
-            "clusters[name=c].cluster.certificate-authority-data: names an authority although insecure-skip-tls-verify is set: remove one of the two",
-        ),
-        (
-            "server: https://x, certificate-authority: ca.crt",
-            "",
-            "clusters[name=c].cluster.certificate-authority: DIR/ca.crt: no such file",
-        ),
-        (
-            "server: https://x, certificate-authority-data: c@nary",
-            "",
-            "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
-        ),
-        (
-            https,
-            "client-certificate-data: Y2E=, client-key-data: c@nary",
-            "users[name=u].user.client-key-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
-        ),
-        (
-            https,
-            "client-certificate-data: Y2E=",
-            "users[name=u].user.client-certificate-data: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
-        ),
-        (
-            https,
-            "client-certificate: a.crt, client-key: a.key",
-            "users[name=u].user.client-certificate: DIR/a.crt: no such file",
-        ),
-        (
-            https,
-            "tokenFile: gone",
-            "users[name=u].user.tokenFile: token file DIR/gone: no such file",
-        ),
-        (
-            https,
-            "token: can ary",
-            "users[name=u].user.token: holds a space or another character that no token has",
-        ),
-        (
-            https,
-            "token: canary, username: x",
-            "users[name=u].user.token: stands beside username and password: remove the one or the other",
-        ),
-        (
-            https,
-            "username: \"x:y\", password: canary",
-            "users[name=u].user.username: a user name with a colon cannot be sent",
-        ),
-        (
-            https,
-            "as-uid: \"7\"",
-            "users[name=u].user.as: missing: as-uid, as-groups and as-user-extra need a user to impersonate",
-        ),
-        (
-            https,
-            "as: jane, as-groups: {}",
-            "users[name=u].user.as-groups: must be a list of texts",
-        ),
-        (
-            https,
-            "as: \"jane\\r\\nX: canary\"",
-            "users[name=u].user.as: cannot be sent: only printable ASCII characters can stand in a header",
-        ),
-    ];
-    for (cluster, user, expected) in rows {
+    for (cluster, user, expected) in FIELDS {
         let error = bed.load(&one(cluster, user)).unwrap_err();
         assert_eq!(error, format!("DIR/config: {expected}"));
         assert!(!error.contains("nary"), "{error}");
     }
 }
 
+/// A document, and how what is said of it begins.
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("a: [1", "kubeconfig DIR/config: not YAML: "),
+    (
+        "just text",
+        "kubeconfig DIR/config: is no kubeconfig: it holds a single value, not a mapping",
+    ),
+    (
+        "kind: Pod",
+        "DIR/config: kind: must be \"Config\": is this a kubeconfig?",
+    ),
+    (
+        "apiVersion: v2",
+        "DIR/config: apiVersion: must be \"v1\": is this a kubeconfig?",
+    ),
+    (
+        "users: {}",
+        "DIR/config: users: must be a list, not a mapping",
+    ),
+    (
+        "users: [x]",
+        "DIR/config: users[0]: must be a mapping, not a single value",
+    ),
+    (
+        "users: [{user: {}}]",
+        "DIR/config: users[0].name: missing: each entry needs a name",
+    ),
+    (
+        "users: [{name: a, user: x}]",
+        "DIR/config: users[name=a].user: must be a mapping, not a single value",
+    ),
+    (
+        "users: [{name: a}, {name: a}]",
+        "DIR/config: users: the name \"a\" stands twice",
+    ),
+    (
+        "clusters: []",
+        "kubeconfig DIR/config: has no current-context: choose a context; there is none",
+    ),
+    (
+        "contexts: [{name: a}]",
+        "kubeconfig DIR/config: has no current-context: choose a context; there are: a",
+    ),
+    (
+        "current-context: b\ncontexts: [{name: a}]",
+        "context \"b\" does not exist; there are: a",
+    ),
+    (
+        "current-context: a\ncontexts: [{name: a}]",
+        "DIR/config: contexts[name=a].context.cluster: missing: a context names its cluster",
+    ),
+    (
+        "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]",
+        "cluster \"c\" does not exist (named by context \"a\" in DIR/config); there is none",
+    ),
+    (
+        "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c}]\nusers: [{name: v}]",
+        "user \"u\" does not exist (named by context \"a\" in DIR/config); there are: v",
+    ),
+];
+
 #[test]
 fn each_mistake_in_the_document_is_told_with_its_place() {
     let bed = Bed::new("documents");
-    let rows = [
-        ("a: [1", "kubeconfig DIR/config: not YAML: "),
-        (
-            "just text",
-            "kubeconfig DIR/config: is no kubeconfig: it holds a single value, not a mapping",
-        ),
-        (
-            "kind: Pod",
-            "DIR/config: kind: must be \"Config\": is this a kubeconfig?",
-        ),
-        (
-            "apiVersion: v2",
-            "DIR/config: apiVersion: must be \"v1\": is this a kubeconfig?",
-        ),
-        (
-            "users: {}",
-            "DIR/config: users: must be a list, not a mapping",
-        ),
-        (
-            "users: [x]",
-            "DIR/config: users[0]: must be a mapping, not a single value",
-        ),
-        (
-            "users: [{user: {}}]",
-            "DIR/config: users[0].name: missing: each entry needs a name",
-        ),
-        (
-            "users: [{name: a, user: x}]",
-            "DIR/config: users[name=a].user: must be a mapping, not a single value",
-        ),
-        (
-            "users: [{name: a}, {name: a}]",
-            "DIR/config: users: the name \"a\" stands twice",
-        ),
-        (
-            "clusters: []",
-            "kubeconfig DIR/config: has no current-context: choose a context; there is none",
-        ),
-        (
-            "contexts: [{name: a}]",
-            "kubeconfig DIR/config: has no current-context: choose a context; there are: a",
-        ),
-        (
-            "current-context: b\ncontexts: [{name: a}]",
-            "context \"b\" does not exist; there are: a",
-        ),
-        (
-            "current-context: a\ncontexts: [{name: a}]",
-            "DIR/config: contexts[name=a].context.cluster: missing: a context names its cluster",
-        ),
-        (
-            "current-context: a\ncontexts: [{name: a, context: {cluster: c}}]",
-            "cluster \"c\" does not exist (named by context \"a\" in DIR/config); there is none",
-        ),
-        (
-            "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c}]\nusers: [{name: v}]",
-            "user \"u\" does not exist (named by context \"a\" in DIR/config); there are: v",
-        ),
-    ];
-    for (text, expected) in rows {
+    for (text, expected) in DOCUMENTS {
         let error = bed.load(text).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
