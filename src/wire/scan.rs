@@ -10,7 +10,7 @@ const METADATA: usize = 2;
 const ANNOTATIONS: usize = 3;
 
 /// The annotation in which `kubectl apply` keeps a second copy of the object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const LAST_APPLIED: &[u8] = b"kubectl.kubernetes.io/last-applied-configuration";
 
 /// Words of eight bytes in which a quote is looked for before `memchr` is called.
 const NEAR_WORDS: usize = 3;
@@ -94,7 +94,9 @@ pub(super) struct Scan {
     depth: usize,
     /// Open containers whose members matter; they are the outermost ones.
     level: usize,
-    frames: [Frame; ANNOTATIONS],
+    frame: Frame,
+    /// The frames around that one, from none on.
+    outer: [Frame; ANNOTATIONS],
     track: bool,
     trim: bool,
     shape: Shape,
@@ -267,15 +269,26 @@ impl Scan {
     /// Through the members of a container that matters, until another one opens or this one ends; false when the
     /// bytes end first.
     fn members(&mut self, bytes: &[u8]) -> bool {
-        while let Some(&byte) = bytes.get(self.at) {
-            let at = self.at;
-            self.at = at.saturating_add(1);
+        let mut at = self.at;
+        while let Some(&byte) = bytes.get(at) {
+            let next = at.saturating_add(1);
             match byte {
-                b'"' if self.text(bytes, at, false) => {}
-                b'"' => return false,
+                b'"' => match string_end(bytes, next) {
+                    StringEnd::At(end) => {
+                        self.named(bytes, Span { start: at, end });
+                        at = end;
+                        continue;
+                    }
+                    StringEnd::Beyond { escaped } => {
+                        self.token = Token::Text { start: at, escaped };
+                        at = bytes.len();
+                        break;
+                    }
+                },
                 b'{' | b'[' => {
+                    self.at = next;
                     self.depth = self.depth.saturating_add(1);
-                    match (self.member(), byte) {
+                    match (self.frame.member, byte) {
                         (Member::Metadata, b'{') => self.enter(METADATA),
                         (Member::Annotations, b'{') => self.enter(ANNOTATIONS),
                         _ => return true,
@@ -284,43 +297,35 @@ impl Scan {
                 b'}' | b']' => {
                     self.leave(at);
                     if self.depth == 0 {
+                        self.at = next;
                         return true;
                     }
                 }
                 b',' => self.comma(at),
                 _ => {}
             }
+            at = next;
         }
+        self.at = at;
         false
     }
 
-    fn frame(&mut self) -> Option<&mut Frame> {
-        self.frames.get_mut(self.level.wrapping_sub(1))
-    }
-
-    fn member(&mut self) -> Member {
-        self.frame().map(|frame| frame.member).unwrap_or_default()
-    }
-
     fn enter(&mut self, level: usize) {
-        self.level = level;
-        let member_start = self.at.saturating_add(usize::from(level == OBJECT));
-        if let Some(frame) = self.frame() {
-            *frame = Frame {
-                member_start,
-                ..Frame::default()
-            };
+        if let Some(outer) = self.outer.get_mut(self.level) {
+            *outer = self.frame;
         }
+        self.level = level;
+        self.frame = Frame {
+            member_start: self.at.saturating_add(usize::from(level == OBJECT)),
+            ..Frame::default()
+        };
     }
 
     /// A whole string stands directly in a container that matters: a key, or the value of one.
     fn named(&mut self, bytes: &[u8], text: Span) {
-        let (level, trim) = (self.level, self.trim);
-        match self.member() {
+        match self.frame.member {
             Member::Unnamed => {
-                if let Some(frame) = self.frame() {
-                    frame.member = meaning(level, trim, text.of(bytes));
-                }
+                self.frame.member = meaning(self.level, self.trim, text.of(bytes));
             }
             Member::Kind => self.shape.kind = Some(text),
             Member::ApiVersion => self.shape.api_version = Some(text),
@@ -330,23 +335,18 @@ impl Scan {
 
     fn comma(&mut self, at: usize) {
         let end = at.saturating_add(1);
-        let mut cut = None;
-        if let Some(frame) = self.frame() {
-            if frame.member == Member::Cut {
-                cut = Some(frame.member_start);
-            } else {
-                frame.kept_comma = Some(at);
-            }
-            frame.member = Member::Unnamed;
-            frame.member_start = end;
-        }
-        if let Some(start) = cut {
+        if self.frame.member == Member::Cut {
+            let start = self.frame.member_start;
             self.cut(Span { start, end });
+        } else {
+            self.frame.kept_comma = Some(at);
         }
+        self.frame.member = Member::Unnamed;
+        self.frame.member_start = end;
     }
 
     fn leave(&mut self, at: usize) {
-        let frame = self.frame().map(|frame| *frame).unwrap_or_default();
+        let frame = self.frame;
         if frame.member == Member::Cut {
             // The last member takes the comma before it along, and with it all that was cut since.
             let start = frame.kept_comma.unwrap_or(frame.member_start);
@@ -361,6 +361,7 @@ impl Scan {
         }
         self.depth = self.depth.saturating_sub(1);
         self.level = self.level.saturating_sub(1);
+        self.frame = self.outer.get(self.level).copied().unwrap_or_default();
     }
 
     fn cut(&mut self, cut: Span) {
@@ -372,13 +373,22 @@ impl Scan {
 }
 
 fn meaning(level: usize, trim: bool, key: &[u8]) -> Member {
-    match level {
-        OBJECT if spells(key, "metadata") => Member::Metadata,
-        OBJECT if spells(key, "kind") => Member::Kind,
-        OBJECT if spells(key, "apiVersion") => Member::ApiVersion,
-        METADATA if trim && spells(key, "managedFields") => Member::Cut,
-        METADATA if trim && spells(key, "annotations") => Member::Annotations,
-        ANNOTATIONS if spells(key, LAST_APPLIED) => Member::Cut,
+    let plain = inner(key).unwrap_or_default();
+    if !plain.contains(&b'\\') {
+        return plain_meaning(level, trim, plain);
+    }
+    let key = serde_json::from_slice::<String>(key).unwrap_or_default();
+    plain_meaning(level, trim, key.as_bytes())
+}
+
+fn plain_meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+    match (level, key) {
+        (OBJECT, b"metadata") => Member::Metadata,
+        (OBJECT, b"kind") => Member::Kind,
+        (OBJECT, b"apiVersion") => Member::ApiVersion,
+        (METADATA, b"managedFields") if trim => Member::Cut,
+        (METADATA, b"annotations") if trim => Member::Annotations,
+        (ANNOTATIONS, LAST_APPLIED) => Member::Cut,
         _ => Member::Other,
     }
 }
