@@ -5,6 +5,7 @@
 
 mod agent;
 mod args;
+#[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
 mod follow;
@@ -20,11 +21,11 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use kubecache::http::{Client, ClientOptions, Config, Environment};
-use kubecache::testing::FixtureServer;
 use kubecache::{Error, ErrorKind};
 
 use agent::{Agent, Ended};
 use args::{Command, Options, Output};
+use demo::Demo;
 use print::Printer;
 use signals::Stop;
 
@@ -70,14 +71,14 @@ fn main() -> ExitCode {
 
 fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<Ended, Error> {
     let demo = if options.demo {
-        let server = demo::serve(options.demo_speed)?;
+        let server = Demo::serve(options.demo_speed)?;
         announce(&server, options.output);
         Some(server)
     } else {
         None
     };
     let config = match &demo {
-        Some(server) => demo::config(server)?,
+        Some(server) => server.config()?,
         None => Config::infer_with(&options.connection, environment)?,
     };
     log::info!(
@@ -121,7 +122,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-fn announce(server: &FixtureServer, output: Output) {
+fn announce(server: &Demo, output: Output) {
     let line = format!(
         "Demo: no cluster is asked; recordings of a real kube-apiserver are served on {}",
         server.url()
