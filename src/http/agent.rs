@@ -1,6 +1,7 @@
 //! One ureq agent per lister-watcher, and one that getters share: requests out, answers in, one retry where it helps.
 
 use std::io::{self, Read};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
@@ -50,7 +51,8 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct Agent {
     dialer: Arc<Dialer>,
     keep: usize,
-    inner: Mutex<ureq::Agent>,
+    /// Made by the first request: not on the thread that makes lister-watchers.
+    inner: Mutex<Option<ureq::Agent>>,
 }
 
 /// A successful answer, its body unread.
@@ -58,6 +60,8 @@ pub(crate) struct Answer {
     /// `GET` and the whole URL.
     pub(crate) what: String,
     pub(crate) body: ureq::BodyReader<'static>,
+    /// What the body comes in on.
+    pub(crate) socket: Option<Arc<TcpStream>>,
 }
 
 impl Site {
@@ -97,15 +101,21 @@ impl Agent {
         Self {
             dialer: Arc::clone(dialer),
             keep,
-            inner: Mutex::new(build(dialer, keep)),
+            inner: Mutex::new(None),
         }
     }
 
     /// Closes the connections that are idle; those in use end with their bodies.
     pub(crate) fn disconnect(&self) {
-        let fresh = build(&self.dialer, self.keep);
-        let before = std::mem::replace(&mut *self.inner.lock(), fresh);
+        let before = self.inner.lock().take();
         drop(before);
+    }
+
+    fn inner(&self) -> ureq::Agent {
+        let mut inner = self.inner.lock();
+        inner
+            .get_or_insert_with(|| build(&self.dialer, self.keep))
+            .clone()
     }
 
     /// Sends a request and waits for the head of its answer, by `call`.
@@ -120,10 +130,10 @@ impl Agent {
         let what = format!("GET {}{}", site.base, ask.path);
         refuse_loud_logs()?;
         site.dialer.refresh();
-        let mut response = self.send(site, ask, call, &what)?;
+        let (mut response, mut socket) = self.send(site, ask, call, &what)?;
         if response.status() == 401 && site.credentials.rejected() {
             drop(read_refusal(&what, response, site, call));
-            response = self.send(site, ask, call, &what)?;
+            (response, socket) = self.send(site, ask, call, &what)?;
         }
         let status = response.status();
         if status.is_redirection() {
@@ -137,8 +147,11 @@ impl Agent {
         if !content_type.is_empty() && !content_type.contains("json") {
             return Err(failure::not_json(&what, &content_type));
         }
+        // Making a reader of a compressed body reads the beginning of it.
+        let entered = call.until_idle(site.body_idle).enter();
         let body = response.into_body().into_reader();
-        Ok(Answer { what, body })
+        drop(entered);
+        Ok(Answer { what, body, socket })
     }
 
     /// Sends a request, on another connection if a kept one was closed meanwhile; an answer of any status is one.
@@ -148,27 +161,27 @@ impl Agent {
         ask: &Ask<'_>,
         call: &Blocking,
         what: &str,
-    ) -> Result<Response<ureq::Body>, Error> {
-        let agent = self.inner.lock().clone();
+    ) -> Result<(Response<ureq::Body>, Option<Arc<TcpStream>>), Error> {
+        let agent = self.inner();
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
             }
             let request = request(site, ask, what)?;
-            let entered = Blocking {
+            let context = Blocking {
                 until: ask.until.within(ask.first_byte, Limit::FirstByte),
                 first_byte: Some(ask.first_byte),
                 waited_for: ask.waited_for,
                 output_bytes: head_bytes(&request),
                 dialed: false,
                 ..call.clone()
-            }
-            .enter();
+            };
+            let entered = context.enter();
             let answered = agent.run(request);
-            let dialed = blocking::has_dialed();
+            let (dialed, socket) = (blocking::has_dialed(), blocking::socket());
             drop(entered);
             let outcome = match answered {
-                Ok(response) => return Ok(response),
+                Ok(response) => return Ok((response, socket)),
                 Err(error) => Outcome::from(error),
             };
             // Each turn uses up one kept connection, so this ends.
@@ -255,12 +268,8 @@ fn read_refusal(what: &str, response: Response<ureq::Body>, site: &Site, call: &
     let code = response.status().as_u16();
     let retry_after = failure::retry_after(Some(&header(&response, "retry-after")));
     let mut text = Vec::new();
+    let entered = call.until_idle(site.body_idle).enter();
     let mut reader = response.into_body().into_reader().take(REFUSAL_BYTES_MAX);
-    let entered = Blocking {
-        until: call.until.within(site.body_idle, Limit::Idle),
-        ..call.clone()
-    }
-    .enter();
     let read = reader.read_to_end(&mut text);
     drop(entered);
     if let Err(error) = read {
@@ -296,6 +305,18 @@ pub(crate) struct Body {
 }
 
 impl Body {
+    /// Reads what has come and does not wait for more. 0 is the end of the body.
+    pub(crate) fn read_what_is_there(&mut self, into: &mut [u8]) -> Result<usize, Outcome> {
+        let entered = Blocking {
+            only_what_is_there: true,
+            ..self.call.clone()
+        }
+        .enter();
+        let read = self.answer.body.read(into);
+        drop(entered);
+        read.map_err(Outcome::from)
+    }
+
     /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
     pub(crate) fn read(&mut self, into: &mut [u8], until: Until) -> Result<usize, Outcome> {
         let entered = Blocking {

@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,10 @@ pub(crate) struct Blocking {
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
     pub(crate) dialed: bool,
+    /// The socket the request went out on.
+    pub(crate) socket: Option<Arc<TcpStream>>,
+    /// Whether waits fail instead of blocking.
+    pub(crate) only_what_is_there: bool,
 }
 
 /// A moment and the name of the limit that ends there.
@@ -99,6 +104,16 @@ impl Blocking {
             waited_for: false,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
+            socket: None,
+            only_what_is_there: false,
+        }
+    }
+
+    /// The same call while it reads a body that may be silent for so long.
+    pub(crate) fn until_idle(&self, limit: Duration) -> Self {
+        Self {
+            until: self.until.within(limit, Limit::Idle),
+            ..self.clone()
         }
     }
 
@@ -128,6 +143,16 @@ pub(crate) fn sent() {
 /// Told when the call needed a new connection.
 pub(crate) fn dialed() {
     change(|call| call.dialed = true);
+}
+
+/// Told which socket the request goes out on.
+pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
+    change(|call| call.socket = Some(Arc::clone(socket)));
+}
+
+/// The socket the request went out on.
+pub(crate) fn socket() -> Option<Arc<TcpStream>> {
+    CURRENT.with(|current| current.borrow().as_ref()?.socket.clone())
 }
 
 /// Whether the call needed a new connection.
@@ -189,6 +214,9 @@ pub(crate) fn wait_for_any(
     loop {
         if call.stop.is_stopped() {
             return Err(Halt::Stopped);
+        }
+        if call.only_what_is_there {
+            return Err(Halt::WouldBlock);
         }
         let now = Clock::system().now();
         if call.until.deadline.has_passed(now) {

@@ -5,6 +5,7 @@ use std::sync::Once;
 
 use super::agent::{Agent, Site};
 use super::config::Config;
+use super::dial::Threads;
 use super::dialer::Dialer;
 use super::environment::Environment;
 use super::limiter::Limiter;
@@ -20,13 +21,21 @@ use crate::sync::{Arc, Mutex};
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
 
+/// So many lists and openings of watches of one client are under way at the same time.
+const ASKS_MAX: usize = 256;
+
+/// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
+const READERS_MAX: usize = 16;
+
 /// A client of one API server. Cheap to clone; clones share connections, TLS sessions and the rate limit.
 ///
 /// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
-/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), names are looked up on one
-/// (`resolver`). Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
+/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are read and
+/// watches opened on others (`ask-1`, at most 256), and what comes on a watch is decoded on a third kind (`read-1`, at
+/// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
+/// are looked up on one (`resolver`). While nothing moves, none of them lives. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
 /// cannot be interrupted and ends by itself.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
@@ -38,6 +47,10 @@ pub(crate) struct Inner {
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
     pub(crate) pool: Agent,
+    /// Where lists and the opening of watches run.
+    pub(crate) threads: Threads,
+    /// Where watches are read when something has come; nothing waits for the network there.
+    pub(crate) readers: Threads,
     /// Group and resource of the kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: Mutex<Vec<(&'static str, &'static str)>>,
 }
@@ -86,6 +99,8 @@ impl Client {
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             options,
+            threads: Threads::new("ask", ASKS_MAX),
+            readers: Threads::new("read", READERS_MAX),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
             without_watch_list: Mutex::new(Vec::new()),
         };

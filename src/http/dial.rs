@@ -1,20 +1,21 @@
-//! Connections are made on short-lived threads and handed over: the watching thread's stack stays untouched.
+//! Connections are made, and requests sent, on short-lived threads, which hand over what is then read: a stack stays
+//! resident as deep as it was ever used, and a watching thread's is to stay shallow.
 
 use std::collections::VecDeque;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
-
+use super::handover::{Taker, handover};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
 use crate::worker::Worker;
 
-/// So many connections of one client are made at the same time.
-pub(crate) const THREADS_MAX: usize = 64;
-
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs on at most [`THREADS_MAX`] threads, waited-for ones first; a thread ends when there is no job left.
-pub(crate) struct Threads(Arc<Mutex<State>>);
+/// Runs jobs on a bounded number of threads, waited-for ones first; a thread ends when there is no job left.
+pub(crate) struct Threads {
+    name: &'static str,
+    threads_max: usize,
+    shared: Arc<Mutex<State>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -26,8 +27,13 @@ struct State {
 }
 
 impl Threads {
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Mutex::new(State::default())))
+    /// Threads called `name-1` and so on, at most `threads_max` at a time.
+    pub(crate) fn new(name: &'static str, threads_max: usize) -> Self {
+        Self {
+            name,
+            threads_max,
+            shared: Arc::new(Mutex::new(State::default())),
+        }
     }
 
     /// Runs `job` on a thread soon and gives its result to the receiver.
@@ -39,32 +45,37 @@ impl Threads {
         &self,
         waited_for: bool,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Receiver<T>, Error> {
-        let (reply, answer): (Sender<T>, _) = bounded(1);
+    ) -> Result<Taker<T>, Error> {
+        let (reply, answer) = handover(1);
         // Whoever asked may have gone: then the result goes too.
-        self.push(waited_for, Box::new(move || drop(reply.send(job()))))?;
+        self.push(
+            waited_for,
+            Box::new(move || {
+                reply.give(job());
+            }),
+        )?;
         Ok(answer)
     }
 
     fn push(&self, waited_for: bool, job: Job) -> Result<(), Error> {
         let name = {
-            let mut state = self.0.lock();
+            let mut state = self.shared.lock();
             if waited_for {
                 state.waited_for.push_back(job);
             } else {
                 state.others.push_back(job);
             }
-            if state.running == THREADS_MAX {
+            if state.running == self.threads_max {
                 return Ok(());
             }
             state.running = state.running.saturating_add(1);
             state.started = state.started.wrapping_add(1);
-            format!("dial-{}", state.started)
+            format!("{}-{}", self.name, state.started)
         };
-        let shared = Arc::clone(&self.0);
+        let shared = Arc::clone(&self.shared);
         match Worker::spawn(name, move |_| work(&shared)) {
             Ok(worker) => {
-                self.0.lock().threads.push(worker);
+                self.shared.lock().threads.push(worker);
                 Ok(())
             }
             Err(error) => self.without_a_thread(&error),
@@ -74,7 +85,7 @@ impl Threads {
     /// Leaves the job to the threads that run; without any, all that waits is given up.
     fn without_a_thread(&self, error: &std::io::Error) -> Result<(), Error> {
         let given_up = {
-            let mut state = self.0.lock();
+            let mut state = self.shared.lock();
             state.running = state.running.saturating_sub(1);
             if state.running > 0 {
                 return Ok(());
@@ -83,7 +94,7 @@ impl Threads {
             (waited_for, std::mem::take(&mut state.others))
         };
         drop(given_up);
-        let message = format!("no thread to connect on: {error}");
+        let message = format!("no thread for a request: {error}");
         Err(Error::new(ErrorKind::Resources, message))
     }
 }
@@ -117,18 +128,29 @@ fn next(shared: &Mutex<State>) -> Option<Job> {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        let threads = std::mem::take(&mut self.0.lock().threads);
+        let threads = std::mem::take(&mut self.shared.lock().threads);
         drop(threads);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::super::blocking::{Blocking, Until};
+    use super::super::wakeup::WakeUp;
     use super::*;
+    use crate::worker::StopToken;
+
+    fn call() -> Blocking {
+        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
+    }
+
+    const THREADS_MAX: usize = 8;
 
     #[test]
     fn waited_for_jobs_overtake_and_the_number_of_threads_is_bounded() {
-        let threads = Threads::new();
+        let threads = Threads::new("t", THREADS_MAX);
         let (begun, started) = bounded(THREADS_MAX);
         let (open, gate) = bounded::<()>(0);
         let mut blocked = Vec::new();
@@ -150,17 +172,17 @@ mod tests {
         };
         let other = threads.run(false, note("other")).unwrap();
         let waited_for = threads.run(true, note("waited for")).unwrap();
-        assert_eq!(threads.0.lock().running, THREADS_MAX);
+        assert_eq!(threads.shared.lock().running, THREADS_MAX);
         // One thread is let go: it runs both, in this order.
         open.send(()).unwrap();
-        waited_for.recv().unwrap();
-        other.recv().unwrap();
+        waited_for.take_one(&call()).unwrap();
+        other.take_one(&call()).unwrap();
         assert_eq!(*order.lock(), ["waited for", "other"]);
         for _ in 1..THREADS_MAX {
             open.send(()).unwrap();
         }
         for job in blocked {
-            job.recv().unwrap();
+            job.take_one(&call()).unwrap();
         }
     }
 
@@ -169,7 +191,7 @@ mod tests {
         let (ended, end) = bounded(1);
         let (begun, started) = bounded(1);
         let (open, gate) = bounded::<()>(1);
-        let threads = Threads::new();
+        let threads = Threads::new("t", THREADS_MAX);
         let job = move || {
             begun.send(()).unwrap();
             gate.recv().unwrap();

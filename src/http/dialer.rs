@@ -14,13 +14,15 @@ use super::blocking::{self, Blocking};
 use super::connect::{self, HandshakeFailure};
 use super::dial::Threads;
 use super::halt::{Halt, Limit};
-use super::resolve::{Lookup, Resolver, wait_for};
+use super::resolve::{Lookup, Resolver};
 use super::server::Server;
 use super::tls::Tls;
 use super::transport::{Connection, Session};
-use super::wakeup::WakeUp;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
+
+/// So many connections of one client are made at the same time.
+const DIALS_MAX: usize = 64;
 
 /// Makes connections to one server.
 pub(crate) struct Dialer {
@@ -43,7 +45,7 @@ impl Dialer {
             tls,
             limit,
             resolver: Resolver::new(lookup),
-            threads: Threads::new(),
+            threads: Threads::new("dial", DIALS_MAX),
         }
     }
 
@@ -66,9 +68,9 @@ impl Dialer {
         let job = call.clone();
         let answer = self
             .threads
-            .run(call.waited_for, move || make(&addresses, tls, job))
+            .run(call.waited_for, move || make(&addresses, tls, &job))
             .map_err(Halt::Failed)?;
-        wait_for(&answer, &call)?
+        answer.take_one(&call)?
     }
 }
 
@@ -76,15 +78,12 @@ impl Dialer {
 fn make(
     addresses: &[SocketAddr],
     tls: Option<Arc<Tls>>,
-    mut call: Blocking,
+    call: &Blocking,
 ) -> Result<Connection, Halt> {
     if call.stop.is_stopped() {
         return Err(Halt::Stopped);
     }
-    call.wake = WakeUp::new()?;
-    let wake: Arc<dyn crate::worker::Wake> = Arc::<WakeUp>::clone(&call.wake);
-    let _registered = call.stop.register(&wake);
-    let socket = connect::connect(addresses, &call)?;
+    let socket = connect::connect(addresses, call)?;
     let Some(tls) = tls else {
         return Ok(Connection::new(socket, None));
     };
@@ -93,7 +92,7 @@ fn make(
         .map_err(|error| Halt::Failed(tls.explain(error)))?;
     // The largest request is a bearer token: it is written whole.
     connection.set_buffer_limit(None);
-    if let Err(failure) = connect::handshake(&mut connection, &socket, &call) {
+    if let Err(failure) = connect::handshake(&mut connection, &socket, call) {
         return Err(explain(failure, &tls));
     }
     let session = Session::new(Box::new(connection), tls, generation);

@@ -27,6 +27,9 @@ pub(crate) fn failed(what: &str, phase: Phase, outcome: Outcome) -> Error {
         Outcome::Halt(Halt::Limit(limit)) => {
             Error::new(ErrorKind::Timeout, format!("{what}: {limit}"))
         }
+        Outcome::Halt(Halt::WouldBlock) => {
+            Error::new(ErrorKind::Timeout, format!("{what}: nothing came"))
+        }
         Outcome::Halt(Halt::Failed(error)) => error.context(what),
         Outcome::Halt(Halt::Io(error)) => on_the_socket(what, phase, error),
         Outcome::Ureq(error) => of_the_protocol(what, error),

@@ -13,6 +13,8 @@ pub(crate) enum Halt {
     Stopped,
     /// A limit ended.
     Limit(Limit),
+    /// Nothing is there, and the call may not wait for it.
+    WouldBlock,
     /// The connection could not be made, or TLS failed; complete with its cause.
     Failed(Error),
     /// The system's own error on the socket.
@@ -48,6 +50,7 @@ impl fmt::Display for Halt {
         match self {
             Self::Stopped => f.write_str("stopped"),
             Self::Limit(limit) => limit.fmt(f),
+            Self::WouldBlock => f.write_str("nothing is there yet"),
             Self::Failed(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
         }
@@ -67,9 +70,11 @@ impl From<Halt> for ureq::Error {
     fn from(halt: Halt) -> Self {
         match halt {
             Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
-            other @ (Halt::Stopped | Halt::Limit(_) | Halt::Failed(_) | Halt::Io(_)) => {
-                Self::Other(Box::new(other))
-            }
+            other @ (Halt::Stopped
+            | Halt::Limit(_)
+            | Halt::WouldBlock
+            | Halt::Failed(_)
+            | Halt::Io(_)) => Self::Other(Box::new(other)),
         }
     }
 }

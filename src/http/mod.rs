@@ -21,6 +21,8 @@ mod dial;
 mod dialer;
 mod failure;
 mod halt;
+mod handover;
+mod open_watch;
 mod options;
 #[cfg(feature = "testing")]
 mod raw;

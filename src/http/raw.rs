@@ -45,7 +45,7 @@ impl Client {
         };
         let what = format!("GET {}{path}", inner.site.base);
         inner.site.dialer.refresh();
-        let response = inner.pool.send(&inner.site, &ask, &call, &what)?;
+        let (response, socket) = inner.pool.send(&inner.site, &ask, &call, &what)?;
         let headers = response.headers().iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });
@@ -56,6 +56,7 @@ impl Client {
                 answer: Answer {
                     what,
                     body: response.into_body().into_reader(),
+                    socket,
                 },
                 call,
             },

@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-use crossbeam_channel::{Receiver, Sender, bounded, never, select};
-
 use super::blocking::Blocking;
 use super::halt::Halt;
+use super::handover::{Giver, Taker, handover};
 
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
@@ -51,7 +50,7 @@ struct State {
 struct Pending {
     host: String,
     port: u16,
-    waiters: Vec<Sender<Answer>>,
+    waiters: Vec<Giver<Answer>>,
 }
 
 impl Resolver {
@@ -81,11 +80,11 @@ impl Resolver {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let answer = self.ask(host, port).map_err(Halt::Failed)?;
-        wait_for(&answer, call)?.map_err(Halt::Failed)
+        answer.take_one(call)?.map_err(Halt::Failed)
     }
 
-    fn ask(&self, host: &str, port: u16) -> Result<Receiver<Answer>, Error> {
-        let (reply, answer) = bounded(1);
+    fn ask(&self, host: &str, port: u16) -> Result<Taker<Answer>, Error> {
+        let (reply, answer) = handover(1);
         let start = {
             let mut state = self.shared.state.lock();
             state.add(host, port, reply);
@@ -127,7 +126,7 @@ impl Resolver {
 }
 
 impl State {
-    fn add(&mut self, host: &str, port: u16, reply: Sender<Answer>) {
+    fn add(&mut self, host: &str, port: u16, reply: Giver<Answer>) {
         let same = |pending: &&mut Pending| pending.host == host && pending.port == port;
         if let Some(pending) = self.pending.iter_mut().find(same) {
             pending.waiters.push(reply);
@@ -151,7 +150,7 @@ impl Shared {
             };
             for waiter in waiters.into_iter().flatten() {
                 // A waiter that is gone needs no answer.
-                drop(waiter.send(answer.clone()));
+                waiter.give(answer.clone());
             }
         }
     }
@@ -177,22 +176,6 @@ impl Shared {
     }
 }
 
-/// Waits for an answer of another thread, by `call`.
-pub(crate) fn wait_for<T>(answer: &Receiver<T>, call: &Blocking) -> Result<T, Halt> {
-    let until = call.until.deadline.instant();
-    let timeout = until.map_or_else(never, crossbeam_channel::at);
-    select! {
-        recv(answer) -> answer => answer.map_err(|_gone| Halt::Failed(Error::new(
-            ErrorKind::Resources, "the thread that made the connection is gone"))),
-        recv(call.stop.channel()) -> _ => Err(Halt::Stopped),
-        recv(timeout) -> _ => Err(if call.stop.is_stopped() {
-            Halt::Stopped
-        } else {
-            Halt::Limit(call.until.limit)
-        }),
-    }
-}
-
 impl Drop for Resolver {
     fn drop(&mut self) {
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -208,6 +191,8 @@ impl Drop for Resolver {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, Sender, bounded};
 
     use super::super::blocking::Until;
     use super::super::halt::Limit;
@@ -254,8 +239,9 @@ mod tests {
         let stopped = resolver.resolve("api.test", 6443, &call(&source, Until::NEVER));
         assert!(matches!(stopped, Err(Halt::Stopped)));
         open.send(()).unwrap();
-        assert_eq!(first.recv().unwrap().unwrap().len(), 1);
-        assert_eq!(second.recv().unwrap().unwrap().len(), 1);
+        let waiting = call(&StopSource::new(), Until::NEVER);
+        assert_eq!(first.take_one(&waiting).unwrap().unwrap().len(), 1);
+        assert_eq!(second.take_one(&waiting).unwrap().unwrap().len(), 1);
         assert_eq!(gate.count.load(Ordering::SeqCst), 1);
     }
 

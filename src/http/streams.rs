@@ -1,33 +1,37 @@
 //! The port's side of the client: lists and watches of a scope on one connection, gets on pooled ones.
 
 use std::marker::PhantomData;
-use std::time::Instant;
 
 use super::agent::{Agent, Answer, Ask, Body};
 use super::blocking::{Blocking, Until};
 use super::client::Inner;
+use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
+use super::handover::{Giver, handover};
+use super::open_watch::OpenWatch;
 use super::requests;
 use super::wakeup::WakeUp;
-use crate::clock::{Clock, Deadline};
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
-    WatchStream,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::{Arc, Mutex};
-use crate::wire::{EventDecoder, ListDecoder, Trim, decode_object};
+use crate::wire::{ListDecoder, Trim, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room to read a single object into, at first.
 const OBJECT_BYTES: usize = 8 * 1024;
 
+/// So many reads of a list wait to be taken: the next one is decoded meanwhile.
+const BATCHES: usize = 2;
+
 /// Lists and watches one scope.
 pub(crate) struct ScopeWatcher<K> {
     client: Arc<Inner>,
     scope: Scope,
-    agent: Agent,
+    agent: Arc<Agent>,
     wake: Mutex<Option<Arc<WakeUp>>>,
     kind: PhantomData<fn() -> K>,
 }
@@ -56,7 +60,7 @@ impl<K: Object> ScopeWatcher<K> {
         Self {
             client: Arc::clone(client),
             scope,
-            agent: Agent::new(&client.site.dialer, 1),
+            agent: Arc::new(Agent::new(&client.site.dialer, 1)),
             wake: Mutex::new(None),
             kind: PhantomData,
         }
@@ -77,8 +81,62 @@ impl<K: Object> ScopeWatcher<K> {
         Ok(Wakeable::new(wake, stop))
     }
 
+    fn failed(&self, halt: Halt) -> Error {
+        let what = requests::describe::<K>(&self.scope);
+        failure::failed(&what, Phase::Head, Outcome::Halt(halt))
+    }
+
     fn resource() -> (&'static str, &'static str) {
         (K::GROUP, K::URL_PATH_SEGMENT)
+    }
+}
+
+/// One list, on a thread of its own.
+struct Listing<K: Object> {
+    client: Arc<Inner>,
+    agent: Arc<Agent>,
+    path: String,
+    waited_for: bool,
+    call: Blocking,
+    items: Giver<Vec<Listed<K>>>,
+}
+
+impl<K: Object> Listing<K> {
+    fn run(self) -> Result<ListPage, Error> {
+        let options = &self.client.options;
+        let ask = Ask {
+            path: &self.path,
+            gzip: self.client.gzip,
+            first_byte: options.list_first_byte_timeout,
+            waited_for: self.waited_for,
+            until: Until::NEVER,
+        };
+        let answer = self.agent.ask(&self.client.site, &ask, &self.call)?;
+        let mut body = Body {
+            answer,
+            call: self.call,
+        };
+        let mut decoder = ListDecoder::<K>::new(&options.decode);
+        loop {
+            let until = Until::NEVER.within(options.body_idle_timeout, Limit::Idle);
+            let count = body
+                .read(decoder.space(), until)
+                .map_err(|outcome| body.failed(outcome))?;
+            if count == 0 {
+                break;
+            }
+            let mut items = Vec::new();
+            decoder
+                .filled(count, &mut |item| items.push(item))
+                .map_err(|error| error.context(&body.answer.what))?;
+            let gone = !items.is_empty() && !self.items.give(items);
+            if gone || body.call.stop.is_stopped() {
+                return Err(Error::stopped(&body.answer.what));
+            }
+        }
+        decoder
+            .finish()
+            .map_err(|error| error.context(&body.answer.what))
     }
 }
 
@@ -93,35 +151,23 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         self.client.limiter.acquire(stop)?;
         let wakeable = self.wakeable(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
-        let options = &self.client.options;
-        let ask = Ask {
-            path: &path,
-            gzip: self.client.gzip,
-            first_byte: options.list_first_byte_timeout,
+        let (send_items, items) = handover(BATCHES);
+        let listing = Listing {
+            client: Arc::clone(&self.client),
+            agent: Arc::clone(&self.agent),
+            path,
             waited_for: request.waited_for,
-            until: Until::NEVER,
+            call: call.clone(),
+            items: send_items,
         };
-        let answer = self.agent.ask(&self.client.site, &ask, &call)?;
-        let mut body = Body { answer, call };
-        let mut decoder = ListDecoder::<K>::new(&options.decode);
-        loop {
-            let until = Until::NEVER.within(options.body_idle_timeout, Limit::Idle);
-            let count = body
-                .read(decoder.space(), until)
-                .map_err(|outcome| body.failed(outcome))?;
-            if stop.is_stopped() {
-                return Err(Error::stopped(&body.answer.what));
-            }
-            if count == 0 {
-                break;
-            }
-            decoder
-                .filled(count, each)
-                .map_err(|error| error.context(&body.answer.what))?;
+        let page = self
+            .client
+            .threads
+            .run(request.waited_for, move || listing.run())?;
+        while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
+            batch.into_iter().for_each(&mut *each);
         }
-        decoder
-            .finish()
-            .map_err(|error| error.context(&body.answer.what))
+        page.take_one(&call).map_err(|halt| self.failed(halt))?
     }
 
     fn watch(
@@ -132,21 +178,23 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let wakeable = self.wakeable(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
-        let ask = Ask {
-            path: &path,
-            gzip: false,
-            first_byte: self.client.options.watch_first_byte_timeout,
-            waited_for: request.waited_for,
-            until: Until::NEVER,
+        let (client, agent) = (Arc::clone(&self.client), Arc::clone(&self.agent));
+        let (asking, waited_for) = (call.clone(), request.waited_for);
+        let opening = move || {
+            let ask = Ask {
+                path: &path,
+                gzip: false,
+                first_byte: client.options.watch_first_byte_timeout,
+                waited_for,
+                until: Until::NEVER,
+            };
+            agent.ask(&client.site, &ask, &asking)
         };
-        let answer = self.agent.ask(&self.client.site, &ask, &call)?;
-        Ok(Box::new(OpenWatch {
-            body: Some(Body { answer, call }),
-            decoder: EventDecoder::new(&self.client.options.decode),
-            stop: stop.clone(),
-            last_contact: Clock::system().now(),
-            _registration: wakeable.registration,
-        }))
+        let answer = self.client.threads.run(waited_for, opening)?;
+        let answer = answer.take_one(&call).map_err(|halt| self.failed(halt))??;
+        let body = Body { answer, call };
+        let registration = wakeable.registration;
+        Ok(Box::new(OpenWatch::new(&self.client, body, registration)))
     }
 
     fn supports_watch_list(&self) -> bool {
@@ -172,94 +220,6 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn describe(&self) -> String {
         requests::describe::<K>(&self.scope)
-    }
-}
-
-/// An open watch, on its lister-watcher's connection.
-struct OpenWatch<K> {
-    /// Gone at the end: that gives the connection back, or closes it.
-    body: Option<Body>,
-    decoder: EventDecoder<K>,
-    stop: StopToken,
-    last_contact: Instant,
-    _registration: WakeRegistration,
-}
-
-/// RS-5, over HTTP/1.1: how a connection ends in everyday life.
-fn is_everyday_end(outcome: &Outcome) -> bool {
-    use std::io::ErrorKind as Io;
-    let Outcome::Halt(Halt::Io(error)) = outcome else {
-        return false;
-    };
-    matches!(
-        error.kind(),
-        Io::UnexpectedEof
-            | Io::ConnectionReset
-            | Io::ConnectionAborted
-            | Io::BrokenPipe
-            | Io::NotConnected
-            | Io::TimedOut
-    )
-}
-
-impl<K: Object> OpenWatch<K> {
-    /// Reads once more. `Some` ends the call.
-    fn read(&mut self, deadline: Deadline) -> Result<Option<Next<K>>, Error> {
-        let Some(body) = &mut self.body else {
-            return Ok(Some(Next::Ended(None)));
-        };
-        self.decoder.release();
-        match body.read(self.decoder.space(), Until::caller(deadline)) {
-            Ok(0) => {
-                self.body = None;
-                let cut = self.decoder.finish();
-                Ok(Some(Next::Ended(cut)))
-            }
-            Ok(count) => {
-                self.last_contact = Clock::system().now();
-                self.decoder.filled(count);
-                Ok(None)
-            }
-            Err(Outcome::Halt(Halt::Limit(_))) => Ok(Some(Next::DeadlinePassed)),
-            Err(outcome) => {
-                let everyday = is_everyday_end(&outcome);
-                let error = body.failed(outcome);
-                self.body = None;
-                if error.is_stopped() {
-                    return Err(error);
-                }
-                // RS-4: what is no end of a connection is told as an event, then the stream ends.
-                Ok(Some(if everyday {
-                    Next::Ended(Some(error))
-                } else {
-                    Next::Event(WatchEvent::Error(error))
-                }))
-            }
-        }
-    }
-}
-
-impl<K: Object> WatchStream<K> for OpenWatch<K> {
-    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
-        loop {
-            // A busy stream is not in poll(2) when the stop is raised.
-            if self.stop.is_stopped() {
-                return Err(Error::stopped("watching"));
-            }
-            if let Some(event) = self.decoder.next()? {
-                return Ok(Next::Event(event));
-            }
-            if self.decoder.is_ended() {
-                self.body = None;
-            }
-            if let Some(next) = self.read(deadline)? {
-                return Ok(next);
-            }
-        }
-    }
-
-    fn last_contact(&self) -> Instant {
-        self.last_contact
     }
 }
 

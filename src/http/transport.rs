@@ -17,7 +17,8 @@ use crate::sync::Arc;
 
 /// A connection to the server, as ureq keeps it in its pool.
 pub(crate) struct Connection {
-    socket: TcpStream,
+    /// Shared with the watch that waits for it to become readable.
+    socket: Arc<TcpStream>,
     tls: Option<Session>,
     buffers: GrowingBuffers,
     broken: bool,
@@ -89,7 +90,7 @@ impl Session {
 impl Connection {
     pub(crate) fn new(socket: TcpStream, tls: Option<Session>) -> Self {
         Self {
-            socket,
+            socket: Arc::new(socket),
             tls,
             buffers: GrowingBuffers::default(),
             broken: false,
@@ -119,17 +120,18 @@ impl Connection {
     }
 
     fn send(&mut self, amount: usize) -> Result<(), Halt> {
+        blocking::goes_out_on(&self.socket);
         let mut rest = self.buffers.to_send(amount);
         if let Some(session) = &mut self.tls {
             session.connection.writer().write_all(rest)?;
             while session.connection.wants_write() {
-                let written = session.connection.write_tls(&mut &self.socket);
+                let written = session.connection.write_tls(&mut &*self.socket);
                 sent(written, &self.socket)?;
             }
             return Ok(());
         }
         while !rest.is_empty() {
-            let written = (&self.socket).write(rest);
+            let written = (&*self.socket).write(rest);
             let count = sent(written, &self.socket)?;
             rest = rest.get(count..).unwrap_or_default();
         }
@@ -205,7 +207,7 @@ impl Transport for Connection {
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
         let awaited = self.await_bytes();
         if let Err(halt) = &awaited {
-            self.broken |= !matches!(halt, Halt::Limit(_));
+            self.broken |= !matches!(halt, Halt::Limit(_) | Halt::WouldBlock);
         }
         Ok(awaited?)
     }

@@ -1,0 +1,193 @@
+//! A small queue from one thread to another, whose wait a stop and a limit end.
+//!
+//! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes, and the
+//! allocator's thread cache keeps seven of each size it has seen.
+
+use std::collections::VecDeque;
+
+use super::blocking::Blocking;
+use super::halt::Halt;
+use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Monitor};
+use crate::worker::Wake;
+
+/// The giving end.
+pub(crate) struct Giver<T>(Arc<Shared<T>>);
+
+/// The taking end.
+pub(crate) struct Taker<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    room: usize,
+    state: Monitor<State<T>>,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    stopped: bool,
+    giver_gone: bool,
+    taker_gone: bool,
+}
+
+/// Two ends of a queue with room for so many items.
+pub(crate) fn handover<T>(room: usize) -> (Giver<T>, Taker<T>) {
+    let state = State {
+        items: VecDeque::new(),
+        stopped: false,
+        giver_gone: false,
+        taker_gone: false,
+    };
+    let shared = Arc::new(Shared {
+        room,
+        state: Monitor::new(state),
+    });
+    (Giver(Arc::clone(&shared)), Taker(shared))
+}
+
+impl<T> Giver<T> {
+    /// Gives `item`; blocks while there is no room. `false` when nobody takes it any more.
+    pub(crate) fn give(&self, item: T) -> bool {
+        let mut state = self.0.state.lock();
+        while state.items.len() >= self.0.room && !state.taker_gone {
+            state = self.0.state.wait(state);
+        }
+        if state.taker_gone {
+            return false;
+        }
+        state.items.push_back(item);
+        drop(state);
+        self.0.state.notify_all();
+        true
+    }
+}
+
+impl<T: Send + 'static> Taker<T> {
+    /// Takes the next item; blocks by `call`. `None` when the giver is gone and nothing is left.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the limit.
+    pub(crate) fn take(&self, call: &Blocking) -> Result<Option<T>, Halt> {
+        let wake: Arc<dyn Wake> = Arc::<Shared<T>>::clone(&self.0);
+        let _registered = call.stop.register(&wake);
+        let clock = Clock::system();
+        let mut state = self.0.state.lock();
+        loop {
+            if let Some(item) = state.items.pop_front() {
+                drop(state);
+                self.0.state.notify_all();
+                return Ok(Some(item));
+            }
+            if state.stopped {
+                return Err(Halt::Stopped);
+            }
+            if state.giver_gone {
+                return Ok(None);
+            }
+            if clock.has_passed(call.until.deadline) {
+                return Err(Halt::Limit(call.until.limit));
+            }
+            state = match call.until.deadline.instant() {
+                Some(end) => self.0.state.wait_until(state, end),
+                None => self.0.state.wait(state),
+            };
+        }
+    }
+
+    /// Takes the one item that was promised; blocks by `call`.
+    ///
+    /// # Errors
+    ///
+    /// The stop, the limit, or that the promise was broken.
+    pub(crate) fn take_one(&self, call: &Blocking) -> Result<T, Halt> {
+        self.take(call)?.ok_or_else(|| {
+            let message = "the thread of the request is gone";
+            Halt::Failed(Error::new(ErrorKind::Resources, message))
+        })
+    }
+}
+
+impl<T: Send> Wake for Shared<T> {
+    fn wake(&self) {
+        self.state.lock().stopped = true;
+        self.state.notify_all();
+    }
+}
+
+impl<T> Drop for Giver<T> {
+    fn drop(&mut self) {
+        self.0.state.lock().giver_gone = true;
+        self.0.state.notify_all();
+    }
+}
+
+impl<T> Drop for Taker<T> {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.0.state.lock();
+            state.taker_gone = true;
+            std::mem::take(&mut state.items)
+        };
+        self.0.state.notify_all();
+        drop(left);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::blocking::Until;
+    use super::super::halt::Limit;
+    use super::super::wakeup::WakeUp;
+    use super::*;
+    use crate::worker::{StopSource, Worker};
+
+    fn call(source: &StopSource, until: Until) -> Blocking {
+        Blocking::new(&source.token(), &WakeUp::new().unwrap(), until)
+    }
+
+    #[test]
+    fn items_come_in_order_with_no_more_than_the_room_between_the_ends() {
+        let (giver, taker) = handover(2);
+        let giving = Worker::spawn("t-give", move |_| {
+            for number in 0..100 {
+                assert!(giver.give(number));
+            }
+        });
+        let call = call(&StopSource::new(), Until::NEVER);
+        for number in 0..100 {
+            assert_eq!(taker.take(&call).unwrap(), Some(number));
+            assert!(taker.0.state.lock().items.len() <= 2);
+        }
+        assert_eq!(taker.take(&call).unwrap(), None);
+        giving.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn a_stop_a_limit_and_a_broken_promise_end_the_wait() {
+        let source = StopSource::new();
+        let (giver, taker) = handover::<()>(1);
+        let until = Until::NEVER.within(Duration::from_millis(1), Limit::Connect);
+        let late = taker.take(&call(&source, until));
+        assert!(matches!(late, Err(Halt::Limit(Limit::Connect(_)))));
+        source.stop();
+        let stopped = taker.take(&call(&source, Until::NEVER));
+        assert!(matches!(stopped, Err(Halt::Stopped)));
+        drop(giver);
+        let (giver, taker) = handover::<()>(1);
+        drop(giver);
+        let broken = taker.take_one(&call(&StopSource::new(), Until::NEVER));
+        assert!(matches!(broken, Err(Halt::Failed(_))));
+    }
+
+    #[test]
+    fn a_giver_does_not_wait_for_a_taker_that_is_gone() {
+        let (giver, taker) = handover(1);
+        assert!(giver.give(1));
+        let waiting = Worker::spawn("t-full", move |_| assert!(!giver.give(2))).unwrap();
+        drop(taker);
+        waiting.join().unwrap();
+    }
+}

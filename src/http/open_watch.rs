@@ -1,0 +1,211 @@
+//! An open watch: waits on its caller's thread, and has what comes read and decoded on another.
+//!
+//! A stack stays resident as deep as it was ever used, and an allocator's thread cache keeps what it was ever given:
+//! decoding on the watching thread would double the memory of an idle watch.
+
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+use rustix::event::PollFlags;
+
+use super::agent::Body;
+use super::blocking::{self, Blocking, Until};
+use super::client::Inner;
+use super::failure::{self, Phase};
+use super::halt::{Halt, Outcome};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{Next, WatchEvent, WatchStream};
+use crate::object::Object;
+use crate::sync::Arc;
+use crate::wire::EventDecoder;
+use crate::worker::WakeRegistration;
+
+/// After so many bytes the events decoded so far are handed over, though more are there.
+const BURST_BYTES: usize = 64 * 1024;
+
+/// An open watch, on its lister-watcher's connection.
+pub(crate) struct OpenWatch<K: Object> {
+    client: Arc<Inner>,
+    call: Blocking,
+    what: String,
+    socket: Option<Arc<TcpStream>>,
+    /// `None` once it was lost with a thread.
+    stream: Option<Box<Stream<K>>>,
+    _registration: WakeRegistration,
+}
+
+/// The half that travels between threads.
+struct Stream<K: Object> {
+    /// Gone at the end: that gives the connection back, or closes it.
+    body: Option<Body>,
+    decoder: EventDecoder<K>,
+    events: VecDeque<WatchEvent<K>>,
+    /// Whether all that had come was read, so that the socket tells of more.
+    drained: bool,
+    failure: Option<Error>,
+    end: Option<Error>,
+    last_contact: Instant,
+}
+
+impl<K: Object> OpenWatch<K> {
+    pub(crate) fn new(client: &Arc<Inner>, body: Body, registration: WakeRegistration) -> Self {
+        Self {
+            client: Arc::clone(client),
+            call: body.call.clone(),
+            what: body.answer.what.clone(),
+            socket: body.answer.socket.clone(),
+            stream: Some(Box::new(Stream {
+                body: Some(body),
+                decoder: EventDecoder::new(&client.options.decode),
+                events: VecDeque::new(),
+                drained: false,
+                failure: None,
+                end: None,
+                last_contact: Clock::system().now(),
+            })),
+            _registration: registration,
+        }
+    }
+
+    /// Waits for more by the deadline, unless more is there; then has it read.
+    fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
+        let lost = || Halt::Failed(Error::new(ErrorKind::Resources, "its reader is gone"));
+        let call = Blocking {
+            until: Until::caller(deadline),
+            ..self.call.clone()
+        };
+        let drained = self.stream.as_ref().is_some_and(|stream| stream.drained);
+        if let (true, Some(socket)) = (drained, &self.socket) {
+            let socket = [socket.as_fd()];
+            blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER)?;
+        }
+        let mut stream = self.stream.take().ok_or_else(lost)?;
+        let reading = move || {
+            stream.read();
+            stream
+        };
+        let read = self.client.readers.run(false, reading);
+        let read = read.map_err(Halt::Failed)?;
+        // A reader waits for nothing, so that only the stop is to be heeded.
+        self.stream = Some(read.take_one(&self.call)?);
+        Ok(())
+    }
+}
+
+impl<K: Object> WatchStream<K> for OpenWatch<K> {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+        loop {
+            // A busy stream is not in poll(2) when the stop is raised.
+            if self.call.stop.is_stopped() {
+                return Err(Error::stopped(&self.what));
+            }
+            if let Some(stream) = &mut self.stream {
+                if let Some(event) = stream.events.pop_front() {
+                    return Ok(Next::Event(event));
+                }
+                if let Some(error) = stream.failure.take() {
+                    return Err(error);
+                }
+                if stream.body.is_none() {
+                    return Ok(Next::Ended(stream.end.take()));
+                }
+                stream.events = VecDeque::new();
+            }
+            match self.more(deadline) {
+                Ok(()) => {}
+                Err(Halt::Limit(_)) => return Ok(Next::DeadlinePassed),
+                Err(halt) => {
+                    return Err(failure::failed(
+                        &self.what,
+                        Phase::Body,
+                        Outcome::Halt(halt),
+                    ));
+                }
+            }
+        }
+    }
+
+    fn last_contact(&self) -> Instant {
+        let now = || Clock::system().now();
+        self.stream
+            .as_ref()
+            .map_or_else(now, |stream| stream.last_contact)
+    }
+}
+
+impl<K: Object> Stream<K> {
+    /// Reads and decodes what has come, and waits for nothing.
+    fn read(&mut self) {
+        let mut read = 0_usize;
+        self.drained = false;
+        while read < BURST_BYTES && !self.drained {
+            let Some(body) = &mut self.body else {
+                break;
+            };
+            match body.read_what_is_there(self.decoder.space()) {
+                Ok(0) => {
+                    self.body = None;
+                    self.end = self.decoder.finish();
+                }
+                Ok(count) => {
+                    read = read.saturating_add(count);
+                    self.last_contact = Clock::system().now();
+                    self.decoder.filled(count);
+                    self.decode();
+                }
+                Err(Outcome::Halt(Halt::WouldBlock)) => self.drained = true,
+                Err(outcome) => {
+                    let everyday = is_everyday_end(&outcome);
+                    let error = body.failed(outcome);
+                    self.body = None;
+                    if everyday {
+                        self.end = Some(error);
+                    } else if error.is_stopped() {
+                        self.failure = Some(error);
+                    } else {
+                        // RS-4: what is no end of a connection is told as an event, then the stream ends.
+                        self.events.push_back(WatchEvent::Error(error));
+                    }
+                }
+            }
+        }
+        self.decoder.release();
+    }
+
+    fn decode(&mut self) {
+        loop {
+            match self.decoder.next() {
+                Ok(Some(event)) => self.events.push_back(event),
+                Ok(None) => break,
+                Err(error) => {
+                    self.failure = Some(error);
+                    self.body = None;
+                    break;
+                }
+            }
+        }
+        if self.decoder.is_ended() {
+            self.body = None;
+        }
+    }
+}
+
+/// RS-5, over HTTP/1.1: how a connection ends in everyday life.
+fn is_everyday_end(outcome: &Outcome) -> bool {
+    use std::io::ErrorKind as Io;
+    let Outcome::Halt(Halt::Io(error)) = outcome else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        Io::UnexpectedEof
+            | Io::ConnectionReset
+            | Io::ConnectionAborted
+            | Io::BrokenPipe
+            | Io::NotConnected
+            | Io::TimedOut
+    )
+}
