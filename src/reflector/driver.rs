@@ -58,42 +58,59 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     pub(super) fn run(mut self, stop: &StopToken) {
         let mut input = Input::Start;
         loop {
-            if stop.is_stopped() {
-                input = Input::Stop;
+            let action = self.decide(input, stop);
+            match self.perform(action, stop) {
+                Some(next) => input = next,
+                None => return,
             }
-            let facts = Facts {
-                now: self.clock.now(),
-                waited_for: self.demand.is_waited_for(),
-                streams: self.source.supports_watch_list(),
-            };
-            let action = self.core.step(input, &facts);
-            self.let_go(&action);
-            self.have_effects();
-            input = match action {
-                Action::Apply => self.apply(),
-                Action::Stage => self.stage(),
-                Action::Bookmark(version) => self.bookmark(&version),
-                Action::Read { until } => {
-                    self.publish();
-                    self.read(until)
-                }
-                Action::List { request, fresh } => {
-                    self.publish();
-                    self.list(&request, fresh, stop)
-                }
-                Action::Open(request) => {
-                    self.publish();
-                    self.open(&request, stop)
-                }
-                Action::Commit(of) => self.commit(&of),
-                Action::Resync => Input::Resynced(self.sink.resync()),
-                Action::Rest { until, on_demand } => {
-                    self.publish();
-                    self.rest(until, on_demand, stop)
-                }
-                Action::End => return,
-            };
         }
+    }
+
+    /// Asks the core what follows an input. A stop comes before whatever was to be done.
+    pub(super) fn decide(&mut self, input: Input, stop: &StopToken) -> Action {
+        let input = if stop.is_stopped() {
+            Input::Stop
+        } else {
+            input
+        };
+        let facts = Facts {
+            now: self.clock.now(),
+            waited_for: self.demand.is_waited_for(),
+            streams: self.source.supports_watch_list(),
+        };
+        let action = self.core.step(input, &facts);
+        self.let_go(&action);
+        self.have_effects();
+        action
+    }
+
+    /// Does an action, and says how it went; `None` at the end of the run.
+    pub(super) fn perform(&mut self, action: Action, stop: &StopToken) -> Option<Input> {
+        let input = match action {
+            Action::Apply => self.apply(),
+            Action::Stage => self.stage(),
+            Action::Bookmark(version) => self.bookmark(&version),
+            Action::Read { until } => {
+                self.publish();
+                self.read(until)
+            }
+            Action::List { request, fresh } => {
+                self.publish();
+                self.list(&request, fresh, stop)
+            }
+            Action::Open(request) => {
+                self.publish();
+                self.open(&request, stop)
+            }
+            Action::Commit(of) => self.commit(&of),
+            Action::Resync => Input::Resynced(self.sink.resync()),
+            Action::Rest { until, on_demand } => {
+                self.publish();
+                self.rest(until, on_demand, stop)
+            }
+            Action::End => return None,
+        };
+        Some(input)
     }
 
     /// Closes what the action does not go on with (RF-44): a watch ends before the next request begins.

@@ -90,14 +90,14 @@ impl Floor {
 
     /// Whether a list may replace the content: one read at the most recent version always may, and resets the floor.
     pub fn admits_replacement(&mut self, of: &Replacement) -> bool {
-        if of.consistent || of.history_expired {
-            self.position = of.resource_version.clone();
-            self.gone.clear();
-            return true;
-        }
         let stale = of.resource_version.is_older_than(&self.position);
-        if !stale {
-            self.gone.clear();
+        if of.consistent || of.history_expired {
+            if stale {
+                // The server went back in time, and with it what it deleted.
+                self.gone.clear();
+            }
+            self.position = of.resource_version.clone();
+            return true;
         }
         self.judge(!stale, &of.resource_version)
     }

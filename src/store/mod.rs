@@ -9,6 +9,8 @@
 mod floor;
 mod index;
 mod reader;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and not lost.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod stop;
 
 pub use stop::{StopSource, StopToken, WaitEnd, Wake, WakeRegistration};

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod failures;
+mod simulation;
 mod sinks;
 mod streams;
 

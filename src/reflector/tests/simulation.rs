@@ -1,0 +1,418 @@
+//! A seeded simulation on one thread: the real core and driver against a server with random faults, which must heal
+//! and converge. Whatever would block lets the fake clock go on instead.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::*;
+use crate::list_watch::{Listed, WatchEvent};
+use crate::object::Object as _;
+use crate::reflector::backoff::Chance;
+use crate::reflector::core::{Action, Input};
+use crate::reflector::driver::Driver;
+use crate::reflector::{DemandGuard, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::store::StoreWriter;
+use crate::sync::Mutex;
+use crate::testing::{RequestKind, SourceFault};
+use crate::worker::StopSource;
+
+/// Seeds tried in each run, unless `SIMULATION_SEEDS` says another number; a failure names its seed.
+const SEEDS: u64 = 150;
+/// Steps before the server heals, and the most that healing may take.
+const STEPS: usize = 600;
+const HEALING_STEPS: usize = 2_000;
+/// No request follows another sooner, unless data came between or an exemption holds (B9).
+const DELAY_MIN: Duration = Duration::from_millis(50);
+
+/// One request as the driver made it, and how it went.
+struct Made {
+    what: String,
+    at: Instant,
+    /// A list that succeeded: data came.
+    data: bool,
+}
+
+struct Simulation {
+    seed: u64,
+    chance: Chance,
+    world: World,
+    store: Store<ConfigMap>,
+    driver: Driver<ConfigMap, Watched>,
+    stop: StopSource,
+    made: Vec<Made>,
+    /// Events since the last replacement: what a server may repeat.
+    recent: Vec<Repeat>,
+    commits: Arc<Mutex<usize>>,
+    seen_commits: usize,
+    /// A stream delivers its initial events: what would be repeated on it now would come after its end.
+    collecting: bool,
+    /// Somebody waits for the first sync.
+    waiting: Option<DemandGuard>,
+}
+
+#[derive(Clone)]
+enum Repeat {
+    Changed(Arc<Held<ConfigMap>>),
+    Deleted(Arc<Held<ConfigMap>>),
+}
+
+/// A store whose every change is checked: no object goes back to an older version.
+struct Watched {
+    writer: StoreWriter<ConfigMap>,
+    store: Store<ConfigMap>,
+    latest: BTreeMap<String, ResourceVersion>,
+    commits: Arc<Mutex<usize>>,
+    seed: u64,
+}
+
+impl Watched {
+    fn check(&mut self) {
+        for object in self.store.list() {
+            let version = ResourceVersion::from(object.metadata.resource_version.clone().unwrap());
+            let uid = object.metadata.uid.clone().unwrap();
+            if let Some(before) = self.latest.get(&uid) {
+                assert!(
+                    !version.is_older_than(before),
+                    "seed {}: {uid} went from {before} to {version}",
+                    self.seed
+                );
+            }
+            self.latest.insert(uid, version);
+        }
+    }
+}
+
+impl Sink<ConfigMap> for Watched {
+    type Staging = <StoreWriter<ConfigMap> as Sink<ConfigMap>>::Staging;
+
+    fn begin(&mut self) -> Self::Staging {
+        self.writer.begin()
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<ConfigMap>) {
+        if let Staged::Put(Listed::Object(object)) = &item {
+            assert!(object.metadata.uid.is_some());
+        }
+        self.writer.stage(staging, item);
+    }
+
+    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
+        self.writer.commit(staging, of)?;
+        *self.commits.lock() += 1;
+        self.check();
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+        self.writer.apply(event)?;
+        self.check();
+        Ok(())
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        self.writer.bookmark(version);
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        self.writer.report(status);
+    }
+}
+
+impl Simulation {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        let mut world = World::new();
+        world.options.backoff.jitter = 1.0;
+        world.options.seed = seed;
+        world.options.page_size = (chance.below(3) == 0).then_some(3);
+        world.options.internal_error_retry = seconds(30 * chance.below(2));
+        world.source.stream_lists(chance.below(2) == 0);
+        world.source.page_at_zero(chance.below(4) == 0);
+        let (store, writer) =
+            Store::new(Indexers::new().by_namespace(), world.options.clock.clone());
+        let commits = Arc::new(Mutex::new(0));
+        let sink = Watched {
+            writer,
+            store: store.clone(),
+            latest: BTreeMap::new(),
+            commits: Arc::clone(&commits),
+            seed,
+        };
+        let options = ReflectorOptions {
+            demand: Some(store.demand()),
+            ..world.options.clone()
+        };
+        let source = Arc::new(world.source.clone());
+        let driver = Driver::new("sim".to_owned(), source, sink, options, Arc::default());
+        Self {
+            seed,
+            chance,
+            world,
+            store,
+            driver,
+            stop: StopSource::new(),
+            made: Vec::new(),
+            recent: Vec::new(),
+            commits,
+            seen_commits: 0,
+            collecting: false,
+            waiting: None,
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.world.fake.now()
+    }
+
+    /// Plans faults: the server fails some requests, in some of the ways servers do.
+    fn break_server(&mut self) {
+        let mut chance = Chance::new(self.seed.wrapping_mul(31));
+        let (rate, mean) = (2 + chance.below(8), chance.below(2) == 0);
+        self.world.source.plan(move |request| {
+            if chance.below(rate) != 0 && !(mean && chance.below(3) == 0) {
+                return None;
+            }
+            let code =
+                [401, 403, 410, 422, 429, 500, 503][usize::try_from(chance.below(7)).unwrap()];
+            Some(match (request.kind, chance.below(4)) {
+                (RequestKind::Watch, 0) => SourceFault::Silent,
+                (_, 1) => SourceFault::CutAfter(usize::try_from(chance.below(3)).unwrap()),
+                _ => SourceFault::Fail(status(code)),
+            })
+        });
+    }
+
+    /// Something happens on the server, or on the way from it.
+    fn happen(&mut self) {
+        let name = format!("o{}", self.chance.below(6));
+        match self.chance.below(23) {
+            0..=5 => {
+                self.world.set(&name, "x");
+                let changed = self.world.source.objects();
+                let changed = changed
+                    .iter()
+                    .max_by_key(|object| number(&object.resource_version()));
+                self.recent.extend(changed.cloned().map(Repeat::Changed));
+            }
+            6..=8 => {
+                let objects = self.world.source.objects();
+                let gone = objects
+                    .iter()
+                    .find(|o| o.metadata.name.as_deref() == Some(&name));
+                if let (Some(gone), Some(version)) = (gone, self.world.source.delete("shop", &name))
+                {
+                    let uid = gone.metadata.uid.clone().unwrap();
+                    let last = held(&name, &uid, &version.to_string());
+                    self.recent.push(Repeat::Deleted(last));
+                }
+            }
+            9 => self.world.source.bookmark(),
+            10 => self.world.source.end_watches(None),
+            11 => self.world.source.end_watches(Some(&status(500))),
+            12 => self.world.source.expire_watches(),
+            13 => self.world.source.compact(),
+            14 => self.world.source.skip_to(self.world.source.version() + 3),
+            15 => {
+                let known = self.world.source.version();
+                let lag = self.chance.below(2) == 0;
+                self.world
+                    .source
+                    .lag(lag.then(|| known.saturating_sub(2).max(1)));
+            }
+            16 => self.world.source.send(|| WatchEvent::Error(status(429))),
+            17 => self.world.source.send(|| WatchEvent::Skipped {
+                reason: "foreign".to_owned(),
+                resource_version: ResourceVersion::default(),
+            }),
+            18 => self.waiting = Some(self.store.demand().wait()),
+            19 => self.waiting = None,
+            _ => self.repeat(),
+        }
+    }
+
+    /// The server sends again what it has sent already.
+    fn repeat(&mut self) {
+        if self.collecting {
+            return;
+        }
+        let position = number(&self.store.resource_version());
+        let mut sent: Vec<_> = self.recent.clone();
+        sent.retain(|repeat| {
+            let (Repeat::Changed(object) | Repeat::Deleted(object)) = repeat;
+            number(&object.resource_version()) <= position
+        });
+        let count = u64::try_from(sent.len()).unwrap().max(1);
+        let at = usize::try_from(self.chance.below(count)).unwrap();
+        let Some(repeat) = sent.get(at) else {
+            return;
+        };
+        self.world.source.send(|| match repeat.clone() {
+            Repeat::Changed(object) => WatchEvent::Added(object),
+            Repeat::Deleted(object) => WatchEvent::Deleted(object),
+        });
+    }
+
+    /// Does one action of the driver; what would block lets time pass.
+    fn step(&mut self, input: Input, calm: bool) -> Input {
+        let token = self.stop.token();
+        let action = self.driver.decide(input, &token);
+        if *self.commits.lock() != self.seen_commits {
+            self.seen_commits = *self.commits.lock();
+            self.recent.clear();
+            self.collecting = false;
+        }
+        let what = match &action {
+            Action::List { request, .. } => format!("{request:?}"),
+            Action::Open(request) => {
+                self.collecting = request.send_initial_events;
+                format!(
+                    "watch {} {}",
+                    request.resource_version, request.send_initial_events
+                )
+            }
+            Action::Rest { until, on_demand } => {
+                if !calm {
+                    self.happen();
+                }
+                if *on_demand && self.waiting.is_some() {
+                    self.world.fake.advance(millis(self.chance.below(100)));
+                    return Input::Demanded;
+                }
+                let wait = until.saturating_duration_since(self.now());
+                assert!(
+                    wait <= seconds(300),
+                    "seed {}: a rest of {wait:?}",
+                    self.seed
+                );
+                self.world.fake.advance(wait);
+                return Input::Rested;
+            }
+            Action::Read { until } => return self.read(*until, calm),
+            _ => {
+                return self
+                    .driver
+                    .perform(action, &token)
+                    .expect("nobody stops it");
+            }
+        };
+        let at = self.now();
+        let input = self
+            .driver
+            .perform(action, &token)
+            .expect("nobody stops it");
+        let data = matches!(input, Input::Page(Ok(_)));
+        self.made.push(Made { what, at, data });
+        input
+    }
+
+    /// A read that never blocks: it looks at what is there, after some time and some events.
+    fn read(&mut self, until: Instant, calm: bool) -> Input {
+        let rest = until.saturating_duration_since(self.now());
+        if calm {
+            self.world.fake.advance(rest.min(seconds(1)));
+        } else {
+            let wait = match self.chance.below(10) {
+                0..=5 => millis(self.chance.below(50)),
+                6..=8 => seconds(self.chance.below(20)),
+                _ => rest,
+            };
+            self.world.fake.advance(wait.min(rest));
+            self.happen();
+        }
+        let token = self.stop.token();
+        let now = self.now();
+        self.driver
+            .perform(Action::Read { until: now }, &token)
+            .expect("nobody stops it")
+    }
+
+    /// Whether the store holds what the server has.
+    fn has_converged(&self) -> bool {
+        let identity = |object: &Arc<Held<ConfigMap>>| {
+            let metadata = &object.metadata;
+            (
+                metadata.name.clone(),
+                metadata.uid.clone(),
+                metadata.resource_version.clone(),
+            )
+        };
+        let mut held: Vec<_> = self.store.list().iter().map(identity).collect();
+        held.sort();
+        let there: Vec<_> = self.world.source.objects().iter().map(identity).collect();
+        held == there
+    }
+
+    /// B9: in a run of requests without a delay each one after the first follows data, or is one of three exemptions,
+    /// and none repeats another.
+    fn check_delays(&self) {
+        let mut run: Vec<&Made> = Vec::new();
+        for made in &self.made {
+            if run.last().is_none_or(|last| made.at - last.at >= DELAY_MIN) {
+                run.clear();
+            }
+            let exempt = run
+                .iter()
+                .skip(1)
+                .zip(&run)
+                .filter(|(_, before)| !before.data)
+                .count();
+            let exempt = exempt + usize::from(run.last().is_some_and(|last| !last.data));
+            let after_data = run.last().is_some_and(|last| last.data);
+            let repeated = !after_data && run.iter().any(|before| before.what == made.what);
+            assert!(
+                exempt <= 3 && !repeated,
+                "seed {}: {} follows {:?} without a delay",
+                self.seed,
+                made.what,
+                run.iter().map(|made| &made.what).collect::<Vec<_>>()
+            );
+            run.push(made);
+        }
+    }
+}
+
+fn number(version: &ResourceVersion) -> u64 {
+    version.as_str().parse().unwrap_or(0)
+}
+
+#[test]
+fn whatever_the_server_does_the_store_converges() {
+    let seeds = std::env::var("SIMULATION_SEEDS")
+        .ok()
+        .and_then(|count| count.parse().ok());
+    for seed in 0..seeds.unwrap_or(SEEDS) {
+        let mut simulation = Simulation::new(seed);
+        simulation.break_server();
+        let mut input = Input::Start;
+        for _ in 0..STEPS {
+            input = simulation.step(input, false);
+        }
+        simulation.world.source.heal();
+        simulation.world.source.lag(None);
+        let mut steps = 0;
+        let mut calm_since = 0;
+        // The store may look right by chance in the middle of things: it has to stay so.
+        while calm_since < 20 {
+            input = simulation.step(input, true);
+            steps += 1;
+            calm_since = if simulation.has_converged() {
+                calm_since + 1
+            } else {
+                0
+            };
+            assert!(steps < HEALING_STEPS, "seed {seed} does not converge");
+        }
+        simulation.check_delays();
+        assert!(
+            simulation.made.len() < STEPS,
+            "seed {seed}: {} requests",
+            simulation.made.len()
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Thread schedules of the store's waits, explored by a model checker.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use shuttle::thread;
+
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::reflector::{Demand, Replacement, Sink};
+use crate::store::{Indexers, Store, StoreWriter};
+use crate::sync::{Arc, Monitor};
+use crate::worker::StopSource;
+use crate::{Error, ErrorKind};
+
+/// Schedules tried per model; each takes well under a millisecond.
+const SCHEDULES: usize = 5_000;
+
+fn store(clock: Clock) -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
+    Store::new(Indexers::new(), clock)
+}
+
+fn commit(writer: &mut StoreWriter<ConfigMap>) {
+    let staging = writer.begin();
+    writer.commit(staging, &Replacement::default()).unwrap();
+}
+
+fn wait(store: &Store<ConfigMap>, deadline: Deadline) -> thread::JoinHandle<Result<(), Error>> {
+    let store = store.clone();
+    thread::spawn(move || store.wait_until_synced(deadline))
+}
+
+#[test]
+fn a_commit_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let (store, mut writer) = store(Clock::system());
+            let waiters = [wait(&store, Deadline::NEVER), wait(&store, Deadline::NEVER)];
+            commit(&mut writer);
+            for waiter in waiters {
+                assert!(waiter.join().unwrap().is_ok());
+            }
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn the_end_of_the_writer_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let (store, writer) = store(Clock::system());
+            let waiter = wait(&store, Deadline::NEVER);
+            drop(writer);
+            let error = waiter.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Stopped);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A commit, the deadline and the end of the writer at once: some answer comes, and a commit before the wait wins.
+#[test]
+fn every_end_of_a_wait_at_once() {
+    shuttle::check_random(
+        || {
+            let fake = FakeClock::new();
+            let clock = Clock::from(fake.clone());
+            let (store, mut writer) = store(clock.clone());
+            let waiter = wait(&store, clock.after(Duration::from_secs(1)));
+            let time = thread::spawn(move || fake.advance(Duration::from_secs(1)));
+            commit(&mut writer);
+            let late = store.wait_until_synced(clock.after(Duration::ZERO));
+            assert!(late.is_ok(), "success beats the deadline");
+            drop(writer);
+            time.join().unwrap();
+            match waiter.join().unwrap() {
+                Ok(()) => {}
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotSynced),
+            }
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn the_clock_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let fake = FakeClock::new();
+            let clock = Clock::from(fake.clone());
+            let (store, _writer) = store(clock.clone());
+            let waiter = wait(&store, clock.after(Duration::from_secs(1)));
+            fake.advance(Duration::from_secs(1));
+            let error = waiter.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotSynced);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A reflector's rest ends by a stop and by a reader who begins to wait, whichever comes.
+#[test]
+fn a_rest_hears_the_stop_and_the_demand() {
+    for stops in [true, false] {
+        shuttle::check_random(
+            move || {
+                let (demand, stop) = (Demand::new(), StopSource::new());
+                let (resting, token) = (demand.clone(), stop.token());
+                let rest = thread::spawn(move || {
+                    let clock = Clock::system();
+                    resting.rest(&clock, Deadline::NEVER, &token, true)
+                });
+                let guard = if stops {
+                    stop.stop();
+                    None
+                } else {
+                    Some(demand.wait())
+                };
+                let end = format!("{:?}", rest.join().unwrap());
+                assert_eq!(end, if stops { "Stopped" } else { "Demanded" });
+                drop(guard);
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// Negative control: a flag that changes outside the mutex the waiter holds loses its wake-up, and the checker sees
+/// that.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_flag_outside_the_mutex_loses_the_wake_up() {
+    use crate::sync::atomic::{AtomicBool, Ordering};
+    shuttle::check_random(
+        || {
+            let shared = Arc::new((Monitor::new(()), AtomicBool::new(false)));
+            let waiting = Arc::clone(&shared);
+            let waiter = thread::spawn(move || {
+                let (monitor, raised) = &*waiting;
+                let mut guard = monitor.lock();
+                while !raised.load(Ordering::SeqCst) {
+                    guard = monitor.wait(guard);
+                }
+            });
+            let (monitor, raised) = &*shared;
+            raised.store(true, Ordering::SeqCst);
+            monitor.notify_all();
+            waiter.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
