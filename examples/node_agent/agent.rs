@@ -9,7 +9,7 @@ use kubecache::http::Client;
 use kubecache::list_watch::Api;
 use kubecache::manager::Changes;
 use kubecache::object::{FieldSelector, Scope};
-use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus};
+use kubecache::reflector::{Demand, DemandGuard, Reflector, ReflectorOptions, ReflectorStatus};
 use kubecache::{Error, ErrorKind};
 
 use crate::args::{Options, Output};
@@ -61,6 +61,8 @@ struct Ears {
     secrets: Changes,
     config_maps: Changes,
     reflector: Reflector,
+    /// Held until the pods are known: somebody waits for them, so a failed first list is tried again fast.
+    waits: Option<DemandGuard>,
 }
 
 /// What the loop knows.
@@ -83,7 +85,7 @@ impl<W: Write> Agent<'_, W> {
     pub(crate) fn run(mut self, client: &Client) -> Result<Ended, Error> {
         let clock = Clock::system();
         let mut node = Node::new(client)?;
-        let ears = Ears::listen(&node, client, self.node_name)?;
+        let mut ears = Ears::listen(&node, client, self.node_name)?;
         let mut progress = Progress::new(clock, self.options);
         loop {
             match ears.wait(self.signals, progress.next_timer()) {
@@ -99,7 +101,10 @@ impl<W: Write> Agent<'_, W> {
                             return Ok(Ended::Failed(error));
                         }
                     }
-                    PodNews::All(_) => progress.synced = true,
+                    PodNews::All(_) => {
+                        progress.synced = true;
+                        ears.waits = None;
+                    }
                     PodNews::Here(_) | PodNews::Gone(_) => {}
                 }
                 node.take(news);
@@ -173,11 +178,14 @@ impl Ears {
     fn listen(node: &Node, client: &Client, node_name: &str) -> Result<Self, Error> {
         let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
+        let demand = Demand::new();
+        let mut options = ReflectorOptions::default();
+        options.demand = Some(demand.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
             client.lister_watcher(scope),
             PodSink(send),
-            ReflectorOptions::default(),
+            options,
         )?;
         let (secrets, config_maps) = node.subscribe();
         Ok(Self {
@@ -185,6 +193,7 @@ impl Ears {
             secrets,
             config_maps,
             reflector,
+            waits: Some(demand.wait()),
         })
     }
 

@@ -1,11 +1,16 @@
 //! Rows and exit codes against servers that are put together by hand.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kubecache::testing::{Act, Answer, Exchange, Fault, FixtureServer, Recording, objects};
+use kubecache::testing::{
+    Act, Answer, End, Exchange, Fault, FixtureServer, Recording, Speed, objects,
+};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::program::{Ended, run};
+use super::program::{Ended, Running, run, run_in};
 
 const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
 
@@ -18,11 +23,16 @@ fn list(kind: &str, items: &[Value]) -> Answer {
 }
 
 fn open_watch() -> Answer {
-    Answer::new(200).ending(kubecache::testing::End::Open, Duration::ZERO)
+    Answer::new(200).ending(End::Open, Duration::ZERO)
 }
 
 /// A node `n1` with these pods; streamed lists are refused, as old servers do.
 fn node(pods: &[Value]) -> Recording {
+    node_that_changes(pods, open_watch())
+}
+
+/// The same, with a watch of the pods.
+fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
     let refused = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
         "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
@@ -38,7 +48,7 @@ fn node(pods: &[Value]) -> Recording {
         .with(Exchange::get(PODS, list("PodList", pods)))
         .with(Exchange::get(
             &format!("{PODS}&watch=true&allowWatchBookmarks=true"),
-            open_watch(),
+            watch,
         ))
 }
 
@@ -167,4 +177,100 @@ fn a_refusal_of_the_pods_ends_with_1_in_the_servers_words() {
         );
         assert!(ended.stderr.ends_with(&told), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() {
+    let recording = object(
+        node(&[pod("web", &["tls"], &[], "Running")]),
+        "secrets",
+        "tls",
+        &[],
+    );
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let name = format!("kubecache-impersonation-{}", std::process::id());
+    let kubeconfig = std::env::temp_dir().join(name);
+    let text = json!({
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": server.url()}}],
+        "users": [{"name": "u", "user": {"as": "jane", "as-groups": ["readers"], "token": "canary"}}],
+    });
+    std::fs::write(&kubeconfig, text.to_string()).unwrap();
+    let path = kubeconfig.to_str().unwrap();
+    let proxy = ("https_proxy", "http://user:canary@proxy.example");
+    let ended = run_in(
+        &["--kubeconfig", path, "--node-name", "n1", "--once"],
+        &[proxy],
+    );
+    std::fs::remove_file(&kubeconfig).unwrap();
+
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let row = ended.stdout.lines().nth(1).unwrap();
+    assert!(row.contains("NotFound"), "{row}");
+    for request in server.requests() {
+        assert_eq!(request.header("impersonate-user"), Some("jane"));
+        assert_eq!(request.header("impersonate-group"), Some("readers"));
+        assert_eq!(request.header("authorization"), None, "not over http");
+    }
+    assert_eq!(
+        ended.stderr.matches("https_proxy").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("credentials are not sent"),
+        "{}",
+        ended.stderr
+    );
+    assert!(!ended.stderr.contains("canary"));
+}
+
+#[test]
+fn pods_that_finish_are_made_anew_or_are_deleted_let_go_of_their_objects() {
+    let mut web = pod("web", &["old"], &[], "Running");
+    web["metadata"]["uid"] = json!("1");
+    let mut again = pod("web", &["new"], &[], "Running");
+    again["metadata"]["uid"] = json!("2");
+    let event = |kind: &str, pod: &Value| json!({"type": kind, "object": pod}).to_string();
+    let finished = pod("job", &["shared"], &[], "Succeeded");
+    let last = pod("last", &["shared"], &[], "Running");
+    let watch = open_watch()
+        .event(Duration::from_millis(1_500), &event("MODIFIED", &finished))
+        .event(Duration::from_millis(1_600), &event("ADDED", &again))
+        .event(Duration::from_millis(1_700), &event("DELETED", &last))
+        .ending(End::Open, Duration::from_millis(1_700));
+    let pods = [web, pod("job", &["shared"], &[], "Running"), last.clone()];
+    let mut recording = node_that_changes(&pods, watch);
+    for name in ["old", "new", "shared"] {
+        recording = object(
+            recording,
+            "secrets",
+            name,
+            &[secret(name, &[("a", "canary")])],
+        );
+    }
+    let server = FixtureServer::replaying(recording)
+        .speed(Speed::Times(1.0))
+        .start()
+        .unwrap();
+    let url = server.url();
+    let mut agent = Running::start(&["-s", &url, "--node-name", "n1"]);
+    // The changes come close together, so their lines may come in any order.
+    let left = RefCell::new(BTreeSet::from([
+        ("job", "shared", "Removed"),
+        ("web", "old", "Removed"),
+        ("web", "new", "Synced"),
+        ("last", "shared", "Removed"),
+    ]));
+    agent.wait_for("every change", |line| {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        left.borrow_mut()
+            .retain(|(pod, name, state)| (cells[1], cells[3], cells[4]) != (*pod, *name, *state));
+        left.borrow().is_empty()
+    });
+    let ended = agent.stop(Signal::TERM);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(ended.stderr, "");
 }
