@@ -155,7 +155,7 @@ fn time(reads: &[String], mut read: impl FnMut(&str)) -> Duration {
     for name in reads {
         read(name);
     }
-    thread_time() - before
+    thread_time().saturating_sub(before)
 }
 
 fn nanos_each(total: Duration) -> f64 {

@@ -71,10 +71,8 @@ impl<K: ManagedKind> fmt::Debug for Reflectors<K> {
 impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();
-        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor {
-            source: self.api.lister_watcher(Scope::object(&key)),
-            previous: Mutex::new(plan.previous),
-        });
+        let source = self.api.lister_watcher(Scope::object(&key));
+        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, plan.previous));
         let mut options = ReflectorOptions::default();
         options.clock = self.options.clock.clone();
         options.watch_timeout_min = self.options.watch_timeout_min;
@@ -97,12 +95,22 @@ fn name(key: &ObjectKey) -> String {
 }
 
 /// A lister-watcher whose first request waits until the run before has let go of the object.
-struct Successor<K: Object> {
+pub(crate) struct Successor<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     previous: Mutex<Option<Receiver<Infallible>>>,
 }
 
 impl<K: Object> Successor<K> {
+    pub(crate) fn new(
+        source: Arc<dyn ListerWatcher<K>>,
+        previous: Option<Receiver<Infallible>>,
+    ) -> Self {
+        Self {
+            source,
+            previous: Mutex::new(previous),
+        }
+    }
+
     fn await_previous(&self, stop: &StopToken) -> Result<(), Error> {
         let previous = self.previous.lock().take();
         if let Some(previous) = previous {

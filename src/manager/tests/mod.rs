@@ -1,6 +1,9 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
+#[cfg(feature = "testing")]
+mod end_to_end;
 mod fake;
+mod launch;
 mod object_manager;
 mod pod_references;
 mod reflect;

@@ -1,0 +1,244 @@
+//! The managers over real reflectors and the fake API server: what the server is asked, counted.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use super::fake::{ROUND, pod};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::{Error, ErrorKind};
+use crate::manager::{ConfigMapManager, SecretManager, WatchOptions};
+use crate::object::Status;
+use crate::sync::Arc;
+use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::worker::Worker;
+
+fn secret(name: &str) -> Secret {
+    objects::secret("ns", name, "", &[("password", "canary")])
+}
+
+fn immutable(name: &str) -> Secret {
+    Secret {
+        immutable: Some(true),
+        ..secret(name)
+    }
+}
+
+/// A manager and its server on one fake clock, the housekeeper in its first rest.
+fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> Arc<SecretManager> {
+    let options = WatchOptions::default()
+        .clock(Clock::from(clock.clone()))
+        .idle_max(ROUND);
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    clock.wait_for_timer(ROUND);
+    Arc::new(manager)
+}
+
+fn kinds(source: &FakeSource<Secret>) -> Vec<(RequestKind, String)> {
+    let requests = source.requests().into_iter();
+    requests
+        .map(|request| (request.kind, request.resource_version.to_string()))
+        .collect()
+}
+
+fn in_a_minute() -> Deadline {
+    Clock::system().after(Duration::from_mins(1))
+}
+
+/// Reads until the answer is as wanted; the server's news takes a moment to arrive.
+fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = read() {
+            return found;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch, whatever happens then.
+#[test]
+fn one_list_and_one_watch_per_object() {
+    let source = FakeSource::new();
+    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let first = pod("first", &["s"]);
+    manager.register_pod(&first);
+    let missing = manager.get_secret_by("ns", "s", in_a_minute()).unwrap_err();
+    assert_eq!(missing.to_string(), "secret \"s\" not found");
+    source.wait_for_watches(1);
+    for number in 0..20 {
+        let more = pod(&format!("more-{number}"), &["s"]);
+        manager.register_pod(&more);
+        manager.unregister_pod(&more);
+    }
+    source.set(secret("s"));
+    until(|| manager.get_secret("ns", "s").ok());
+    source.delete("ns", "s");
+    until(|| manager.get_secret("ns", "s").err());
+    let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(asked, [RequestKind::List, RequestKind::Watch]);
+    manager.unregister_pod(&first);
+    source.wait_for_watches(0);
+    assert_eq!(source.requests().len(), 2);
+}
+
+/// OC-15, RF-45: an immutable object costs one list and no watch.
+#[test]
+fn an_immutable_object_is_listed_once_and_not_watched() {
+    let source = FakeSource::new();
+    source.set(immutable("s"));
+    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let pod = pod("p", &["s"]);
+    manager.register_pod(&pod);
+    manager.get_secret_by("ns", "s", in_a_minute()).unwrap();
+    manager.unregister_pod(&pod);
+    drop(manager);
+    let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(asked, [RequestKind::List]);
+}
+
+/// B3: the first retry fits into a get, because somebody waits; counted: two lists, one watch.
+#[test]
+fn a_first_list_that_failed_is_tried_again_within_the_get() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    source.set(secret("s"));
+    let failure = Error::from_status(Status::new(500, "one moment"));
+    source.fail_next(RequestKind::List, SourceFault::Fail(failure));
+    let manager = stage(&source, &clock);
+    manager.register_pod(&pod("p", &["s"]));
+    let reader = Arc::clone(&manager);
+    let (send, answer) = crossbeam_channel::bounded(1);
+    let worker = Worker::spawn("t-get", move |_| {
+        send.send(reader.get_secret("ns", "s").map(drop)).unwrap();
+    });
+    // The reader's second, and the reflector's short backoff.
+    clock.wait_for_timer(Duration::from_secs(1));
+    let short = until(|| {
+        let next = clock.wait_for_next_timer();
+        (next <= Duration::from_millis(100)).then_some(next)
+    });
+    clock.advance(short);
+    let answered = answer.recv().unwrap();
+    answered.expect("within its second");
+    worker.unwrap().join().unwrap();
+    source.wait_for_watches(1);
+    let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(
+        asked,
+        [RequestKind::List, RequestKind::List, RequestKind::Watch]
+    );
+}
+
+/// R4: a refusal is retried for three seconds, then it is the answer; once lifted, it is forgotten.
+#[test]
+fn a_refusal_is_an_answer_after_three_seconds() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    source.set(secret("s"));
+    let refusal = Status::new(403, "no relationship found between node and this object");
+    source.fail_all(RequestKind::List, Error::from_status(refusal));
+    let manager = stage(&source, &clock);
+    manager.register_pod(&pod("p", &["s"]));
+    source.wait_for_requests(1);
+    let now = Deadline::at(clock.now());
+    let early = manager.get_secret_by("ns", "s", now).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::NotSynced);
+    let begin = clock.now();
+    let denied = until(|| {
+        clock.advance(Duration::from_millis(100));
+        let error = manager.get_secret_by("ns", "s", now).err()?;
+        (error.kind() == ErrorKind::Forbidden).then_some(error)
+    });
+    assert!(clock.now().duration_since(begin) >= Duration::from_millis(2_900));
+    assert!(
+        denied
+            .to_string()
+            .ends_with(": no relationship found between node and this object")
+    );
+    source.heal();
+    until(|| {
+        clock.advance(Duration::from_millis(100));
+        manager.get_secret_by("ns", "s", now).ok()
+    });
+}
+
+/// OC-21, OC-22 (B4): the restart lists at `0`, and once more at the most recent because that was older.
+#[test]
+fn an_idle_object_comes_back_no_older_than_it_went() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    source.set(secret("s"));
+    let old = source.version();
+    let newest = source.set(secret("s"));
+    let manager = stage(&source, &clock);
+    manager.register_pod(&pod("p", &["s"]));
+    manager.get_secret_by("ns", "s", Deadline::NEVER).unwrap();
+    source.wait_for_watches(1);
+    clock.advance(ROUND + Duration::from_millis(1));
+    source.wait_for_watches(0);
+    source.lag(Some(old));
+    let again = manager.get_secret_by("ns", "s", Deadline::NEVER).unwrap();
+    assert_eq!(again.metadata.resource_version, Some(newest.to_string()));
+    source.wait_for_watches(1);
+    let newest = newest.to_string();
+    let expected = [
+        (RequestKind::List, "0".to_owned()),
+        (RequestKind::Watch, newest.clone()),
+        (RequestKind::List, "0".to_owned()),
+        (RequestKind::List, String::new()),
+        (RequestKind::Watch, newest),
+    ];
+    assert_eq!(kinds(&source), expected);
+}
+
+/// B16: no watch and no thread of a manager outlives it, whatever they were doing.
+#[test]
+fn a_dropped_manager_leaves_no_watch() {
+    let source = FakeSource::new();
+    let manager = ConfigMapManager::new(source.clone(), WatchOptions::default()).unwrap();
+    for number in 0..20 {
+        let name = format!("c{number}");
+        source.set(objects::config_map("shop", &name, "", &[("tax", "7")]));
+        let pod = objects::pod("shop", &format!("p{number}"), "node", &[], &[&name]);
+        manager.register_pod(&pod);
+    }
+    for number in 0..20 {
+        let name = format!("c{number}");
+        let deadline = in_a_minute();
+        let found: ConfigMap = {
+            let cached = manager.get_config_map_by("shop", &name, deadline).unwrap();
+            (*cached).clone()
+        };
+        assert_eq!(found.metadata.name.as_deref(), Some(&*name));
+    }
+    source.wait_for_watches(20);
+    drop(manager);
+    assert_eq!(source.open_watches(), 0);
+}
+
+/// `TestWatchBasedManager` in small: many objects from many threads, each readable.
+#[test]
+fn many_objects_from_many_threads() {
+    let source = FakeSource::new();
+    for worker in 0..10 {
+        for number in 0..20 {
+            source.set(secret(&format!("s{worker}-{number}")));
+        }
+    }
+    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = Arc::new(manager);
+    let workers: Vec<_> = (0..10)
+        .map(|worker| {
+            let manager = Arc::clone(&manager);
+            Worker::spawn(format!("t-many-{worker}"), move |_| {
+                for number in 0..20 {
+                    let name = format!("s{worker}-{number}");
+                    let pod = pod(&format!("p{worker}-{number}"), &[&name]);
+                    manager.register_pod(&pod);
+                    manager.get_secret_by("ns", &name, in_a_minute()).unwrap();
+                }
+            })
+            .unwrap()
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}

@@ -1,0 +1,155 @@
+//! What a run asks of the server, and when it begins: OC-6 and OC-23, with a server that only takes notes.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use k8s_openapi::api::core::v1::Secret;
+
+use super::fake::pod;
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::list_watch::{
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+};
+use crate::manager::launch::Successor;
+use crate::manager::{SecretManager, WatchOptions};
+use crate::object::{Held, ObjectKey, ResourceVersion, Scope};
+use crate::sync::Arc;
+use crate::worker::{StopSource, StopToken, Worker};
+
+/// Notes what it is asked; lists nothing, and holds watches back until they are stopped.
+#[derive(Clone)]
+struct Notes {
+    notes: Sender<Note>,
+    scope: Scope,
+}
+
+enum Note {
+    List(Scope, ListRequest),
+    Watch(WatchRequest),
+}
+
+fn notes() -> (Notes, Receiver<Note>) {
+    let (notes, taken) = unbounded();
+    let scope = Scope::all();
+    (Notes { notes, scope }, taken)
+}
+
+impl Api<Secret> for Notes {
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<Secret>> {
+        let notes = self.notes.clone();
+        Arc::new(Self { notes, scope })
+    }
+
+    fn getter(&self) -> Arc<dyn Getter<Secret>> {
+        Arc::new(self.clone())
+    }
+}
+
+impl Getter<Secret> for Notes {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        _: &ResourceVersion,
+        _: Deadline,
+        _: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        Err(Error::not_found("secret", key.name()))
+    }
+}
+
+impl ListerWatcher<Secret> for Notes {
+    fn list(
+        &self,
+        request: &ListRequest,
+        _: &StopToken,
+        _: &mut dyn FnMut(Listed<Secret>),
+    ) -> Result<ListPage, Error> {
+        let note = Note::List(self.scope.clone(), request.clone());
+        self.notes.send(note).unwrap();
+        Ok(ListPage {
+            resource_version: "7".into(),
+            continue_token: None,
+        })
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<Secret>>, Error> {
+        self.notes.send(Note::Watch(request.clone())).unwrap();
+        stop.wait();
+        Err(Error::stopped("the watch"))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        true
+    }
+
+    fn describe(&self) -> String {
+        "secrets".to_owned()
+    }
+}
+
+/// OC-6, B8: one small list and one watch of 30 to 60 minutes, of one name in one namespace, without streaming.
+#[test]
+fn a_run_asks_for_one_object() {
+    let (api, taken) = notes();
+    let manager = SecretManager::new(api, WatchOptions::default()).unwrap();
+    manager.register_pod(&pod("p", &["s"]));
+    let Note::List(scope, list) = taken.recv().unwrap() else {
+        panic!("a list comes first");
+    };
+    assert_eq!(scope.namespace_name(), Some("ns"));
+    assert_eq!(scope.field_selector().as_str(), "metadata.name=s");
+    assert_eq!(list.resource_version, ResourceVersion::any());
+    let Note::Watch(watch) = taken.recv().unwrap() else {
+        panic!("then a watch");
+    };
+    assert_eq!(watch.resource_version.as_str(), "7");
+    let (least, most) = (Duration::from_mins(30), Duration::from_hours(1));
+    assert!(
+        watch.timeout >= least && watch.timeout < most,
+        "{:?}",
+        watch.timeout
+    );
+    assert!(watch.bookmarks && !watch.send_initial_events);
+    let error = manager.get_secret("ns", "s").unwrap_err();
+    assert!(error.is_not_found());
+}
+
+/// OC-23: the first request waits for the end of the run before, or for its own stop.
+#[test]
+fn a_run_begins_when_the_one_before_has_let_go() {
+    let (api, taken) = notes();
+    let (ending, ended) = bounded(0);
+    let successor = Successor::new(Arc::new(api), Some(ended));
+    let worker = Worker::spawn("t-successor", move |stop| {
+        let request = ListRequest::default();
+        let listed = successor.list(&request, stop, &mut |_| {});
+        listed.unwrap();
+    });
+    assert!(taken.try_recv().is_err(), "nobody has let go yet");
+    drop(ending);
+    let worker = worker.unwrap();
+    assert!(matches!(taken.recv().unwrap(), Note::List(..)));
+    while !worker.is_finished() {
+        std::thread::yield_now();
+    }
+    worker.join().unwrap();
+}
+
+/// OC-23, B16: a run that is stopped while it waits for the one before asks for nothing.
+#[test]
+fn a_run_that_waits_can_be_stopped() {
+    let (api, taken) = notes();
+    let (_ending, ended) = bounded(0);
+    let successor = Successor::new(Arc::new(api), Some(ended));
+    let stop = StopSource::new();
+    stop.stop();
+    let request = ListRequest::default();
+    let error = successor.list(&request, &stop.token(), &mut |_| {});
+    assert!(error.unwrap_err().is_stopped());
+    assert!(taken.try_recv().is_err());
+}
