@@ -1,14 +1,13 @@
 //! How many reflectors there may be: the option, and what the process can bear, whichever is least.
 
 use std::fs;
+// Counters that nobody waits for: a model checker has nothing to see here, and a static of its own cannot outlive a run.
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind};
-use crate::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use crate::sync::Arc;
 
 /// The kernel's default of `vm.max_map_count`, for systems that do not tell.
 const MAPS_DEFAULT: usize = 65_530;

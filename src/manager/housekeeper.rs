@@ -84,7 +84,7 @@ fn go_round<K: ManagedKind>(shared: &Shared<K>) {
             // An unfilled item goes on trying for as long as it is referenced (OC-20).
             slot.act(if idle { Input::Idle } else { Input::Retry })
         });
-        let changed = action.effect != Effect::Nothing;
+        let changed = action.effect == Effect::End;
         shared.works.perform(&item, action);
         if changed {
             tell(shared, &item);

@@ -1,4 +1,84 @@
-//! Secrets and ConfigMaps of the registered pods, kept by one watch per object.
+//! Secrets and ConfigMaps of the registered pods, kept by one watch per object, answered from memory.
+//!
+//! ```no_run
+//! use kubecache::manager::{SecretManager, WatchOptions};
+//! # fn run(api: impl kubecache::list_watch::Api<k8s_openapi::api::core::v1::Secret> + 'static, pod: &k8s_openapi::api::core::v1::Pod)
+//! # -> Result<(), kubecache::Error> {
+//!
+//! let secrets = SecretManager::new(api, WatchOptions::default())?; // an `http::Client` is an `api`
+//! secrets.register_pod(pod); // when the pod is bound to the node, and whenever it changes
+//! let database = secrets.get_secret("shop", "database")?; // from memory, or after a wait of a second at most
+//! println!("{database:?} is {:?} old", database.age());
+//! secrets.unregister_pod(pod); // when its containers have ended and its volumes are unmounted
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is promised
+//!
+//! - [`register_pod`](ObjectManager::register_pod) and [`unregister_pod`](ObjectManager::unregister_pod) never touch the
+//!   network, never wait for it and never fail.
+//! - A read never waits while a current answer is in memory, and never waits for ever. Such a read takes one lock, clones
+//!   one pointer and allocates nothing.
+//! - An error says why: the server's words, the attempts, and since when.
+//! - The reads of one registration never go back in time (B18); how old an answer is can be asked
+//!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh) raises the floor for the cached ones after it.
+//! - An object is watched while at least one registered pod references it, and once only, however many pods do.
+//! - Dropping a manager ends and joins every thread, watch and socket of it, in milliseconds.
+//! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
+//!   last holder drops them.
+//!
+//! # What is not promised
+//!
+//! - Freshness: a read gives what the watch has delivered (OC-14). Who must not lag uses
+//!   [`get_fresh`](ObjectManager::get_fresh).
+//! - That a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it arrives
+//!   (OC-15); the next pod that references it has it checked (B7).
+//! - That the caller's pod is the one that holds the reference (CM-7).
+//!
+//! # "Not registered"
+//!
+//! `object "ns"/"name" not registered` is not an answer of the API. It says that no pod which is registered with this
+//! manager names the object: register the pod first, unregister it last. Names count in the pod's own namespace only,
+//! and only those of [`visit_pod_secret_names`] and [`visit_pod_config_map_names`].
+//!
+//! # Threads and locks
+//!
+//! | thread | how many | ends |
+//! |---|---|---|
+//! | `rf-secret-17` | one per watched object | when the last reference goes, the object turns out immutable, nobody has read it for five minutes, or the manager goes |
+//! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, retries what had no room |
+//! | `ck-secret` | at most one per manager, from the first check (B7) on | with the manager |
+//!
+//! Locks are taken in this order and no other: registry 10, references 20, the slot of one object 40, the table of answers
+//! 45, chores and subscriptions 50. Decisions are made under them by pure functions; threads are started and stopped,
+//! requests made and subscribers told after they are released.
+//!
+//! # What a watched object costs
+//!
+//! A thread, a socket and a wake-up descriptor; its resident memory and its cost to the API server are measured by the
+//! benchmarks. Immutable and unread objects cost their own size only. The number of watches has a ceiling: the least of
+//! [`WatchOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
+//! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended.
+//!
+//! # Other than the kubelet
+//!
+//! | | the kubelet | here |
+//! |---|---|---|
+//! | B1 | polls every 10 ms for a fixed second | waits until a deadline that an option or the caller sets |
+//! | B2 | swallows the cause (OC-13) | the error carries the last failure, the attempts, and since when |
+//! | B3 | a first list that failed is retried after 0.8 to 1.6 s, so never within a read | after 50 ms, doubling, while somebody waits |
+//! | B4 | an idle restart lists at the old version and may fail for 3 s (OC-22) | lists at `0`, and once more at the most recent if that was older |
+//! | B5 | an item that was never read is stopped at the first round (OC-19) | idle time is counted from the item's creation |
+//! | B6 | lost races leave watches without an owner (OC-27), counts reach -1 (OC-5) | neither can be written down |
+//! | B7 | an immutable object made again is served stale for ever | a new reference has its uid checked once; until then reads wait a second at most, then take the old copy, marked [stale](Cached::is_stale) |
+//! | B16 | a stop does not join, and lists run on | every request can be cancelled; dropping joins |
+//! | OC-16 | an immutable object is recognised when it is read | when it arrives |
+//! | OC-25 | after a shutdown reads fail after a second | at once |
+//! | R4 | a refusal looks like silence | it is an answer once it has outlasted the node authorizer's lag of about three seconds |
+//!
+//! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
+//! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (names are stored, not pods).
 
 mod answer;
 mod answers;
@@ -32,5 +112,7 @@ pub use pod_references::{
 };
 pub use report::{ObjectReport, ObjectState, PodReport};
 
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 mod tests;

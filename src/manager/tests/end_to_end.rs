@@ -55,7 +55,7 @@ fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch, whatever happens then.
+/// OC-1, OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch, whatever happens then.
 #[test]
 fn one_list_and_one_watch_per_object() {
     let source = FakeSource::new();
@@ -188,7 +188,7 @@ fn an_idle_object_comes_back_no_older_than_it_went() {
     assert_eq!(kinds(&source), expected);
 }
 
-/// B16: no watch and no thread of a manager outlives it, whatever they were doing.
+/// SC-1, `TestCacheBasedConfigMapManager`, B16: no watch and no thread of a manager outlives it, whatever they were doing.
 #[test]
 fn a_dropped_manager_leaves_no_watch() {
     let source = FakeSource::new();

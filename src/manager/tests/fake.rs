@@ -148,6 +148,14 @@ impl FakeRuns {
         drop(writer);
     }
 
+    /// Lets the threads of all runs end.
+    #[cfg(shuttle)]
+    pub(crate) fn end_all(&self) {
+        for index in 0..self.count() {
+            self.crash(index);
+        }
+    }
+
     fn index_of(&self, name: &str) -> usize {
         let runs = self.runs.lock();
         runs.iter().rposition(|run| run.name == name).unwrap()

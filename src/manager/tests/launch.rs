@@ -92,7 +92,7 @@ impl ListerWatcher<Secret> for Notes {
     }
 }
 
-/// OC-6, B8: one small list and one watch of 30 to 60 minutes, of one name in one namespace, without streaming.
+/// OC-6, OC-24 (B8): one small list and one watch of 30 to 60 minutes, of one name in one namespace, without streaming.
 #[test]
 fn a_run_asks_for_one_object() {
     let (api, taken) = notes();

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "testing")]
 mod end_to_end;
-mod fake;
+pub(super) mod fake;
 mod launch;
 mod object_manager;
 mod pod_references;

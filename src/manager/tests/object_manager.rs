@@ -130,7 +130,7 @@ fn the_final_counts_of_upstreams_table() {
     }
 }
 
-/// CM-7: a read asks whether the name is referenced, not by whom, and only in its own namespace.
+/// CM-7, SC-1, `TestCacheBasedSecretManager`: a read asks whether the name is referenced, not by whom, and only in its own namespace.
 #[test]
 fn reads_are_for_everybody() {
     let stage = Stage::new();

@@ -67,7 +67,7 @@ fn more_references_start_nothing_more() {
     assert_eq!(stage.runs.count(), 1);
 }
 
-/// OC-9, B1, B2: the kubelet's line first, then the server's words, attempts and since when.
+/// OC-9, OC-13, B1, B2: the kubelet's line first, then the server's words, attempts and since when.
 #[test]
 fn a_wait_in_vain_says_why() {
     let stage = Stage::new();
