@@ -1,4 +1,5 @@
-//! How a run gets its thread: a reflector of one object, which begins when the run before it has let go (OC-23).
+//! How a run gets its thread: a reflector of one object, which begins when the item owns it and the run before it has
+//! let go (OC-23).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) floor: Option<ResourceVersion>,
     /// Closed when the run before has ended.
     pub(crate) previous: Option<Receiver<Infallible>>,
+    /// Closed when the item owns the run's thread, so that whatever the run brings can end it (B6).
+    pub(crate) owned: Receiver<Infallible>,
 }
 
 /// Gives runs their threads. A model checker or a test puts itself here.
@@ -72,7 +75,8 @@ impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();
         let source = self.api.lister_watcher(Scope::object(&key));
-        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, plan.previous));
+        let gates = plan.previous.into_iter().chain([plan.owned]).collect();
+        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, gates));
         let mut options = ReflectorOptions::default();
         options.clock = self.options.clock.clone();
         options.watch_timeout_min = self.options.watch_timeout_min;
@@ -94,28 +98,25 @@ fn name(key: &ObjectKey) -> String {
     format!("object-\"{}\"/\"{}\"", key.namespace(), key.name())
 }
 
-/// A lister-watcher whose first request waits until the run before has let go of the object.
+/// A lister-watcher whose first request waits until its gates have closed.
 pub(crate) struct Successor<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
-    previous: Mutex<Option<Receiver<Infallible>>>,
+    gates: Mutex<Vec<Receiver<Infallible>>>,
 }
 
 impl<K: Object> Successor<K> {
-    pub(crate) fn new(
-        source: Arc<dyn ListerWatcher<K>>,
-        previous: Option<Receiver<Infallible>>,
-    ) -> Self {
+    pub(crate) fn new(source: Arc<dyn ListerWatcher<K>>, gates: Vec<Receiver<Infallible>>) -> Self {
         Self {
             source,
-            previous: Mutex::new(previous),
+            gates: Mutex::new(gates),
         }
     }
 
-    fn await_previous(&self, stop: &StopToken) -> Result<(), Error> {
-        let previous = self.previous.lock().take();
-        if let Some(previous) = previous {
+    fn await_gates(&self, stop: &StopToken) -> Result<(), Error> {
+        let gates = std::mem::take(&mut *self.gates.lock());
+        for gate in gates {
             select! {
-                recv(previous) -> _ => {}
+                recv(gate) -> _ => {}
                 recv(stop.channel()) -> _ => return Err(Error::stopped(&self.describe())),
             }
         }
@@ -130,7 +131,7 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        self.await_previous(stop)?;
+        self.await_gates(stop)?;
         self.source.list(request, stop, each)
     }
 
@@ -139,7 +140,7 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
         request: &WatchRequest,
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
-        self.await_previous(stop)?;
+        self.await_gates(stop)?;
         self.source.watch(request, stop)
     }
 

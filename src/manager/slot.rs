@@ -290,7 +290,7 @@ impl<K: ManagedKind> Slot<K> {
         let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !of.consistent;
         if from_the_past || !self.floor.admits_replacement(of) {
             return Err(Error::new(
-                ErrorKind::Expired,
+                ErrorKind::Protocol,
                 format!(
                     "the server answered with version {}, older than {} which is known already",
                     of.resource_version,

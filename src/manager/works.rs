@@ -1,8 +1,9 @@
 //! What all items of a manager share, and how their decisions are carried out, under no lock.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, bounded};
 
 use super::answers::Answers;
 use super::ceiling::{Ceiling, Permit};
@@ -108,8 +109,9 @@ impl<K: ManagedKind> Works<K> {
 
     fn start(self: &Arc<Self>, item: &Item<K>, id: RunId) {
         let room = self.ceiling.reserve();
+        let (_owning, owned) = bounded(0);
         let launched = room.and_then(|room| {
-            let handle = self.launch(item, id)?;
+            let handle = self.launch(item, id, owned)?;
             Ok(Run {
                 handle,
                 _room: room,
@@ -132,7 +134,12 @@ impl<K: ManagedKind> Works<K> {
         }
     }
 
-    fn launch(self: &Arc<Self>, item: &Item<K>, id: RunId) -> Result<Box<dyn RunHandle>, Error> {
+    fn launch(
+        self: &Arc<Self>,
+        item: &Item<K>,
+        id: RunId,
+        owned: Receiver<Infallible>,
+    ) -> Result<Box<dyn RunHandle>, Error> {
         let (ended, end) = bounded(0);
         let now = self.clock().now();
         let (floor, previous) = self.change(item, |slot| slot.begin_run(end, now));
@@ -140,6 +147,7 @@ impl<K: ManagedKind> Works<K> {
             demand: item.about.demand.clone(),
             floor,
             previous,
+            owned,
         };
         let writer = Writer::new(Arc::clone(self), item.clone(), id, ended);
         self.launcher.launch(writer, plan)

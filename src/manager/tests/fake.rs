@@ -142,6 +142,25 @@ impl FakeRuns {
         result
     }
 
+    /// Lets the `index`th run of all write, if its thread has not ended.
+    pub(crate) fn try_write<R>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&mut Writer<Secret>) -> R,
+    ) -> Option<R> {
+        let mut writer = self.runs.lock().get_mut(index)?.writer.take()?;
+        let result = act(&mut writer);
+        self.runs.lock()[index].writer = Some(writer);
+        Some(result)
+    }
+
+    /// Which run of the object is at work, if one is.
+    pub(crate) fn at_work_index(&self, name: &str) -> Option<usize> {
+        let runs = self.runs.lock();
+        runs.iter()
+            .rposition(|run| run.name == name && !run.stopped && run.writer.is_some())
+    }
+
     /// Lets the thread of the `index`th run end by itself, which is a crash.
     pub(crate) fn crash(&self, index: usize) {
         let writer = self.runs.lock()[index].writer.take();

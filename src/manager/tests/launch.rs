@@ -124,7 +124,7 @@ fn a_run_asks_for_one_object() {
 fn a_run_begins_when_the_one_before_has_let_go() {
     let (api, taken) = notes();
     let (ending, ended) = bounded(0);
-    let successor = Successor::new(Arc::new(api), Some(ended));
+    let successor = Successor::new(Arc::new(api), vec![ended]);
     let worker = Worker::spawn("t-successor", move |stop| {
         let request = ListRequest::default();
         let listed = successor.list(&request, stop, &mut |_| {});
@@ -145,7 +145,7 @@ fn a_run_begins_when_the_one_before_has_let_go() {
 fn a_run_that_waits_can_be_stopped() {
     let (api, taken) = notes();
     let (_ending, ended) = bounded(0);
-    let successor = Successor::new(Arc::new(api), Some(ended));
+    let successor = Successor::new(Arc::new(api), vec![ended]);
     let stop = StopSource::new();
     stop.stop();
     let request = ListRequest::default();

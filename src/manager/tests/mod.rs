@@ -1,5 +1,6 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
+mod dice;
 #[cfg(feature = "testing")]
 mod end_to_end;
 pub(super) mod fake;
@@ -7,4 +8,5 @@ mod launch;
 mod object_manager;
 mod pod_references;
 mod reflect;
+mod simulation;
 mod watch_store;

@@ -1,10 +1,10 @@
 //! Registration as the callers see it: CM rows, the upstream count table, and a model that registrations must agree with.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::dice::Dice;
 use super::fake::{Stage, pod, secret};
 use crate::error::ErrorKind;
 use crate::manager::{Changed, ObjectState};
@@ -147,18 +147,6 @@ fn reads_are_for_everybody() {
 /// Which objects each registered pod holds: what the manager must agree with.
 type Naive = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Small random numbers from a seed (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.checked_rem(sides).unwrap_or_default()
-    }
-}
-
 fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
     let (name, uid) = (format!("p{}", dice.roll(4)), format!("u{}", dice.roll(3)));
     let id = (name.clone(), format!("{name}-{uid}"));
@@ -180,9 +168,7 @@ fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
 /// at work exactly if that is not zero.
 #[test]
 fn any_history_of_registrations_agrees_with_a_naive_count() {
-    let seed = RandomState::new().build_hasher().finish() | 1;
-    println!("seed {seed}");
-    let mut dice = Dice(seed);
+    let (mut dice, seed) = Dice::new();
     let stage = Stage::new();
     let mut naive = Naive::new();
     for step in 0..2_000 {

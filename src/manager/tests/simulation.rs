@@ -1,0 +1,214 @@
+//! Anything in any order, from a seed: what must hold after each step of pods, lists, events, rounds, crashes and shortages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::dice::Dice;
+use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use crate::error::{Error, ErrorKind};
+use crate::object::Held;
+use crate::reflector::{Sink as _, SinkEvent};
+use crate::sync::Arc;
+
+const STEPS: usize = 3_000;
+
+/// The world around the manager, and what the world knows that the manager must not contradict.
+struct World {
+    stage: Stage,
+    dice: Dice,
+    /// The server's version; its answers are as old as that.
+    version: u64,
+    /// How often each object was made again.
+    made: BTreeMap<String, u64>,
+    pods: BTreeMap<String, BTreeSet<String>>,
+    /// The newest version read of each object since it is referenced.
+    read: BTreeMap<String, u64>,
+}
+
+impl World {
+    fn new() -> (Self, u64) {
+        let (dice, seed) = Dice::new();
+        let world = Self {
+            stage: Stage::with(|options| options.idle_max(ROUND).reflectors_max(4)),
+            dice,
+            version: 10,
+            made: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            read: BTreeMap::new(),
+        };
+        (world, seed)
+    }
+
+    fn name(&mut self) -> String {
+        format!("s{}", self.dice.roll(6))
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version = self.version.saturating_add(1);
+        self.version.to_string()
+    }
+
+    fn is_referenced(&self, name: &str) -> bool {
+        self.pods.values().any(|names| names.contains(name))
+    }
+
+    fn step(&mut self) {
+        match self.dice.roll(16) {
+            0..3 => self.register(),
+            3..5 => self.unregister(),
+            5..8 => self.list(),
+            8..10 => self.event(),
+            10 => self.old_news(),
+            11 => self.stage.round(),
+            12 => self.crash(),
+            13 => {
+                let short = self.dice.roll(2) == 0;
+                let error = Error::new(ErrorKind::Resources, "no threads");
+                self.stage.runs.refuse(short.then_some(error));
+            }
+            _ => self.get(),
+        }
+    }
+
+    fn register(&mut self) {
+        let name = format!("p{}", self.dice.roll(4));
+        let names: BTreeSet<String> = (0..self.dice.roll(4)).map(|_| self.name()).collect();
+        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.stage.manager.register_pod(&pod(&name, &borrowed));
+        self.pods.insert(name, names);
+        self.forget_unreferenced();
+    }
+
+    fn unregister(&mut self) {
+        let name = format!("p{}", self.dice.roll(4));
+        self.stage.manager.unregister_pod(&pod(&name, &[]));
+        self.pods.remove(&name);
+        self.forget_unreferenced();
+    }
+
+    fn forget_unreferenced(&mut self) {
+        let read = std::mem::take(&mut self.read);
+        let kept = read
+            .into_iter()
+            .filter(|(name, _)| self.is_referenced(name));
+        self.read = kept.collect();
+    }
+
+    /// What was deleted comes back under another uid.
+    fn make_again(&mut self, name: &str) {
+        let made = self.made.entry(name.to_owned()).or_default();
+        *made = made.saturating_add(1);
+    }
+
+    /// The object as the server has it, sometimes made again, sometimes fixed.
+    fn object(&mut self, name: &str) -> k8s_openapi::api::core::v1::Secret {
+        let version = self.next_version();
+        if self.dice.roll(3) == 0 {
+            self.make_again(name);
+        }
+        let made = self.made.get(name).copied().unwrap_or_default();
+        let uid = format!("uid-{name}-{made}");
+        let fixed = self.dice.roll(5) == 0;
+        let object = if fixed {
+            immutable(name, &version)
+        } else {
+            secret(name, &version)
+        };
+        with_uid(object, &uid)
+    }
+
+    fn list(&mut self) {
+        let name = self.name();
+        let Some(index) = self.stage.runs.at_work_index(&name) else {
+            return;
+        };
+        let object = (self.dice.roll(4) > 0).then(|| self.object(&name));
+        let version = self.next_version();
+        let listed = self
+            .stage
+            .runs
+            .try_write(index, |writer| commit(writer, &version, object, false));
+        assert!(listed.unwrap().is_ok(), "news of a run at work is taken");
+    }
+
+    fn event(&mut self) {
+        let name = self.name();
+        let Some(index) = self.stage.runs.at_work_index(&name) else {
+            return;
+        };
+        let object = Arc::new(Held::new(self.object(&name)));
+        let event = if self.dice.roll(3) == 0 {
+            self.make_again(&name);
+            SinkEvent::Deleted(object)
+        } else {
+            SinkEvent::Modified(object)
+        };
+        let applied = self
+            .stage
+            .runs
+            .try_write(index, |writer| writer.apply(event));
+        assert!(applied.unwrap().is_ok());
+    }
+
+    /// Any run, ended ones too, brings something old; it must change no answer.
+    fn old_news(&mut self) {
+        let count = u64::try_from(self.stage.runs.count()).unwrap();
+        let index = usize::try_from(self.dice.roll(count.max(1))).unwrap();
+        let old = self.stage.runs.try_write(index, |writer| {
+            let name = writer.key().name().to_owned();
+            let old = Arc::new(Held::new(with_uid(secret(&name, "1"), "uid-old")));
+            drop(writer.apply(SinkEvent::Modified(old)));
+            commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
+        });
+        assert!(old.unwrap_or(true), "an answer from the past was taken");
+    }
+
+    fn crash(&mut self) {
+        let name = self.name();
+        if let Some(index) = self.stage.runs.at_work_index(&name) {
+            self.stage.runs.crash(index);
+        }
+    }
+
+    fn get(&mut self) {
+        let name = self.name();
+        match self.stage.get_now(&name) {
+            Ok(cached) => {
+                let version = cached.metadata.resource_version.as_deref().unwrap();
+                let version: u64 = version.parse().unwrap();
+                let before = self.read.insert(name.clone(), version).unwrap_or_default();
+                assert!(version >= before, "{name}: {version} after {before}");
+                assert!(self.is_referenced(&name));
+            }
+            Err(error) => {
+                let unregistered = error.kind() == ErrorKind::NotRegistered;
+                assert_eq!(unregistered, !self.is_referenced(&name), "{name}: {error}");
+            }
+        }
+    }
+
+    fn check(&self) {
+        for name in (0..6).map(|number| format!("s{number}")) {
+            let at_work = self.stage.runs.at_work(&name);
+            let most = usize::from(self.is_referenced(&name));
+            assert!(at_work <= most, "{name}: {at_work} runs at work");
+        }
+    }
+}
+
+/// OC-3, OC-23, OC-27..OC-29, B6, B18: one run per referenced object at most and none without an owner, answers exactly
+/// for what is referenced, and never one older than the last.
+#[test]
+fn whatever_happens_each_object_has_one_owner_and_moves_forward() {
+    let (mut world, seed) = World::new();
+    for step in 0..STEPS {
+        world.step();
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
+        assert!(checked.is_ok(), "seed {seed} step {step}");
+    }
+    let Stage { manager, runs, .. } = world.stage;
+    runs.refuse(None);
+    drop(manager);
+    for number in 0..6 {
+        assert_eq!(runs.at_work(&format!("s{number}")), 0, "seed {seed}");
+    }
+}
