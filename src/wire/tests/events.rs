@@ -1,4 +1,4 @@
-//! Watch events: types, other orders and spacing, outcomes of RF-24..RF-29, RS-4..RS-9.
+//! Watch events: types, other orders and spacing, what each comes to.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -9,7 +9,7 @@ fn watch(body: &str) -> Vec<String> {
 
 const META: &str = r#""metadata":{"name":"a","namespace":"n","resourceVersion":"5"}"#;
 
-/// RF-24 to RF-28 and RS-9, row by row.
+/// RF-24, RF-25, RF-26, RF-27, RF-28, RS-9 and B12, row by row.
 const EVENTS: [(&str, &str); 23] = [
     (
         r#"{"type":"ADDED","object":$SECRET}"#,
@@ -194,6 +194,7 @@ fn a_line_that_is_no_event_ends_the_stream_with_an_internal_error() {
     assert!(decoder.finish().is_none());
 }
 
+/// RS-4: a line that is cut off is an unexpected end, told as such.
 #[test]
 fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
     let body = format!(

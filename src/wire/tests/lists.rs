@@ -45,6 +45,7 @@ fn every_body_that_is_cut_off_is_an_error() {
     );
 }
 
+/// RF-18: an empty list is a list.
 #[test]
 fn lists_without_items_are_empty_lists() {
     for body in [
@@ -153,6 +154,7 @@ fn what_is_no_list_is_refused_with_the_reason() {
     }
 }
 
+/// B12.
 #[test]
 fn an_item_without_a_name_is_set_aside() {
     let outcome =

@@ -14,6 +14,7 @@ fn pod(body: &str) -> String {
     outcome.items[0].clone()
 }
 
+/// B12: the reason names the field.
 #[test]
 fn the_field_is_named_by_its_path() {
     for (members, reason) in [

@@ -146,6 +146,7 @@ fn without_the_fields(mut object: Value) -> Value {
     object
 }
 
+/// B19.
 #[test]
 fn trimming_while_decoding_is_decoding_and_then_removing() {
     let mut random = Random(19);
@@ -164,6 +165,7 @@ fn trimming_while_decoding_is_decoding_and_then_removing() {
     }
 }
 
+/// B19.
 #[test]
 fn the_fields_are_kept_on_request() {
     let body = format!(
