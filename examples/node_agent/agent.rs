@@ -65,16 +65,26 @@ struct Ears {
     waits: Option<DemandGuard>,
 }
 
+/// How far the agent is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The pods are not known yet.
+    Contacting,
+    /// `--once`: until all is answered, or the deadline.
+    Answering,
+    /// The first answers come in; until then nothing is printed.
+    Settling { until: Instant },
+    /// Changes are printed as they come; sometimes there is one to print although nothing came.
+    Following { look_again: Option<Instant> },
+}
+
 /// What the loop knows.
 struct Progress {
     clock: Clock,
-    synced: bool,
-    settled: bool,
-    /// When waiting for answers ends.
+    stage: Stage,
+    /// When waiting for the pods, or with `--once` for all answers, ends.
     deadline: Deadline,
-    settle_by: Instant,
     read_at: Instant,
-    look_at: Option<Instant>,
     last_error: Option<Error>,
     told_of_failure: bool,
     follower: Follower,
@@ -102,7 +112,7 @@ impl<W: Write> Agent<'_, W> {
                         }
                     }
                     PodNews::All(_) => {
-                        progress.synced = true;
+                        progress.pods_are_known(self.options.once);
                         ears.waits = None;
                     }
                     PodNews::Here(_) | PodNews::Gone(_) => {}
@@ -128,34 +138,42 @@ impl<W: Write> Agent<'_, W> {
             progress.read_at = later(now, READ_PERIOD);
         }
         let late = progress.deadline.has_passed(now);
-        if !progress.synced {
+        if progress.stage == Stage::Contacting {
             return late.then(|| Ended::Failed(progress.no_contact(self.options)));
         }
         let rows = node.rows();
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
-        if self.options.once {
-            if missing > 0 && !late {
-                return None;
+        match progress.stage {
+            Stage::Contacting => None,
+            Stage::Answering if missing > 0 && !late => None,
+            Stage::Answering => Some(self.print_once(node, &rows, missing)),
+            Stage::Settling { until } if missing > 0 && now < until => None,
+            Stage::Settling { .. } => {
+                self.tell_if_empty(&rows);
+                self.follow(&rows, now, progress)
             }
-            self.tell_if_empty(&rows);
-            let printed = self.printer.node(&node.pods(), &rows, SystemTime::now());
-            return Some(match (printed, missing) {
-                (Err(error), _) => Ended::OutputClosed(error),
-                (Ok(()), 0) => Ended::Complete,
-                (Ok(()), missing) => Ended::Missing {
-                    missing,
-                    of: rows.len(),
-                },
-            });
+            Stage::Following { .. } => self.follow(&rows, now, progress),
         }
-        if !progress.settled && missing > 0 && now < progress.settle_by {
-            return None;
+    }
+
+    fn print_once(&mut self, node: &Node, rows: &Rows, missing: usize) -> Ended {
+        self.tell_if_empty(rows);
+        let printed = self.printer.node(&node.pods(), rows, SystemTime::now());
+        match (printed, missing) {
+            (Err(error), _) => Ended::OutputClosed(error),
+            (Ok(()), 0) => Ended::Complete,
+            (Ok(()), missing) => Ended::Missing {
+                missing,
+                of: rows.len(),
+            },
         }
-        if !std::mem::replace(&mut progress.settled, true) {
-            self.tell_if_empty(&rows);
-        }
-        let news = progress.follower.look(&rows, now);
-        progress.look_at = news.look_again;
+    }
+
+    fn follow(&mut self, rows: &Rows, now: Instant, progress: &mut Progress) -> Option<Ended> {
+        let news = progress.follower.look(rows, now);
+        progress.stage = Stage::Following {
+            look_again: news.look_again,
+        };
         let changes: Vec<_> = news.rows.iter().map(|(key, facts)| (key, facts)).collect();
         let printed = self.printer.changes(&changes, SystemTime::now());
         printed.err().map(Ended::OutputClosed)
@@ -221,16 +239,12 @@ impl Ears {
 
 impl Progress {
     fn new(clock: Clock, options: &Options) -> Self {
-        let now = clock.now();
         Self {
-            synced: false,
-            settled: false,
+            stage: Stage::Contacting,
             deadline: options
                 .timeout
                 .map_or(Deadline::NEVER, |limit| clock.after(limit)),
-            settle_by: later(now, SETTLE),
-            read_at: later(now, READ_PERIOD),
-            look_at: None,
+            read_at: later(clock.now(), READ_PERIOD),
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
@@ -238,21 +252,31 @@ impl Progress {
         }
     }
 
+    fn pods_are_known(&mut self, once: bool) {
+        if self.stage == Stage::Contacting {
+            let until = later(self.clock.now(), SETTLE);
+            self.stage = if once {
+                Stage::Answering
+            } else {
+                Stage::Settling { until }
+            };
+        }
+    }
+
     /// The next instant at which there may be something to do although nothing came.
     fn next_timer(&self) -> Option<Instant> {
-        let waits = !self.synced || !self.settled;
-        let ends = self.deadline.instant().filter(|_| waits);
-        let settles = Some(self.settle_by).filter(|_| self.synced && !self.settled);
-        [Some(self.read_at), self.look_at, ends, settles]
-            .into_iter()
-            .flatten()
-            .min()
+        let own = match self.stage {
+            Stage::Contacting | Stage::Answering => self.deadline.instant(),
+            Stage::Settling { until } => Some(until),
+            Stage::Following { look_again } => look_again,
+        };
+        own.into_iter().chain([self.read_at]).min()
     }
 
     /// Why it is of no use to go on: before the first list of the pods, what waiting does not mend.
     fn refusal(&mut self, status: &ReflectorStatus) -> Option<Error> {
         self.last_error.clone_from(&status.last_error);
-        if self.synced || status.synced {
+        if self.stage != Stage::Contacting || status.synced {
             return None;
         }
         if let Some(denied) = &status.denied {
@@ -261,7 +285,11 @@ impl Progress {
         let lasting = |error: &&Error| {
             matches!(
                 error.kind(),
-                ErrorKind::Unauthorized | ErrorKind::NotFound | ErrorKind::Tls | ErrorKind::Config
+                ErrorKind::Unauthorized
+                    | ErrorKind::NotFound
+                    | ErrorKind::TooLarge
+                    | ErrorKind::Tls
+                    | ErrorKind::Config
             )
         };
         status.last_error.as_ref().filter(lasting).cloned()
