@@ -198,8 +198,8 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.works().changes.subscribe()
     }
 
-    /// Stops every watch for good: nothing is started any more, and reads answer at once (OC-25). Returns at once;
-    /// dropping the manager waits for the threads.
+    /// Stops every watch for good: nothing is started any more, and reads answer at once (OC-25); fresh reads that are
+    /// under way end. Returns at once; dropping the manager waits for the threads.
     pub fn shut_down(&self) {
         self.store.shut_down();
     }

@@ -234,6 +234,7 @@ impl<K: ManagedKind> WatchStore<K> {
 
     /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.
     pub(crate) fn shut_down(&self) {
+        self.stop.stop();
         let items: Vec<Item<K>> = {
             let mut books = self.shared.books.lock();
             books.shut_down = true;
@@ -310,7 +311,6 @@ fn find<'a, K: ManagedKind>(
 
 impl<K: ManagedKind> Drop for WatchStore<K> {
     fn drop(&mut self) {
-        self.stop.stop();
         self.shut_down();
         self.works().checker.end();
         // The housekeeper joins what was stopped, then ends.

@@ -38,6 +38,8 @@ pub(crate) struct FakeRun {
 pub(crate) struct FakeRuns {
     runs: Arc<Monitor<Vec<FakeRun>>>,
     refuse: Arc<Mutex<Option<Error>>>,
+    /// While true, threads do not end: joins wait.
+    held: Arc<Monitor<bool>>,
 }
 
 #[derive(Debug)]
@@ -53,6 +55,11 @@ impl RunHandle for FakeHandle {
     }
 
     fn join(self: Box<Self>) -> Result<(), String> {
+        let mut held = self.runs.held.lock();
+        while *held {
+            held = self.runs.held.wait(held);
+        }
+        drop(held);
         let writer = self.runs.runs.lock()[self.index].writer.take();
         // The thread's end is the end of its writer.
         drop(writer);
@@ -100,6 +107,12 @@ impl FakeRuns {
     pub(crate) fn last<R>(&self, name: &str, look: impl FnOnce(&FakeRun) -> R) -> R {
         let runs = self.runs.lock();
         look(runs.iter().rev().find(|run| run.name == name).unwrap())
+    }
+
+    /// Whether the threads of runs that are told to stop go on nevertheless.
+    pub(crate) fn hold(&self, hold: bool) {
+        *self.held.lock() = hold;
+        self.held.notify_all();
     }
 
     pub(crate) fn is_stopped(&self, name: &str) -> bool {

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::Undecodable;
 use crate::object::{ObjectKey, Status};
-use crate::reflector::ReflectorStatus;
+use crate::reflector::{ReflectorStatus, Sink as _, SinkEvent};
 use crate::sync::Arc;
 use crate::worker::Worker;
 
@@ -516,4 +517,100 @@ fn the_check_of_immutable_objects_can_be_switched_off() {
     stage.manager.register_pod(&pod("q", &["s"]));
     assert_eq!(stage.version("s"), "9");
     assert_eq!(stage.getter.asked(), 0);
+}
+
+/// B12: an object that does not decode is an answer; its last good copy is there for who asks.
+#[test]
+fn an_object_that_does_not_decode_says_so() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    let set_aside = || Undecodable {
+        key: ObjectKey::new("ns", "s"),
+        uid: "uid-s".to_owned(),
+        resource_version: "11".into(),
+        error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
+    };
+    let write = |event| stage.runs.write(0, |writer| writer.apply(event).unwrap());
+    write(SinkEvent::Undecodable(set_aside()));
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Undecodable);
+    let copy = stage.manager.get_cached("ns", "s").unwrap().unwrap();
+    assert_eq!(copy.metadata.resource_version.as_deref(), Some("9"));
+    assert!(copy.is_stale());
+    assert_eq!(
+        copy.last_failure().unwrap().to_string(),
+        "data.key: not base64"
+    );
+    let report = stage
+        .manager
+        .inspect_object(&ObjectKey::new("ns", "s"))
+        .unwrap();
+    assert_eq!(report.state, crate::manager::ObjectState::Undecodable);
+    assert_eq!(report.reason, "data.key: not base64");
+    stage.runs.modified(secret("s", "12"));
+    assert_eq!(stage.version("s"), "12");
+    write(SinkEvent::DeletedUndecodable(Undecodable {
+        resource_version: "13".into(),
+        ..set_aside()
+    }));
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+}
+
+/// OC-6: objects of other names, from a server that ignores the field selector, are not ours.
+#[test]
+fn what_the_server_sends_beside_the_object_is_ignored() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let foreign = stage.runs.write(0, |writer| {
+        commit(writer, "10", Some(secret("other", "9")), false)
+    });
+    foreign.unwrap();
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    let other = Arc::new(crate::object::Held::new(secret("other", "11")));
+    stage.runs.write(0, |writer| {
+        writer.apply(SinkEvent::Modified(other)).unwrap();
+    });
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    stage.runs.modified(secret("s", "12"));
+    let other = Arc::new(crate::object::Held::new(secret("other", "13")));
+    stage
+        .runs
+        .write(0, |writer| writer.apply(SinkEvent::Deleted(other)).unwrap());
+    assert_eq!(stage.version("s"), "12");
+}
+
+/// B16: whoever lets go of the last reference does not wait for the thread's end; the housekeeper does.
+#[test]
+fn letting_go_does_not_wait_for_threads() {
+    let stage = Stage::new();
+    let pod = pod("p", &["s"]);
+    stage.manager.register_pod(&pod);
+    stage.runs.hold(true);
+    stage.manager.unregister_pod(&pod);
+    stage.manager.register_pod(&pod);
+    assert_eq!(stage.runs.count(), 2);
+    assert!(!stage.runs.is_joined("s"));
+    stage.runs.hold(false);
+    stage.runs.wait_for_join(0);
+}
+
+/// OC-25, B16: a fresh read that is under way ends with the manager's shutdown.
+#[test]
+fn a_shutdown_ends_fresh_reads() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let manager = Arc::clone(&stage.manager);
+    let worker = Worker::spawn("t-fresh", move |_| {
+        let never = crate::clock::Deadline::NEVER;
+        let error = manager.get_fresh("ns", "s", never).unwrap_err();
+        assert!(error.is_stopped());
+    });
+    stage.getter.wait_for_asked(1);
+    stage.manager.shut_down();
+    let worker = worker.unwrap();
+    while !worker.is_finished() {
+        std::thread::yield_now();
+    }
+    worker.join().unwrap();
 }
