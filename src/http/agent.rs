@@ -136,6 +136,7 @@ impl Agent {
             (response, socket) = self.send(site, ask, call, &what)?;
         }
         let status = response.status();
+        log::debug!("{what}: {status}");
         if status.is_redirection() {
             let location = header(&response, "location");
             return Err(failure::redirected(&what, status.as_u16(), &location));
