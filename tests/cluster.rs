@@ -22,5 +22,7 @@ mod protocol;
 #[cfg(feature = "testing")]
 #[path = "cluster/recorder.rs"]
 mod recorder;
+#[path = "cluster/stores.rs"]
+mod stores;
 #[path = "cluster/support.rs"]
 mod support;

@@ -6,5 +6,8 @@ pub mod behaviours {}
 #[doc = include_str!("differences.md")]
 pub mod differences {}
 
+#[doc = include_str!("excluded.md")]
+pub mod excluded {}
+
 #[doc = include_str!("threads_and_locks.md")]
 pub mod threads_and_locks {}

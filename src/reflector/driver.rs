@@ -73,15 +73,21 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         } else {
             input
         };
-        let facts = Facts {
-            now: self.clock.now(),
-            waited_for: self.demand.is_waited_for(),
-            streams: self.source.supports_watch_list(),
-        };
+        let facts = self.facts(&input);
         let action = self.core.step(input, &facts);
         self.let_go(&action);
         self.have_effects();
         action
+    }
+
+    /// What holds now, as far as the input's decision can ask for it: events come too often to look at everything.
+    fn facts(&self, input: &Input) -> Facts {
+        let begins = matches!(input, Input::Start | Input::Rested | Input::Demanded);
+        Facts {
+            now: self.clock.now(),
+            waited_for: !self.core.status().synced && self.demand.is_waited_for(),
+            streams: begins && self.source.supports_watch_list(),
+        }
     }
 
     /// Does an action, and says how it went; `None` at the end of the run.

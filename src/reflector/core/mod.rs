@@ -121,7 +121,7 @@ pub(crate) struct Facts {
     pub(crate) now: Instant,
     /// Somebody waits for the first sync (B3).
     pub(crate) waited_for: bool,
-    /// The source can stream lists (LW-5).
+    /// The source can stream lists (LW-5); asked for where a pass may begin.
     pub(crate) streams: bool,
 }
 

@@ -1,0 +1,107 @@
+//! A reflector and its store against a real server: streamed and plain lists, a restart, and agreement with a list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kubecache::clock::Clock;
+use kubecache::list_watch::{ListRequest, ListerWatcher};
+use kubecache::object::{Held, Scope};
+use kubecache::reflector::{Phase, Reflector, ReflectorOptions};
+use kubecache::store::{Indexers, Store};
+
+use crate::support::*;
+
+/// A namespace that exists for these tests alone.
+const NAMESPACE: &str = "stores";
+
+fn write(name: &str, value: &str) {
+    apply(&format!(
+        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"{NAMESPACE}"}},"data":{{"value":"{value}"}}}}"#
+    ));
+}
+
+fn start(
+    watch_list: bool,
+) -> (
+    Store<ConfigMap>,
+    Reflector,
+    Arc<dyn ListerWatcher<ConfigMap>>,
+) {
+    apply(&format!(
+        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#
+    ));
+    write("first", "1");
+    let source = watcher::<ConfigMap>(&client_of("admin.yaml"), Scope::namespace(NAMESPACE));
+    let mut options = ReflectorOptions::default();
+    options.watch_list = watch_list;
+    let indexers = Indexers::new().by_namespace();
+    let (store, reflector) =
+        Store::spawn("stores", Arc::clone(&source), indexers, options).unwrap();
+    store
+        .wait_until_synced(Clock::system().after(PATIENCE))
+        .unwrap();
+    (store, reflector, source)
+}
+
+type Contents = BTreeMap<Option<String>, (Option<String>, Option<String>)>;
+
+fn contents(objects: &[Arc<Held<ConfigMap>>]) -> Contents {
+    let each = objects.iter().map(|object| {
+        let metadata = &object.metadata;
+        let state = (metadata.uid.clone(), metadata.resource_version.clone());
+        (metadata.name.clone(), state)
+    });
+    each.collect()
+}
+
+/// Waits for the change the caller made last, and compares the store with a list at the most recent version.
+fn assert_agrees(store: &Store<ConfigMap>, source: &dyn ListerWatcher<ConfigMap>, last: &str) {
+    let written = get::<ConfigMap>(&client_of("admin.yaml"), NAMESPACE, last).unwrap();
+    let version = written.metadata.resource_version.as_deref().unwrap().into();
+    let deadline = Clock::system().after(PATIENCE);
+    store.wait_until_at_least(&version, deadline).unwrap();
+    let (listed, _) = list(source, &ListRequest::default()).unwrap();
+    assert_eq!(contents(&store.list()), contents(&listed));
+    assert_eq!(store.refused(), 0);
+    assert!(store.undecodable().is_empty());
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn a_store_follows_the_server_by_streamed_and_by_plain_lists() {
+    let _up = cluster();
+    let (streamed, one, source) = start(true);
+    let (listed, two, _) = start(false);
+    for round in 0..5 {
+        write("changing", &format!("round {round}"));
+        write(&format!("new-{round}"), "here to stay");
+    }
+    write("last", "of the changes");
+    for (store, reflector) in [(&streamed, &one), (&listed, &two)] {
+        assert_agrees(store, &*source, "last");
+        assert_eq!(store.status().lists, 1, "{:?}", store.status());
+        assert!(reflector.is_fresh_within(PATIENCE));
+    }
+    one.join().unwrap();
+    two.join().unwrap();
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn a_store_survives_a_restart_of_the_server() {
+    let _alone = cluster_alone();
+    let (store, reflector, source) = start(true);
+    let before = store.get(NAMESPACE, "first").unwrap().unwrap();
+    restart_the_server();
+    write("after-the-restart", "1");
+    assert_agrees(&store, &*source, "after-the-restart");
+    let after = store.get(NAMESPACE, "first").unwrap().unwrap();
+    assert_eq!(before.metadata.uid, after.metadata.uid);
+    let status = reflector.status();
+    assert_eq!(status.phase, Phase::Watching, "{status:?}");
+    assert!(status.last_error.is_none(), "{status:?}");
+    assert!(reflector.is_fresh_within(Duration::from_mins(1)));
+    reflector.join().unwrap();
+}
