@@ -14,6 +14,8 @@
 mod agent;
 #[path = "cluster/agent_program.rs"]
 mod agent_program;
+#[path = "cluster/managers.rs"]
+mod managers;
 #[path = "node_agent/program.rs"]
 #[expect(dead_code, reason = "runs that go on are followed by other tests")]
 mod program;
