@@ -35,6 +35,38 @@ use driver::Driver;
 static STARTED: AtomicU64 = AtomicU64::new(1);
 
 /// A running reflector: the handle of its thread. Dropping it stops and joins.
+///
+/// What holds: it makes one request after the other, never two without a delay unless data came between (B9); it
+/// goes on until it is stopped, whatever the server does; what the sink holds was on the server. What holds in
+/// time: the sink equals the server. Not promised: how soon; [`status`](Self::status) says how it goes.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::clock::Clock;
+/// use kubecache::reflector::{Reflector, ReflectorOptions};
+/// use kubecache::store::{Indexers, Store};
+/// use kubecache::testing::{FakeSource, objects};
+///
+/// let source = FakeSource::<Secret>::new();
+/// source.set(objects::secret("shop", "db", "", &[("password", "made-up")]));
+///
+/// let (store, writer) = Store::new(Indexers::new(), Clock::system());
+/// let mut options = ReflectorOptions::default();
+/// options.demand = Some(store.demand());
+/// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
+///
+/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
+/// assert!(reflector.is_fresh_within(Duration::from_secs(10)));
+/// reflector.join().expect("it did not panic");
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reflector {
     worker: Worker,

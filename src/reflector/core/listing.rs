@@ -11,6 +11,8 @@ use super::{Action, Core, Exemption, Facts, Next, Pass, State};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
+/// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to have no last page.
+const PAGES_MAX: u32 = 100_000;
 
 /// A list of which one page is being asked for.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ struct Paging {
     /// The version of the first page is that of the list (PG-5).
     version: ResourceVersion,
     token: String,
+    pages: u32,
 }
 
 impl Core {
@@ -91,20 +94,21 @@ impl Core {
     }
 
     pub(super) fn page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
-        let before = listing.paging.as_ref().map(|paging| paging.token.as_str());
-        match page.continue_token {
-            Some(token) if !token.is_empty() && before == Some(token.as_str()) => {
-                let error = Error::new(
-                    ErrorKind::Protocol,
-                    "the server answers a page with the token of that page: the list has no end",
-                );
-                self.page_failed(listing, error, facts)
-            }
-            Some(token) if !token.is_empty() => {
-                self.next_page(listing, page.resource_version, token, facts)
-            }
-            Some(_) | None => self.listed(listing, page.resource_version, facts),
+        let Some(token) = page.continue_token.filter(|token| !token.is_empty()) else {
+            return self.listed(listing, page.resource_version, facts);
+        };
+        let endless = listing
+            .paging
+            .as_ref()
+            .is_some_and(|paging| paging.token == token || paging.pages >= PAGES_MAX);
+        if endless {
+            let error = Error::new(
+                ErrorKind::Protocol,
+                "the server's pages do not end: a token repeats, or there are too many of them",
+            );
+            return self.page_failed(listing, error, facts);
         }
+        self.next_page(listing, page.resource_version, token, facts)
     }
 
     fn next_page(
@@ -117,9 +121,9 @@ impl Core {
         if listing.asked == ResourceVersion::any() {
             self.memory.paged = true;
         }
-        let version = match listing.paging {
-            Some(paging) => paging.version,
-            None => version,
+        let (version, pages) = match listing.paging {
+            Some(paging) => (paging.version, paging.pages),
+            None => (version, 0),
         };
         let request = ListRequest {
             limit: listing.page_size,
@@ -128,7 +132,11 @@ impl Core {
             ..ListRequest::default()
         };
         self.state = State::Listing(Listing {
-            paging: Some(Paging { version, token }),
+            paging: Some(Paging {
+                version,
+                token,
+                pages: pages.saturating_add(1),
+            }),
             ..listing
         });
         Action::List {

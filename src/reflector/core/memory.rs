@@ -15,7 +15,9 @@ use super::{Effect, Facts};
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// Failures closer together belong to one series in the log.
 const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
-/// No request follows another sooner (B9).
+/// The shortest steady wait, should the options ask for none at all.
+const STEADY_MIN: Duration = Duration::from_millis(1);
+/// No try that the end of a grace calls for comes sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
 
 /// Failures since a watch was last open, as the log tells of them.
@@ -193,9 +195,9 @@ impl Memory {
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let health = self.note(&error, facts);
         self.status.phase = Phase::BackingOff;
-        let retry_after = error.retry_after();
+        let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
         self.status.last_error = Some(error);
-        let steady = self.backoff.next(health, &mut self.chance);
+        let steady = self.backoff.next(health, &mut self.chance).max(STEADY_MIN);
         if let Some(asked) = retry_after {
             return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
         }

@@ -7,7 +7,7 @@ mod model;
 mod stream;
 
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchEvent, WatchRequest,
     WatchStream,
@@ -281,8 +281,14 @@ impl<K: Object> FakeSource<K> {
         result
     }
 
-    /// Records a request, and meets the fault planned for it. A request that hangs ends by stop or heal.
-    fn enter(&self, request: SeenRequest, stop: &StopToken) -> Result<Option<SourceFault>, Error> {
+    /// Records a request, and meets the fault planned for it. A request that hangs ends by
+    /// stop, heal, or the deadline of a get.
+    fn enter(
+        &self,
+        request: SeenRequest,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Option<SourceFault>, Error> {
         let fault = self.change(|server| {
             let fault = server.plan.next(&request);
             server.requests.push(request);
@@ -291,14 +297,14 @@ impl<K: Object> FakeSource<K> {
         match fault {
             Some(SourceFault::Fail(error)) => Err(error),
             Some(SourceFault::Hang) => {
-                self.hang(stop)?;
+                self.hang(deadline, stop)?;
                 Ok(None)
             }
             Some(SourceFault::CutAfter(_) | SourceFault::Silent) | None => Ok(fault),
         }
     }
 
-    fn hang(&self, stop: &StopToken) -> Result<(), Error> {
+    fn hang(&self, deadline: Deadline, stop: &StopToken) -> Result<(), Error> {
         let _registration = stop.register(&stream::waker(&self.server));
         let mut server = self.server.lock();
         let healed = server.plan.healed();
@@ -306,7 +312,10 @@ impl<K: Object> FakeSource<K> {
             if stop.is_stopped() {
                 return Err(Error::stopped("a request that hangs"));
             }
-            server = self.server.wait(server);
+            if self.clock.has_passed(deadline) {
+                return Err(Error::new(ErrorKind::Timeout, "no answer by the deadline"));
+            }
+            server = self.clock.wait_until(&self.server, server, deadline);
         }
         Ok(())
     }
@@ -350,7 +359,7 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         let seen = self
             .seen(RequestKind::List, &request.resource_version)
             .of_list(request);
-        let fault = self.enter(seen, stop)?;
+        let fault = self.enter(seen, Deadline::NEVER, stop)?;
         let cut = match fault {
             Some(SourceFault::CutAfter(items)) => Some(items),
             Some(SourceFault::Fail(_) | SourceFault::Hang | SourceFault::Silent) | None => None,
@@ -379,7 +388,7 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         let seen = self
             .seen(RequestKind::Watch, &request.resource_version)
             .of_watch(request);
-        let fault = self.enter(seen, stop)?;
+        let fault = self.enter(seen, Deadline::NEVER, stop)?;
         let now = self.clock.now();
         let feed = self.server.lock().feed(request, fault.as_ref())?;
         let deadline = now
@@ -422,12 +431,12 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         &self,
         key: &ObjectKey,
         version: &ResourceVersion,
-        _deadline: Deadline,
+        deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let mut seen = self.seen(RequestKind::Get, version);
         seen.scope = Scope::object(key);
-        self.enter(seen, stop)?;
+        self.enter(seen, deadline, stop)?;
         let server = self.server.lock();
         match server.model.present().get(key) {
             Some(Item::Object(object)) => Ok(Arc::clone(object)),

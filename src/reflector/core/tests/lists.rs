@@ -343,3 +343,19 @@ fn synced_is_a_list_that_reached_the_sink() {
     bench.tell("opened\nadded 9\nstop");
     assert_eq!(bench.core.status().resource_version.as_str(), "9");
 }
+
+/// Tokens that differ but never end are a list without end, too.
+#[test]
+fn pages_without_end_end() {
+    let mut bench = Bench::new("page=1");
+    bench.play("start");
+    let mut pages = 0_u32;
+    while !bench
+        .play(&format!("page 5 more=C{pages}"))
+        .starts_with("rest")
+    {
+        pages = pages.saturating_add(1);
+        assert!(pages <= 100_001, "{pages} pages");
+    }
+    assert_eq!(pages, 100_000);
+}

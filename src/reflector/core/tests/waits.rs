@@ -238,3 +238,25 @@ fn nothing_runs_after_a_stop() {
     ",
     )]);
 }
+
+/// B9: neither a server nor an option can ask for no wait at all.
+#[test]
+fn no_wait_is_zero() {
+    use super::{Action, Core, Facts, Input, ReflectorOptions, error};
+    let mut options = ReflectorOptions::default();
+    options.backoff.initial = Duration::ZERO;
+    options.backoff.cap = Duration::ZERO;
+    let now = options.clock.now();
+    let facts = Facts {
+        now,
+        waited_for: false,
+        streams: false,
+    };
+    let mut core = Core::new(&options, String::new(), now);
+    core.step(Input::Start, &facts);
+    let asked = error("429").with_retry_after(Duration::ZERO);
+    let Action::Rest { until, .. } = core.step(Input::Page(Err(asked)), &facts) else {
+        panic!("a rest");
+    };
+    assert!(until > now);
+}
