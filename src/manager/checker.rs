@@ -73,6 +73,8 @@ impl<K: ManagedKind> Checker<K> {
 
     /// Puts the item in the queue; starts the thread with the first one.
     pub(crate) fn check(&self, works: &Arc<Works<K>>, item: &Item<K>) {
+        let now = works.clock().now();
+        works.change(item, |slot| slot.begin_check(now));
         if let Err(error) = self.ensure_worker(works) {
             let failure = Error::new(
                 ErrorKind::Resources,

@@ -8,13 +8,16 @@ use crossbeam_channel::Receiver;
 use super::item::{Effect, Input, Machine, RunId, State};
 use super::kinds::ManagedKind;
 use super::works::Run;
-use crate::clock::{Clock, Coarse};
+use crate::clock::{Clock, Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Listed, Undecodable};
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Demand, ReflectorStatus, Replacement};
 use crate::store::{Floor, Identity};
 use crate::sync::{Arc, Monitor};
+
+/// How long readers wait for the check of an immutable object before they take the old copy (B7).
+const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One referenced object. Cloning copies two pointers.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub(crate) struct Slot<K: ManagedKind> {
     gone: Option<Box<str>>,
     contact: Option<Instant>,
     began: Instant,
+    /// When the present check of an immutable object was asked for (B7).
+    check_began: Option<Instant>,
     trouble: Trouble,
     read_at: Coarse,
     handle: Option<Run>,
@@ -145,6 +150,7 @@ impl<K: ManagedKind> Slot<K> {
             gone: None,
             contact: None,
             began: clock.now(),
+            check_began: None,
             trouble: Trouble::default(),
             read_at: clock.coarse(),
             handle: None,
@@ -242,6 +248,16 @@ impl<K: ManagedKind> Slot<K> {
     /// When the first of them began, or the run.
     pub(crate) fn attempts_since(&self) -> Instant {
         self.trouble.since.unwrap_or(self.began)
+    }
+
+    pub(crate) fn begin_check(&mut self, now: Instant) {
+        self.check_began = Some(now);
+    }
+
+    /// Until when readers wait for the check that is under way; it passed long ago if none is.
+    pub(crate) fn patience(&self) -> Deadline {
+        let began = self.check_began.unwrap_or(self.began);
+        Deadline::at(began.checked_add(CHECK_PATIENCE).unwrap_or(began))
     }
 
     pub(crate) fn set_failure(&mut self, why: Error) {

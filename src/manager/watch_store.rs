@@ -1,7 +1,5 @@
 //! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
 
-use std::time::Duration;
-
 use super::cached::{Cached, Ready};
 use super::housekeeper::keep_house;
 use super::item::{Check, Input, Machine, State, Why};
@@ -19,9 +17,6 @@ use crate::object::ObjectKey;
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, Worker};
-
-/// How long a reader waits for the check of an immutable object before it takes the old copy (B7).
-const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
 #[derive(Debug)]
@@ -268,7 +263,6 @@ impl<K: ManagedKind> WatchStore<K> {
 
     fn wait(&self, item: &Item<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
         let clock = self.works().clock();
-        let patience = deadline.earlier(clock.after(CHECK_PATIENCE));
         let mut waiting: Option<DemandGuard> = None;
         let mut first = true;
         loop {
@@ -281,6 +275,7 @@ impl<K: ManagedKind> WatchStore<K> {
                 self.works().perform(item, action);
                 continue;
             }
+            let patience = deadline.earlier(slot.patience());
             let patient = !clock.has_passed(patience);
             if let Some(answer) = slot.answer(&item.about, clock, patient) {
                 return answer;

@@ -481,6 +481,11 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     stage.clock.advance(Duration::from_secs(1));
     assert_eq!(answer.recv().unwrap().unwrap(), "9");
     worker.join().unwrap();
+    let impatient = stage.manager.get_secret("ns", "s").unwrap();
+    assert!(
+        impatient.is_stale(),
+        "the second of this check has passed for everybody"
+    );
     stage
         .getter
         .answer(Err(Error::new(ErrorKind::Unreachable, "no route")));
