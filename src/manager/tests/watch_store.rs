@@ -171,6 +171,7 @@ fn an_idle_run_is_stopped_and_a_read_starts_another() {
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     assert_eq!(stage.version("s"), "9");
+    stage.runs.write(0, |writer| writer.bookmark(&"15".into()));
     for _ in 0..3 {
         stage.clock.advance(Duration::from_secs(20));
         assert_eq!(stage.version("s"), "9");
@@ -193,11 +194,11 @@ fn an_idle_run_is_stopped_and_a_read_starts_another() {
         "a get waits for a new list"
     );
     stage.runs.last("s", |run| {
-        assert_eq!(run.floor, Some("10".into()), "B4: what was known before");
+        assert_eq!(run.floor, Some("15".into()), "B4: what was known before");
         assert!(run.waits_for_previous, "OC-23");
     });
-    stage.runs.list("s", "12", Some(secret("s", "11"))).unwrap();
-    assert_eq!(stage.version("s"), "11");
+    stage.runs.list("s", "17", Some(secret("s", "16"))).unwrap();
+    assert_eq!(stage.version("s"), "16");
 }
 
 /// OC-19 is not kept (B5): idleness is counted from the item's creation.
@@ -618,4 +619,29 @@ fn a_shutdown_ends_fresh_reads() {
         std::thread::yield_now();
     }
     worker.join().unwrap();
+}
+
+/// B14: an answer knows how old it is, growing in the holder's hands, and what went wrong meanwhile.
+#[test]
+fn an_answer_knows_its_age_and_the_last_failure() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    let first = stage.get_now("s").unwrap();
+    assert_eq!(first.age(), Duration::ZERO);
+    stage.clock.advance(Duration::from_secs(30));
+    assert_eq!(first.age(), Duration::from_secs(30));
+    stage.runs.write(0, |writer| writer.bookmark(&"12".into()));
+    assert_eq!(stage.get_now("s").unwrap().age(), Duration::ZERO);
+    assert_eq!(first.age(), Duration::from_secs(30));
+    let status = ReflectorStatus {
+        last_error: Some(Error::new(ErrorKind::Unreachable, "no route")),
+        ..ReflectorStatus::default()
+    };
+    stage.runs.report("s", &status);
+    let served = stage.get_now("s").unwrap();
+    assert_eq!(served.last_failure().unwrap().to_string(), "no route");
+    assert!(!served.is_stale(), "its watch goes on trying");
+    stage.runs.report("s", &ReflectorStatus::default());
+    assert!(stage.get_now("s").unwrap().last_failure().is_none());
 }
