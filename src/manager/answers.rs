@@ -82,3 +82,45 @@ impl<K: ManagedKind> Answers<K> {
         (None, Coarse::default())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::object::Held;
+    use crate::reflector::Demand;
+
+    fn about() -> Arc<About> {
+        Arc::new(About {
+            key: ObjectKey::new("ns", "s"),
+            demand: Demand::new(),
+        })
+    }
+
+    fn ready(clock: &Clock) -> Ready<Secret> {
+        Ready {
+            object: Arc::new(Held::new(Secret::default())),
+            contact: clock.now(),
+            failure: None,
+            stale: false,
+            clock: clock.clone(),
+        }
+    }
+
+    /// B6: an item that was let go has no say about the answer of the one after it.
+    #[test]
+    fn an_answer_is_taken_back_by_its_owner_only() {
+        let (clock, answers) = (Clock::system(), Answers::default());
+        let (old, new) = (about(), about());
+        answers.publish(&old, Some(ready(&clock)));
+        answers.publish(&old, None);
+        assert!(answers.read("ns", "s", clock.coarse()).is_none());
+        answers.publish(&new, Some(ready(&clock)));
+        answers.publish(&old, None);
+        assert!(answers.read("ns", "s", clock.coarse()).is_some());
+        assert_eq!(answers.read_at(&old), Coarse::default());
+        assert!(answers.read_at(&new) > Coarse::default());
+    }
+}

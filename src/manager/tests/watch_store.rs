@@ -270,6 +270,9 @@ fn an_ended_run_cannot_commit() {
             stage.clock.advance(ROUND);
         }
         assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
+        let gone = Arc::new(crate::object::Held::new(secret("s", "18")));
+        let deleted = writer.apply(SinkEvent::Deleted(gone));
+        assert!(deleted.unwrap_err().is_stopped());
         commit(writer, "20", Some(secret("s", "19")), false)
     });
     assert!(late.unwrap_err().is_stopped());
