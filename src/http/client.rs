@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::sync::Once;
+#[cfg(feature = "testing")]
+use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Site};
 use super::config::Config;
@@ -21,8 +23,9 @@ use crate::sync::{Arc, Mutex};
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
 
-/// So many lists and openings of watches of one client are under way at the same time.
-const ASKS_MAX: usize = 256;
+/// So many lists and openings of watches of one client are under way at the same time: a server that comes back is
+/// not asked by thousands at once, and their buffers do not pile up.
+const ASKS_MAX: usize = 64;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
 const READERS_MAX: usize = 16;
@@ -33,24 +36,29 @@ const READERS_MAX: usize = 16;
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
 /// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are read and
-/// watches opened on others (`ask-1`, at most 256), and what comes on a watch is decoded on a third kind (`read-1`, at
+/// watches opened on others (`ask-1`, at most 64), and what comes on a watch is decoded on a third kind (`read-1`, at
 /// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
-/// are looked up on one (`resolver`). While nothing moves, none of them lives. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
+/// are looked up on one (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
 /// cannot be interrupted and ends by itself.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
-/// What all lister-watchers and getters of a client share.
+/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may hold it.
 pub(crate) struct Inner {
-    pub(crate) site: Site,
-    pub(crate) options: ClientOptions,
-    pub(crate) gzip: bool,
-    pub(crate) limiter: Limiter,
+    pub(crate) common: Arc<Common>,
     pub(crate) pool: Agent,
     /// Where lists and the opening of watches run.
     pub(crate) threads: Threads,
     /// Where watches are read when something has come; nothing waits for the network there.
     pub(crate) readers: Threads,
+}
+
+/// What jobs may hold.
+pub(crate) struct Common {
+    pub(crate) site: Site,
+    pub(crate) options: ClientOptions,
+    pub(crate) gzip: bool,
+    pub(crate) limiter: Limiter,
     /// Group and resource of the kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: Mutex<Vec<(&'static str, &'static str)>>,
 }
@@ -68,10 +76,10 @@ impl Client {
                 log::warn!("{warning}");
             }
         });
-        Self::with_lookup(config, options, Arc::new(SystemLookup))
+        Self::build(config, options, Arc::new(SystemLookup))
     }
 
-    pub(crate) fn with_lookup(
+    fn build(
         config: &Config,
         options: ClientOptions,
         lookup: Arc<dyn Lookup>,
@@ -94,15 +102,18 @@ impl Client {
             dialer: Arc::clone(&dialer),
             body_idle: options.body_idle_timeout,
         };
-        let inner = Inner {
+        let common = Common {
             site,
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             options,
-            threads: Threads::new("ask", ASKS_MAX),
-            readers: Threads::new("read", READERS_MAX),
-            pool: Agent::new(&dialer, POOLED_CONNECTIONS),
             without_watch_list: Mutex::new(Vec::new()),
+        };
+        let inner = Inner {
+            common: Arc::new(common),
+            pool: Agent::new(&dialer, POOLED_CONNECTIONS),
+            threads: Threads::new("ask", ASKS_MAX),
+            readers: Threads::with_resident("read", READERS_MAX),
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -110,6 +121,20 @@ impl Client {
 
 #[cfg(feature = "testing")]
 impl Client {
+    /// As [`new`](Self::new), with a lookup of names in place of the system's; it runs on the client's resolver thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
+    pub fn with_lookup(
+        config: &Config,
+        options: ClientOptions,
+        lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        Self::build(config, options, Arc::new(lookup))
+    }
+
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
     }
@@ -118,7 +143,7 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", &self.0.site.base)
+            .field("server", &self.0.common.site.base)
             .finish_non_exhaustive()
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
-use crate::wire::EventDecoder;
+use crate::wire::{DecodeOptions, EventDecoder};
 use crate::worker::WakeRegistration;
 
 /// After so many bytes the events decoded so far are handed over, though more are there.
@@ -38,7 +38,7 @@ pub(crate) struct OpenWatch<K: Object> {
 }
 
 /// The half that travels between threads.
-struct Stream<K: Object> {
+pub(crate) struct Stream<K: Object> {
     /// Gone at the end: that gives the connection back, or closes it.
     body: Option<Body>,
     decoder: EventDecoder<K>,
@@ -51,21 +51,19 @@ struct Stream<K: Object> {
 }
 
 impl<K: Object> OpenWatch<K> {
-    pub(crate) fn new(client: &Arc<Inner>, body: Body, registration: WakeRegistration) -> Self {
+    pub(crate) fn new(
+        client: &Arc<Inner>,
+        call: Blocking,
+        stream: Box<Stream<K>>,
+        registration: WakeRegistration,
+    ) -> Self {
+        let answer = stream.body.as_ref().map(|body| &body.answer);
         Self {
             client: Arc::clone(client),
-            call: body.call.clone(),
-            what: body.answer.what.clone(),
-            socket: body.answer.socket.clone(),
-            stream: Some(Box::new(Stream {
-                body: Some(body),
-                decoder: EventDecoder::new(&client.options.decode),
-                events: VecDeque::new(),
-                drained: false,
-                failure: None,
-                end: None,
-                last_contact: Clock::system().now(),
-            })),
+            call,
+            what: answer.map(|answer| answer.what.clone()).unwrap_or_default(),
+            socket: answer.and_then(|answer| answer.socket.clone()),
+            stream: Some(stream),
             _registration: registration,
         }
     }
@@ -137,6 +135,19 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
 }
 
 impl<K: Object> Stream<K> {
+    /// A stream of `body`, in the box in which it travels.
+    pub(crate) fn boxed(options: &DecodeOptions, body: Body) -> Box<Self> {
+        Box::new(Self {
+            body: Some(body),
+            decoder: EventDecoder::new(options),
+            events: VecDeque::new(),
+            drained: false,
+            failure: None,
+            end: None,
+            last_contact: Clock::system().now(),
+        })
+    }
+
     /// Reads and decodes what has come, and waits for nothing.
     fn read(&mut self) {
         let mut read = 0_usize;

@@ -39,13 +39,13 @@ impl Client {
         let ask = Ask {
             path,
             gzip: false,
-            first_byte: inner.options.list_first_byte_timeout,
+            first_byte: inner.common.options.list_first_byte_timeout,
             waited_for: true,
             until: Until::NEVER,
         };
-        let what = format!("GET {}{path}", inner.site.base);
-        inner.site.dialer.refresh();
-        let (response, socket) = inner.pool.send(&inner.site, &ask, &call, &what)?;
+        let what = format!("GET {}{path}", inner.common.site.base);
+        inner.common.site.dialer.refresh();
+        let (response, socket) = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
         let headers = response.headers().iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });

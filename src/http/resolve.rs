@@ -17,6 +17,15 @@ pub(crate) trait Lookup: Send + Sync {
     fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
+impl<F> Lookup for F
+where
+    F: Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync,
+{
+    fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self(host, port)
+    }
+}
+
 /// getaddrinfo(3).
 #[derive(Debug)]
 pub(crate) struct SystemLookup;

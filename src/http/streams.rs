@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use super::agent::{Agent, Answer, Ask, Body};
 use super::blocking::{Blocking, Until};
-use super::client::Inner;
+use super::client::{Common, Inner};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
 use super::handover::{Giver, handover};
-use super::open_watch::OpenWatch;
+use super::open_watch::{OpenWatch, Stream};
 use super::requests;
 use super::wakeup::WakeUp;
 use crate::clock::Deadline;
@@ -60,7 +60,7 @@ impl<K: Object> ScopeWatcher<K> {
         Self {
             client: Arc::clone(client),
             scope,
-            agent: Arc::new(Agent::new(&client.site.dialer, 1)),
+            agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
             wake: Mutex::new(None),
             kind: PhantomData,
         }
@@ -93,7 +93,7 @@ impl<K: Object> ScopeWatcher<K> {
 
 /// One list, on a thread of its own.
 struct Listing<K: Object> {
-    client: Arc<Inner>,
+    common: Arc<Common>,
     agent: Arc<Agent>,
     path: String,
     waited_for: bool,
@@ -103,15 +103,15 @@ struct Listing<K: Object> {
 
 impl<K: Object> Listing<K> {
     fn run(self) -> Result<ListPage, Error> {
-        let options = &self.client.options;
+        let options = &self.common.options;
         let ask = Ask {
             path: &self.path,
-            gzip: self.client.gzip,
+            gzip: self.common.gzip,
             first_byte: options.list_first_byte_timeout,
             waited_for: self.waited_for,
             until: Until::NEVER,
         };
-        let answer = self.agent.ask(&self.client.site, &ask, &self.call)?;
+        let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
         let mut body = Body {
             answer,
             call: self.call,
@@ -148,22 +148,22 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
-        self.client.limiter.acquire(stop)?;
+        self.client.common.limiter.acquire(stop)?;
         let wakeable = self.wakeable(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
-            client: Arc::clone(&self.client),
+            common: Arc::clone(&self.client.common),
             agent: Arc::clone(&self.agent),
             path,
             waited_for: request.waited_for,
             call: call.clone(),
             items: send_items,
         };
-        let page = self
-            .client
-            .threads
-            .run(request.waited_for, move || listing.run())?;
+        let Inner {
+            threads, readers, ..
+        } = &*self.client;
+        let page = threads.run_by(readers, request.waited_for, move || listing.run())?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -178,37 +178,50 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let wakeable = self.wakeable(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
-        let (client, agent) = (Arc::clone(&self.client), Arc::clone(&self.agent));
+        let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let opening = move || {
             let ask = Ask {
                 path: &path,
                 gzip: false,
-                first_byte: client.options.watch_first_byte_timeout,
+                first_byte: common.options.watch_first_byte_timeout,
                 waited_for,
                 until: Until::NEVER,
             };
-            agent.ask(&client.site, &ask, &asking)
+            let answer = agent.ask(&common.site, &ask, &asking)?;
+            let body = Body {
+                answer,
+                call: asking,
+            };
+            Ok(Stream::boxed(&common.options.decode, body))
         };
-        let answer = self.client.threads.run(waited_for, opening)?;
-        let answer = answer.take_one(&call).map_err(|halt| self.failed(halt))??;
-        let body = Body { answer, call };
+        let Inner {
+            threads, readers, ..
+        } = &*self.client;
+        let stream = threads.run_by(readers, waited_for, opening)?;
+        let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
-        Ok(Box::new(OpenWatch::new(&self.client, body, registration)))
+        Ok(Box::new(OpenWatch::new(
+            &self.client,
+            call,
+            stream?,
+            registration,
+        )))
     }
 
     fn supports_watch_list(&self) -> bool {
-        self.client.options.watch_list
+        self.client.common.options.watch_list
             && !self.scope.is_one_object()
             && !self
                 .client
+                .common
                 .without_watch_list
                 .lock()
                 .contains(&Self::resource())
     }
 
     fn watch_list_failed(&self) {
-        let mut without = self.client.without_watch_list.lock();
+        let mut without = self.client.common.without_watch_list.lock();
         if !without.contains(&Self::resource()) {
             without.push(Self::resource());
         }
@@ -238,7 +251,7 @@ impl<K: Object> ObjectGetter<K> {
     }
 
     fn decode(&self, answer: Answer, call: Blocking) -> Result<Arc<Held<K>>, Error> {
-        let options = &self.client.options;
+        let options = &self.client.common.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut body = Body { answer, call };
         let mut bytes = vec![0; OBJECT_BYTES];
@@ -282,7 +295,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
-        self.client.limiter.acquire(stop)?;
+        self.client.common.limiter.acquire(stop)?;
         let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
         let wakeable = Wakeable::new(wake, stop);
         let until = Until::caller(deadline);
@@ -290,11 +303,14 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         let ask = Ask {
             path: &path,
             gzip: false,
-            first_byte: self.client.options.get_first_byte_timeout,
+            first_byte: self.client.common.options.get_first_byte_timeout,
             waited_for: true,
             until,
         };
-        let answer = self.client.pool.ask(&self.client.site, &ask, &call)?;
+        let answer = self
+            .client
+            .pool
+            .ask(&self.client.common.site, &ask, &call)?;
         self.decode(answer, call)
     }
 }

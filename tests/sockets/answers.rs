@@ -68,11 +68,12 @@ fn retry_after_is_passed_on() {
     assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
 }
 
+type Answer = Box<dyn Fn(&mut Peer)>;
+
 #[test]
 fn what_is_no_kubernetes_is_told_with_the_request_and_its_first_words() {
     let html = "Content-Type: text/html\r\n";
     let page = "<html><head><title>Sign in</title></head><body>please</body></html>";
-    type Answer = Box<dyn Fn(&mut Peer)>;
     let rows: [(Answer, ErrorKind, &str); 8] = [
         (
             Box::new(move |peer| peer.answer(502, html, page)),

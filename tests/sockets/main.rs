@@ -4,7 +4,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
+    clippy::wildcard_enum_match_arm,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
@@ -34,7 +34,7 @@ use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::StopToken;
 
 /// What a call that ought to be answered at once may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn client(url: &str) -> Client {
     client_of(&Config::for_server(url).unwrap())
@@ -63,7 +63,7 @@ fn list(
 fn watch_from(version: &str) -> WatchRequest {
     WatchRequest {
         resource_version: ResourceVersion::from(version),
-        timeout: Duration::from_secs(300),
+        timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,
