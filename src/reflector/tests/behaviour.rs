@@ -221,9 +221,9 @@ fn a_relist_keeps_what_has_not_changed() {
     world
         .source
         .fail_next(RequestKind::Watch, SourceFault::Fail(status(410)));
-    world.source.end_watches(None);
     world.set("b", "2");
     world.catch_up(&store);
+    world.source.end_watches(None);
     world.pass(millis(50));
     world.pass(millis(800));
     world.source.wait_for_requests(5);
