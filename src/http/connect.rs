@@ -208,3 +208,70 @@ pub(crate) enum HandshakeFailure {
     /// The peer closed the connection in the middle.
     Closed,
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::super::blocking::Until;
+    use super::super::halt::Limit;
+    use super::super::wakeup::WakeUp;
+    use super::*;
+    use crate::worker::StopToken;
+
+    fn call(until: Until) -> Blocking {
+        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), until)
+    }
+
+    fn closed_port() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    /// A listener whose queue of one is full: it answers no connect.
+    fn deaf() -> (TcpListener, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::listen(&listener, 0).unwrap();
+        let queued = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener, queued)
+    }
+
+    #[test]
+    fn addresses_that_refuse_or_do_not_answer_are_passed_over() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = server.local_addr().unwrap();
+        let (silent, _queued) = deaf();
+        let silent = silent.local_addr().unwrap();
+        for addresses in [vec![there], vec![closed_port(), there], vec![silent, there]] {
+            let stream = connect(&addresses, &call(Until::NEVER)).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), there);
+            assert!(sockopt::socket_keepalive(&stream).unwrap());
+            assert!(stream.nodelay().unwrap());
+            server.accept().unwrap();
+        }
+    }
+
+    #[test]
+    fn when_all_refuse_each_is_named() {
+        let addresses = [closed_port(), closed_port()];
+        let Err(Halt::Failed(error)) = connect(&addresses, &call(Until::NEVER)) else {
+            panic!("nobody listens");
+        };
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        for address in addresses {
+            assert!(error.to_string().contains(&address.to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_limit_covers_all_addresses_together() {
+        let (silent, _queued) = deaf();
+        let silent = silent.local_addr().unwrap();
+        let until = Until::NEVER.within(Duration::from_millis(20), Limit::Connect);
+        let ended = connect(&[silent, silent], &call(until));
+        assert!(
+            matches!(ended, Err(Halt::Limit(Limit::Connect(_)))),
+            "{ended:?}"
+        );
+    }
+}

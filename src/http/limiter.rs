@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
 
@@ -51,9 +51,25 @@ impl Limiter {
     ///
     /// `Stopped`; the request's place is given back if nobody has come after it.
     pub(crate) fn acquire(&self, stop: &StopToken) -> Result<(), Error> {
+        self.acquire_by(stop, Deadline::NEVER)
+    }
+
+    /// The same, for a caller whose deadline may come before the request may go: then it is told so at once.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped`, or `Timeout`; the request's place is given back if nobody has come after it.
+    pub(crate) fn acquire_by(&self, stop: &StopToken, deadline: Deadline) -> Result<(), Error> {
         let slot = self.take();
         if self.0.clock.now() >= slot {
             return Ok(());
+        }
+        if deadline.has_passed(slot) {
+            self.give_back(slot);
+            return Err(Error::new(
+                ErrorKind::Timeout,
+                "the client's rate limit lets no request go before the caller's deadline",
+            ));
         }
         match stop.wait_until(&self.0.clock, Deadline::at(slot)) {
             WaitEnd::DeadlinePassed => Ok(()),
@@ -164,7 +180,7 @@ mod tests {
         .unwrap();
         fake.wait_for_timer(Duration::from_secs(1));
         worker.join().unwrap();
-        assert_eq!(tell.recv(), Ok(crate::ErrorKind::Stopped));
+        assert_eq!(tell.recv(), Ok(ErrorKind::Stopped));
         fake.advance(Duration::from_secs(1));
         assert_eq!(goes_at_once(&limiter), 1);
     }

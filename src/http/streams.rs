@@ -295,7 +295,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
-        self.client.common.limiter.acquire(stop)?;
+        self.client.common.limiter.acquire_by(stop, deadline)?;
         let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
         let wakeable = Wakeable::new(wake, stop);
         let until = Until::caller(deadline);

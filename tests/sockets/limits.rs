@@ -1,12 +1,13 @@
 //! Connect, first byte, silence in a body, the caller's deadline: separate limits, each named when it ends a call.
 
+use std::num::NonZeroU32;
 use std::thread;
 use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::worker::StopToken;
+use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
 use super::stops::Deaf;
@@ -94,4 +95,24 @@ fn of_the_caller_wherever_the_get_is() {
         peer.request();
         timed_out(&getting.join().unwrap(), "the caller's deadline passed");
     });
+}
+
+/// RS-1: gets pass the limiter; one that could not go in time is told so instead of waiting.
+#[test]
+fn of_the_caller_while_the_rate_limit_holds_a_get_back() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| {
+        options.rate = NonZeroU32::MIN;
+        options.burst = NonZeroU32::MIN;
+    });
+    let stop = StopToken::never();
+    let deadline = Clock::system().after(SHORT);
+    // The whole bucket goes into a request that nobody waits for.
+    let raised = StopSource::new();
+    raised.stop();
+    assert!(get_by(&client, "db", deadline, &raised.token()).is_err());
+    let error = get_by(&client, "db", deadline, &stop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("rate limit"), "{error}");
+    assert!(!server.has_visitors());
 }
