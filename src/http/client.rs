@@ -25,7 +25,7 @@ const POOLED_CONNECTIONS: usize = 8;
 
 /// So many lists and openings of watches of one client are under way at the same time: a server that comes back is
 /// not asked by thousands at once, and their buffers do not pile up.
-const ASKS_MAX: usize = 64;
+const ASKS_MAX: usize = 32;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
 const READERS_MAX: usize = 16;
@@ -36,7 +36,7 @@ const READERS_MAX: usize = 16;
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
 /// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are read and
-/// watches opened on others (`ask-1`, at most 64), and what comes on a watch is decoded on a third kind (`read-1`, at
+/// watches opened on others (`ask-1`, at most 32), and what comes on a watch is decoded on a third kind (`read-1`, at
 /// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
 /// are looked up on one (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
 /// cannot be interrupted and ends by itself.
