@@ -6,8 +6,9 @@
 //!
 //! # The promises
 //!
-//! 1. A reader never waits for the network while a current answer is in memory, and never waits for ever;
-//!    [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at once.
+//! 1. A reader never waits for the network while a current answer is in memory, and never longer than its deadline (a
+//!    second by default); [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at
+//!    once.
 //! 2. An error says why: the server's own words, the attempt count, since when ([`Error`]).
 //! 3. Cached reads of one registration never go back in time, and their age can be asked
 //!    ([`Cached::age`](manager::Cached::age)); a fresh read raises the floor for the cached reads after it.
