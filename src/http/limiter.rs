@@ -49,7 +49,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// `Stopped`; the request's place is given back if nobody has come after it.
+    /// `Stopped`; the request's place is given back to those who come later.
     pub(crate) fn acquire(&self, stop: &StopToken) -> Result<(), Error> {
         self.acquire_by(stop, Deadline::NEVER)
     }
@@ -58,14 +58,14 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `Timeout`; the request's place is given back if nobody has come after it.
+    /// `Stopped`, or `Timeout`; the request's place is given back to those who come later.
     pub(crate) fn acquire_by(&self, stop: &StopToken, deadline: Deadline) -> Result<(), Error> {
         let slot = self.take();
         if self.0.clock.now() >= slot {
             return Ok(());
         }
         if deadline.has_passed(slot) {
-            self.give_back(slot);
+            self.give_back();
             return Err(Error::new(
                 ErrorKind::Timeout,
                 "the client's rate limit lets no request go before the caller's deadline",
@@ -74,7 +74,7 @@ impl Limiter {
         match stop.wait_until(&self.0.clock, Deadline::at(slot)) {
             WaitEnd::DeadlinePassed => Ok(()),
             WaitEnd::Stopped => {
-                self.give_back(slot);
+                self.give_back();
                 Err(Error::stopped("waiting for the client's rate limit"))
             }
         }
@@ -91,11 +91,11 @@ impl Limiter {
         slot
     }
 
-    fn give_back(&self, slot: Instant) {
+    /// Moves all who come from now on forward by one place; those who wait keep their instants.
+    fn give_back(&self) {
         let mut next = self.0.next.lock();
-        if *next == slot.checked_add(self.0.interval) {
-            *next = Some(slot);
-        }
+        // `take` forgets what lies further back than a full bucket.
+        *next = next.and_then(|planned| planned.checked_sub(self.0.interval));
     }
 }
 
@@ -165,6 +165,37 @@ mod tests {
         for worker in workers {
             worker.join().unwrap();
         }
+    }
+
+    /// Those who stop waiting do so in any order: the first to come may be the first to go.
+    #[test]
+    fn places_given_back_in_any_order_leave_nobody_waiting() {
+        for backwards in [false, true] {
+            let (limiter, fake) = limiter(PER_SECOND.get(), BURST.get());
+            assert_eq!(goes_at_once(&limiter), 100);
+            let mut places: Vec<_> = (0..1_000).map(|_| limiter.take()).collect();
+            if backwards {
+                places.reverse();
+            }
+            for place in places {
+                assert!(place > fake.now());
+                limiter.give_back();
+            }
+            assert_eq!(goes_at_once(&limiter), 0, "what was used up stays so");
+            fake.advance(Duration::from_millis(20));
+            assert_eq!(goes_at_once(&limiter), 1);
+        }
+    }
+
+    /// What comes back late, when the bucket has filled anew, makes it no fuller than full.
+    #[test]
+    fn places_given_back_late_do_not_add_up() {
+        let (limiter, fake) = limiter(PER_SECOND.get(), BURST.get());
+        assert_eq!(goes_at_once(&limiter), 100);
+        let places: Vec<_> = (0..10).map(|_| limiter.take()).collect();
+        fake.advance(Duration::from_mins(1));
+        places.iter().for_each(|_| limiter.give_back());
+        assert_eq!(goes_at_once(&limiter), 100);
     }
 
     #[test]
