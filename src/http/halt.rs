@@ -30,6 +30,8 @@ pub(crate) enum Limit {
     FirstByte(Duration),
     /// Between two reads of a body.
     Idle(Duration),
+    /// From the first read of a body to its last.
+    Body(Duration),
     /// The caller's own.
     Deadline,
 }
@@ -40,6 +42,7 @@ impl fmt::Display for Limit {
             Self::Connect(limit) => write!(f, "no connection within {limit:.1?}"),
             Self::FirstByte(limit) => write!(f, "no answer within {limit:.1?}"),
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
+            Self::Body(limit) => write!(f, "the body did not end within {limit:.1?}"),
             Self::Deadline => f.write_str("the caller's deadline passed"),
         }
     }

@@ -22,6 +22,9 @@ const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
 /// Between two reads of a body that has an end.
 const BODY_IDLE: Duration = Duration::from_secs(30);
 
+/// The largest list that is decoded by default, at the speed of a slow line: 30 Mbit/s.
+const BODY: Duration = Duration::from_mins(10);
+
 /// How a [`Client`](super::Client) behaves. The defaults suit a node agent.
 ///
 /// # Examples
@@ -47,6 +50,8 @@ pub struct ClientOptions {
     pub get_first_byte_timeout: Duration,
     /// The limit of silence in the middle of the body of a list or a get; 30 s.
     pub body_idle_timeout: Duration,
+    /// The limit of the whole body of a list or a get, however it trickles in; 10 min.
+    pub body_timeout: Duration,
     /// Whether lists may come gzipped; on when the feature `gzip` is. Watches never are: each event would wait for
     /// a block of the compressor.
     pub gzip: bool,
@@ -72,6 +77,7 @@ impl Default for ClientOptions {
             watch_first_byte_timeout: WATCH_FIRST_BYTE,
             get_first_byte_timeout: GET_FIRST_BYTE,
             body_idle_timeout: BODY_IDLE,
+            body_timeout: BODY,
             gzip: cfg!(feature = "gzip"),
             rate: PER_SECOND,
             burst: BURST,

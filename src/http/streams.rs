@@ -11,7 +11,7 @@ use super::handover::{Giver, handover};
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
 use super::wakeup::WakeUp;
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
@@ -91,12 +91,24 @@ impl<K: Object> ScopeWatcher<K> {
     }
 }
 
+/// Reads of a body what has come; waits until `until` for the first of it.
+fn read_some(body: &mut Body, space: &mut [u8], until: Until) -> Result<usize, Error> {
+    // Of a body that never pauses no read ever waits.
+    let read = if Clock::system().has_passed(until.deadline) {
+        Err(Outcome::Halt(Halt::Limit(until.limit)))
+    } else {
+        body.read(space, until)
+    };
+    read.map_err(|outcome| body.failed(outcome))
+}
+
 /// One list, on a thread of its own.
 struct Listing<K: Object> {
     common: Arc<Common>,
     agent: Arc<Agent>,
     path: String,
     waited_for: bool,
+    one_object: bool,
     call: Blocking,
     items: Giver<Vec<Listed<K>>>,
 }
@@ -116,12 +128,15 @@ impl<K: Object> Listing<K> {
             answer,
             call: self.call,
         };
-        let mut decoder = ListDecoder::<K>::new(&options.decode);
+        let mut decoder = if self.one_object {
+            ListDecoder::<K>::new(&options.decode.for_one_object())
+        } else {
+            ListDecoder::<K>::new(&options.decode)
+        };
+        let end = Until::NEVER.within(options.body_timeout, Limit::Body);
         loop {
-            let until = Until::NEVER.within(options.body_idle_timeout, Limit::Idle);
-            let count = body
-                .read(decoder.space(), until)
-                .map_err(|outcome| body.failed(outcome))?;
+            let until = end.within(options.body_idle_timeout, Limit::Idle);
+            let count = read_some(&mut body, decoder.space(), until)?;
             if count == 0 {
                 break;
             }
@@ -157,6 +172,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             agent: Arc::clone(&self.agent),
             path,
             waited_for: request.waited_for,
+            one_object: self.scope.is_one_object(),
             call: call.clone(),
             items: send_items,
         };
@@ -256,18 +272,14 @@ impl<K: Object> ObjectGetter<K> {
         let mut body = Body { answer, call };
         let mut bytes = vec![0; OBJECT_BYTES];
         let mut filled = 0_usize;
+        let end = body.call.until.within(options.body_timeout, Limit::Body);
         loop {
             if filled == bytes.len() {
                 bytes.resize(filled.saturating_mul(2), 0);
             }
-            let until = body
-                .call
-                .until
-                .within(options.body_idle_timeout, Limit::Idle);
+            let until = end.within(options.body_idle_timeout, Limit::Idle);
             let room = bytes.get_mut(filled..).unwrap_or_default();
-            let count = body
-                .read(room, until)
-                .map_err(|outcome| body.failed(outcome))?;
+            let count = read_some(&mut body, room, until)?;
             if count == 0 {
                 break;
             }

@@ -9,7 +9,7 @@ use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, Trim};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::object::Object;
 
 /// What the first read is offered: many lists are one small object.
@@ -27,6 +27,10 @@ pub struct ListDecoder<K> {
     scan: ListScan,
     batch: Batch,
     read: usize,
+    items_max: usize,
+    bytes_max: usize,
+    /// The length of the body so far.
+    bytes: usize,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -38,6 +42,9 @@ impl<K: Object> ListDecoder<K> {
             scan: ListScan::new(options.trim == Trim::Skip, options.item_bytes_max),
             batch: Batch::default(),
             read: READ_BYTES_MIN,
+            items_max: options.list_items_max,
+            bytes_max: options.list_bytes_max,
+            bytes: 0,
             kind: PhantomData,
         }
     }
@@ -53,15 +60,23 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// # Errors
     ///
-    /// `Protocol` when the body is no JSON or no list, `TooLarge` beyond the item's maximum. The decoder is then of
-    /// no further use.
+    /// `Protocol` when the body is no JSON or no list, `TooLarge` beyond the maximum of an item or of the list,
+    /// naming the option. The decoder is then of no further use.
     pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         if count >= self.read {
             self.read = self.read.saturating_mul(2).min(READ_BYTES_MAX);
         }
         self.buffer.filled(count);
+        self.bytes = self.bytes.saturating_add(count);
+        if self.bytes > self.bytes_max {
+            return Err(too_large(self.bytes_max, "bytes", "list_bytes_max"));
+        }
         loop {
             match self.scan.step(&mut self.buffer, K::KIND) {
+                Ok(Step::Item(_)) if self.scan.items() > self.items_max => {
+                    self.hand_over(each)?;
+                    return Err(too_large(self.items_max, "items", "list_items_max"));
+                }
                 Ok(Step::Item(length)) => self.item(length, each)?,
                 Ok(Step::NeedsBytes) => return self.hand_over(each),
                 Err(error) => {
@@ -111,6 +126,11 @@ impl<K: Object> ListDecoder<K> {
             .saturating_add(self.scan.held())
             .saturating_add(self.batch.held())
     }
+}
+
+fn too_large(limit: usize, what: &str, option: &str) -> Error {
+    let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
+    Error::new(ErrorKind::TooLarge, message)
 }
 
 impl<K> fmt::Debug for ListDecoder<K> {

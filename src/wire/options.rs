@@ -22,6 +22,17 @@ const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The largest item, and the envelope of a watch event around it.
 const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
 
+/// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). A server that sends
+/// pods without end, each of them as small as can be, has made a cache hold 1.3 GB of them by then.
+const LIST_ITEMS_MAX: usize = 500_000;
+
+/// As many pods of 14 KiB as the largest cluster has; decoded, large objects take no more room than their JSON.
+const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
+
+/// A list of one object has one item. A server that passes over field selectors sends the namespace instead, and the
+/// others are put aside as they come.
+const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
+
 /// How bytes become objects. The defaults suit a cache.
 ///
 /// # Examples
@@ -41,6 +52,11 @@ pub struct DecodeOptions {
     /// The largest item of a list, in bytes of JSON; by default 16 MiB. A larger one fails the list, and so does
     /// as much of anything else between two items.
     pub item_bytes_max: usize,
+    /// The most items of one page of a list; by default 500,000, and never more than 10,000 where the scope is one
+    /// object. One more fails the list. Servers may answer with more than was asked for, so no request's limit binds.
+    pub list_items_max: usize,
+    /// The longest body of one page of a list, in bytes of JSON; by default 2 GiB. A longer one fails the list.
+    pub list_bytes_max: usize,
     /// The longest line of a watch, in bytes; by default 16 MiB and 1 KiB. A longer one fails the watch.
     pub frame_bytes_max: usize,
 }
@@ -50,7 +66,19 @@ impl Default for DecodeOptions {
         Self {
             trim: Trim::Skip,
             item_bytes_max: ITEM_BYTES_MAX,
+            list_items_max: LIST_ITEMS_MAX,
+            list_bytes_max: LIST_BYTES_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
+        }
+    }
+}
+
+impl DecodeOptions {
+    /// The same for the list of one object by its name.
+    pub(crate) fn for_one_object(&self) -> Self {
+        Self {
+            list_items_max: self.list_items_max.min(ONE_OBJECT_ITEMS_MAX),
+            ..self.clone()
         }
     }
 }

@@ -1,17 +1,21 @@
 //! Connect, first byte, silence in a body, the caller's deadline: separate limits, each named when it ends a call.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::list_watch::{Api as _, ListerWatcher};
+use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
 use super::stops::Deaf;
-use super::{get_by, list, secrets, watch_from};
+use super::{get_by, list, secret, secrets, watch_from};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -79,6 +83,61 @@ fn of_silence_in_the_body_of_a_list() {
         peer.begin();
         peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
         timed_out(&listing.join().unwrap(), "nothing came for 30.0ms");
+    });
+}
+
+/// Promise 6: a body that goes on for ever ends, whether it pauses or not.
+#[test]
+fn of_the_whole_body_of_a_list_or_a_get() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| options.body_timeout = SHORT);
+    let stop = StopToken::never();
+    let text = "the body did not end within 30.0ms";
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            for _ in 0..2 {
+                timed_out(&list(&*secrets(&client), &stop).unwrap_err(), text);
+            }
+            let error = get_by(&client, "db", Deadline::NEVER, &stop).unwrap_err();
+            timed_out(&error, text);
+        });
+        for body in ["", " "] {
+            let mut peer = server.accept();
+            peer.request();
+            peer.begin();
+            peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
+            if body.is_empty() {
+                peer.wait_for_close();
+            } else {
+                peer.flood(body);
+            }
+        }
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.flood(" ");
+        calls.join().unwrap();
+    });
+}
+
+/// Promise 6, for memory: the items of others that a list of one object brings are put aside, but not for ever.
+#[test]
+fn of_the_items_of_a_list_of_one_object() {
+    let server = Server::start();
+    let client = client(&server.url(), |_| {});
+    let one = Scope::object(&ObjectKey::new("shop", "db"));
+    let source: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(one);
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| list(&*source, &StopToken::never()).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
+        peer.flood(&format!("{},", secret("other", "1")));
+        let error = listing.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        let told = "the list has more than 10000 items: DecodeOptions::list_items_max";
+        assert!(error.to_string().contains(told), "{error}");
     });
 }
 

@@ -164,6 +164,12 @@ impl<S: Read + Write> Peer<S> {
         self.write(format!("{:x}\r\n{bytes}\r\n", bytes.len()));
     }
 
+    /// Sends the same again and again, until the client closes the connection.
+    pub(crate) fn flood(&mut self, bytes: &str) {
+        let chunk = format!("{:x}\r\n{bytes}\r\n", bytes.len());
+        while self.stream.write_all(chunk.as_bytes()).is_ok() {}
+    }
+
     pub(crate) fn end(&mut self) {
         self.write("0\r\n\r\n");
     }

@@ -202,6 +202,34 @@ fn items_have_a_largest_size_to_the_byte() {
 }
 
 #[test]
+fn a_list_has_a_largest_number_of_items_and_of_bytes() {
+    let body = r#"{"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1"},{"metadata":{"name":"c"}}]}"#;
+    let options = |items: usize, bytes: usize| DecodeOptions {
+        list_items_max: items,
+        list_bytes_max: bytes,
+        ..DecodeOptions::default()
+    };
+    each_split(body.as_bytes(), |chunks| {
+        let outcome = list_of::<Secret>(chunks.clone(), &options(3, body.len()));
+        assert!(outcome.end.is_ok(), "{outcome:?}");
+        let outcome = list_of::<Secret>(chunks.clone(), &options(2, body.len()));
+        assert_eq!(
+            outcome.error(),
+            "TooLarge: the list has more than 2 items: DecodeOptions::list_items_max"
+        );
+        assert_eq!(outcome.items.len(), 2, "{outcome:?}");
+        let outcome = list_of::<Secret>(chunks, &options(3, body.len() - 1));
+        assert_eq!(
+            outcome.error(),
+            "TooLarge: the list has more than 95 bytes: DecodeOptions::list_bytes_max"
+        );
+    });
+    let of_one = DecodeOptions::default().for_one_object();
+    assert_eq!(of_one.list_items_max, 10_000);
+    assert_eq!(options(5, 5).for_one_object().list_items_max, 5);
+}
+
+#[test]
 fn a_body_of_spaces_ends_at_the_limit_and_takes_no_memory() {
     let spaces = vec![b' '; 64 * 1024];
     for start in [
