@@ -62,7 +62,7 @@ static STARTED: AtomicU64 = AtomicU64::new(1);
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
 /// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
-/// assert!(reflector.is_fresh_within(Duration::from_secs(10)));
+/// assert!(store.get("shop", "db")?.is_some());
 /// reflector.join().expect("it did not panic");
 /// # }
 /// # Ok::<(), kubecache::Error>(())
@@ -106,6 +106,8 @@ impl Reflector {
     }
 
     /// What the reflector does now and how it went. Never blocks on the network.
+    ///
+    /// The sink hears of a change before this does: right after a store has filled, `synced` may still be false here.
     pub fn status(&self) -> ReflectorStatus {
         self.status.lock().clone()
     }
