@@ -8,10 +8,11 @@ use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::blocking::{self, Blocking, Until};
+use super::buffers::UNREAD_BYTES_MAX;
 use super::credentials::Credentials;
 use super::dialer::{Dialer, Dialing, NoLookup};
 use super::failure::{self, Phase};
-use super::halt::{Halt, Limit, Outcome};
+use super::halt::{Halt, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
 
@@ -20,9 +21,6 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 /// A kept connection older than this is not used again: servers close idle ones after 90 s and more.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
-
-/// The head of an answer may have this size.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// The trace records of this target carry headers and bodies, byte by byte.
 const LOUD_TARGET: &str = "ureq_proto::util";
@@ -170,8 +168,8 @@ impl Agent {
             }
             let request = request(site, ask, what)?;
             let context = Blocking {
-                until: ask.until.within(ask.first_byte, Limit::FirstByte),
-                first_byte: Some(ask.first_byte),
+                until: ask.until,
+                first_byte: Some((ask.first_byte, ask.until)),
                 waited_for: ask.waited_for,
                 output_bytes: head_bytes(&request),
                 dialed: false,
@@ -199,7 +197,7 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .proxy(None)
-        .max_response_header_size(HEAD_BYTES_MAX)
+        .max_response_header_size(UNREAD_BYTES_MAX)
         .max_idle_connections(keep)
         .max_idle_connections_per_host(keep)
         .max_idle_age(IDLE_AGE_MAX)

@@ -29,8 +29,8 @@ pub(crate) struct Blocking {
     pub(crate) wake: Arc<WakeUp>,
     /// When the wait ends, and which limit that is.
     pub(crate) until: Until,
-    /// The limit that begins when the request is sent.
-    pub(crate) first_byte: Option<Duration>,
+    /// The limit of sending the request, and once more of the wait for the answer to it; and the end of the whole call.
+    pub(crate) first_byte: Option<(Duration, Until)>,
     /// Such a request connects before others.
     pub(crate) waited_for: bool,
     /// The largest piece of the request's head.
@@ -117,6 +117,25 @@ impl Blocking {
         }
     }
 
+    /// # Errors
+    ///
+    /// The stop, or the limit: for whoever finds something to read each time, and so never waits.
+    pub(crate) fn check(&self) -> Result<(), Halt> {
+        if self.stop.is_stopped() {
+            return Err(Halt::Stopped);
+        }
+        if Clock::system().has_passed(self.until.deadline) {
+            return Err(Halt::Limit(self.until.limit));
+        }
+        Ok(())
+    }
+
+    fn begin_first_byte(&mut self) {
+        if let Some((limit, whole)) = self.first_byte {
+            self.until = whole.within(limit, Limit::FirstByte);
+        }
+    }
+
     /// Makes this the context of the calling thread until the guard is dropped.
     pub(crate) fn enter(self) -> Entered {
         let before = CURRENT.with(|current| current.borrow_mut().replace(self));
@@ -133,11 +152,7 @@ pub(crate) fn current() -> Result<Blocking, Halt> {
 
 /// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
 pub(crate) fn sent() {
-    change(|call| {
-        if let Some(limit) = call.first_byte {
-            call.until = call.until.within(limit, Limit::FirstByte);
-        }
-    });
+    change(Blocking::begin_first_byte);
 }
 
 /// Told when the call needed a new connection.
@@ -145,9 +160,12 @@ pub(crate) fn dialed() {
     change(|call| call.dialed = true);
 }
 
-/// Told which socket the request goes out on.
+/// Told which socket the request goes out on: the connection is there, and what it took is not the answer's to bear.
 pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
-    change(|call| call.socket = Some(Arc::clone(socket)));
+    change(|call| {
+        call.socket = Some(Arc::clone(socket));
+        call.begin_first_byte();
+    });
 }
 
 /// The socket the request went out on.
@@ -180,6 +198,18 @@ fn change(change: impl FnOnce(&mut Blocking)) {
 
 fn outside() -> Halt {
     Halt::Io(io::Error::other("a transport was used outside of a call"))
+}
+
+/// The thread's context: whether it goes on.
+///
+/// # Errors
+///
+/// The stop, or the limit.
+pub(crate) fn check() -> Result<(), Halt> {
+    CURRENT.with(|current| {
+        let current = current.borrow();
+        current.as_ref().ok_or_else(outside)?.check()
+    })
 }
 
 /// Waits until `descriptor` is ready for `interest`, by the thread's context.

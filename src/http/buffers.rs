@@ -10,6 +10,9 @@ const INPUT_BYTES_MIN: usize = 4 * 1024;
 /// Where the input buffer stops growing by reads that fill it; only an unread head makes it larger.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
 
+/// So much may be unread before more is read: what asks for more has no end then. Heads of answers may have this size.
+pub(crate) const UNREAD_BYTES_MAX: usize = 64 * 1024;
+
 #[derive(Debug, Default)]
 pub(crate) struct GrowingBuffers {
     input: Vec<u8>,

@@ -171,6 +171,7 @@ pub(crate) fn handshake(
     call: &Blocking,
 ) -> Result<(), HandshakeFailure> {
     while tls.is_handshaking() || tls.wants_write() {
+        call.check().map_err(HandshakeFailure::Halt)?;
         let moved = if tls.wants_write() {
             tls.write_tls(&mut &*socket)
         } else {

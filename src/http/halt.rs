@@ -26,7 +26,7 @@ pub(crate) enum Halt {
 pub(crate) enum Limit {
     /// Name lookup, connect and handshake.
     Connect(Duration),
-    /// From the request's last byte to the answer's first.
+    /// From the connection to the request's last byte, and from there to the answer's first.
     FirstByte(Duration),
     /// Between two reads of a body.
     Idle(Duration),

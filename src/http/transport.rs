@@ -10,9 +10,10 @@ use rustls::ClientConnection;
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::blocking;
-use super::buffers::GrowingBuffers;
+use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::halt::Halt;
 use super::tls::Tls;
+use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
 /// A connection to the server, as ureq keeps it in its pool.
@@ -63,6 +64,8 @@ impl Session {
                     if let Err(error) = self.connection.process_new_packets() {
                         return Err(Halt::Failed(self.tls.explain(error)));
                     }
+                    // Records without data can come for ever.
+                    blocking::check()?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Ok((Filled::Nothing, 0));
@@ -98,6 +101,12 @@ impl Connection {
     }
 
     fn fill(&mut self) -> Result<Filled, Halt> {
+        if self.buffers.input().len() > UNREAD_BYTES_MAX {
+            let message = format!(
+                "the answer's framing has no end: more than {UNREAD_BYTES_MAX} bytes of one chunk size or trailer"
+            );
+            return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+        }
         let room = self.buffers.input_append_buf();
         let (filled, count) = match &mut self.tls {
             Some(session) => session.fill(&self.socket, room)?,
@@ -109,6 +118,8 @@ impl Connection {
 
     fn await_bytes(&mut self) -> Result<bool, Halt> {
         loop {
+            // Where there is always something to read, nothing ever waits.
+            blocking::check()?;
             match self.fill()? {
                 Filled::Bytes => return Ok(true),
                 Filled::End => return Ok(false),

@@ -12,6 +12,7 @@
 )]
 
 mod answers;
+mod hostile;
 mod limits;
 mod server;
 mod stops;

@@ -138,6 +138,11 @@ impl<S: Read + Write> Peer<S> {
         self.stream.flush().unwrap();
     }
 
+    /// As [`write`](Self::write); `false` when the client has closed.
+    pub(crate) fn try_write(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
     /// Answers with a whole body.
     pub(crate) fn answer(&mut self, code: u16, headers: &str, body: impl AsRef<[u8]>) {
         let body = body.as_ref();

@@ -101,11 +101,21 @@ fn of_all_names() -> Arc<ServerConfig> {
     config("server.pem", "server.key", false)
 }
 
-type TlsPeer = Peer<StreamOwned<ServerConnection, TcpStream>>;
+pub(crate) type TlsPeer = Peer<StreamOwned<ServerConnection, TcpStream>>;
 
 fn accept(server: &Server, config: &Arc<ServerConfig>) -> TlsPeer {
     let socket = server.accept_socket();
     let connection = ServerConnection::new(Arc::clone(config)).unwrap();
+    Peer::new(StreamOwned::new(connection, socket))
+}
+
+/// Shakes hands on `socket`, from which `read` was read already.
+pub(crate) fn accept_after(socket: TcpStream, mut read: &[u8]) -> TlsPeer {
+    let mut connection = ServerConnection::new(of_all_names()).unwrap();
+    while !read.is_empty() {
+        connection.read_tls(&mut read).unwrap();
+    }
+    connection.process_new_packets().unwrap();
     Peer::new(StreamOwned::new(connection, socket))
 }
 

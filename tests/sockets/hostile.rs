@@ -1,0 +1,94 @@
+//! Peers that never come to the point: memory stays bounded, and the stop and the limits reach whoever reads them.
+
+use std::io::{Read, Write};
+use std::thread;
+
+use kubecache::ErrorKind;
+use kubecache::clock::Deadline;
+use kubecache::list_watch::{Next, WatchEvent};
+use kubecache::worker::{StopSource, StopToken};
+
+use super::server::{Peer, Server};
+use super::{client, get, get_by, list, open, secrets};
+
+/// More than a client may buffer of what it cannot use: kernel buffers of both sides are in it.
+const FLOOD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Writes `piece` over and over until the client has closed; says how much went out.
+fn flood<S: Read + Write>(peer: &mut Peer<S>, piece: &str) -> usize {
+    let piece = piece.repeat(64 * 1024 / piece.len());
+    let mut written = 0;
+    while written < FLOOD_BYTES_MAX && peer.try_write(&piece) {
+        written += piece.len();
+    }
+    written
+}
+
+/// A chunk size and a trailer without end, in every kind of body.
+#[test]
+fn framing_without_end_is_given_up() {
+    let chunked =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let refused = "HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (begin, piece) in [("", "1"), ("1\r\n", "x"), ("0\r\n", "x")] {
+        let server = Server::start();
+        let client = client(&server.url());
+        thread::scope(|scope| {
+            let calls = scope.spawn(|| {
+                let listed = list(&*secrets(&client), &StopToken::never()).unwrap_err();
+                let got = get(&client, "db").unwrap_err();
+                let mut watch = open(&*secrets(&client));
+                let watched = match watch.next(Deadline::NEVER).unwrap() {
+                    Next::Event(WatchEvent::Error(error)) => error,
+                    other => panic!("{other:?}"),
+                };
+                drop(watch);
+                let refusal = get(&client, "db").unwrap_err();
+                (vec![listed, got, watched], refusal)
+            });
+            for head in [chunked, chunked, chunked, refused] {
+                let mut peer = server.accept();
+                peer.request();
+                peer.write(format!("{head}{begin}"));
+                let written = flood(&mut peer, piece);
+                assert!(written < FLOOD_BYTES_MAX, "the client reads on and on");
+            }
+            let (errors, refusal) = calls.join().unwrap();
+            for error in errors {
+                // What stands behind a chunk of one byte may not be JSON before it is seen to be no framing.
+                let known = error.kind() == ErrorKind::TooLarge
+                    || begin == "1\r\n" && error.kind() == ErrorKind::Protocol;
+                assert!(known, "{begin:?}: {error}");
+            }
+            let status = refusal
+                .status()
+                .unwrap_or_else(|| panic!("{begin:?}: {refusal}"));
+            assert_eq!(status.code(), 500);
+        });
+    }
+}
+
+/// Interim answers keep the socket readable for ever: it never has to be waited for.
+#[test]
+fn a_stop_ends_a_flood_of_interim_answers() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let source = StopSource::new();
+    thread::scope(|scope| {
+        let getting =
+            scope.spawn(|| get_by(&client, "db", Deadline::NEVER, &source.token()).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        // It is in the middle of them once more went out than all buffers on the way hold.
+        let piece = "HTTP/1.1 103 Early\r\n\r\n".repeat(1000);
+        let mut written = 0;
+        while written < FLOOD_BYTES_MAX && peer.try_write(&piece) {
+            written += piece.len();
+            if written > FLOOD_BYTES_MAX / 2 {
+                source.stop();
+            }
+        }
+        assert!(written < FLOOD_BYTES_MAX, "the stop was not heard");
+        assert!(getting.join().unwrap().is_stopped());
+    });
+}
