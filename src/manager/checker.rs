@@ -2,11 +2,11 @@
 //! own that is started with the first such question.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::item::{Input, State};
+use super::item::State;
 use super::kinds::ManagedKind;
-use super::slot::{Action, Item, News, Slot, Written};
+use super::slot::{Asked, Found, Item, News, Written};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -80,7 +80,8 @@ impl<K: ManagedKind> Checker<K> {
                 ErrorKind::Resources,
                 format!("checking an immutable object: {error}"),
             );
-            settle(works, item, Err(failure));
+            let asked = item.slot.lock().ask();
+            settle(works, item, &asked, Err(failure));
             return;
         }
         self.queue.lock().push_back(item.clone());
@@ -111,9 +112,10 @@ fn work<K: ManagedKind>(works: &Arc<Works<K>>, queue: &Queue<K>, stop: &StopToke
     let _registration = stop.register(&wake);
     while let Some(item) = next(works, queue, stop) {
         let deadline = works.clock().after(CHECK_LIMIT);
+        let asked = item.slot.lock().ask();
         let found = works.checker.get_fresh(&item, deadline, stop);
         if !stop.is_stopped() {
-            settle(works, &item, found);
+            settle(works, &item, &asked, found);
         }
     }
 }
@@ -131,18 +133,29 @@ fn next<K: ManagedKind>(works: &Works<K>, queue: &Queue<K>, stop: &StopToken) ->
     }
 }
 
-/// Tells the item what the check found.
+/// Tells the item what the check found, unless another read has found it meanwhile.
 fn settle<K: ManagedKind>(
     works: &Arc<Works<K>>,
     item: &Item<K>,
+    asked: &Asked,
     found: Result<Arc<Held<K>>, Error>,
 ) {
     let now = works.clock().now();
     let decided = works.change(item, |slot| {
-        let asked = matches!(slot.state(), State::Rechecking(_));
-        asked.then(|| decide(slot, found, now))
+        if !matches!(slot.state(), State::Rechecking(_)) {
+            return None;
+        }
+        let found = match found {
+            Ok(object) => slot.found(asked, Some(object), now),
+            Err(error) if error.is_not_found() => slot.found(asked, None, now),
+            Err(error) => Found {
+                action: slot.not_checked(error),
+                written: Written::changed(),
+            },
+        };
+        Some(found)
     });
-    let Some((written, action)) = decided else {
+    let Some(Found { written, action }) = decided else {
         return;
     };
     item.slot.notify_all();
@@ -150,34 +163,4 @@ fn settle<K: ManagedKind>(
         works.changes.tell(&item.about.key);
     }
     works.perform(item, action);
-}
-
-fn decide<K: ManagedKind>(
-    slot: &mut Slot<K>,
-    found: Result<Arc<Held<K>>, Error>,
-    now: Instant,
-) -> (Written<K>, Action) {
-    match found {
-        Ok(object) => {
-            let held = slot.object().map(|held| held.uid().to_owned());
-            let same = held.as_deref() == Some(object.uid()) && object.is_immutable();
-            let written = slot.found_fresh(object, now);
-            slot.clear_failure();
-            let input = if same {
-                Input::CheckedSame
-            } else {
-                Input::CheckedOther
-            };
-            (written, slot.act(input))
-        }
-        Err(error) if error.is_not_found() => {
-            let written = slot.found_gone(now);
-            slot.clear_failure();
-            (written, slot.act(Input::CheckedOther))
-        }
-        Err(error) => {
-            slot.set_failure(error);
-            (Written::changed(), slot.act(Input::CheckFailed))
-        }
-    }
 }

@@ -201,7 +201,9 @@ impl Machine {
             (Why::Crashed, Input::SpawnFailed(run)) if run == self.run => {
                 self.rest(Why::NoRoom, Effect::Nothing)
             }
-            (Why::Idle, Input::Wanted)
+            // A fresh read is as good as a check.
+            (Why::Immutable, Input::CheckedOther)
+            | (Why::Idle, Input::Wanted)
             | (Why::NoRoom | Why::Crashed, Input::Wanted | Input::Retry)
             | (Why::NoRoom, Input::Room) => self.start(),
             _ => (self, Effect::Nothing),
@@ -387,6 +389,18 @@ mod tests {
                 &[Immutable(R1), Referenced, CheckedOther],
                 Starting,
                 &[End, Look, Start(R2)],
+            ),
+            (
+                "B7: a fresh read found another, unasked",
+                &[Immutable(R1), CheckedOther],
+                Starting,
+                &[End, Start(R2)],
+            ),
+            (
+                "B7: a fresh read came before the check",
+                &[Immutable(R1), Referenced, CheckedSame, CheckedOther],
+                Starting,
+                &[End, Look, Nothing, Start(R2)],
             ),
             (
                 "B7: failed and tried again",

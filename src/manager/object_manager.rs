@@ -68,6 +68,12 @@ impl<K: ManagedKind> ObjectManager<K> {
         }
     }
 
+    /// The store, for tests that take a fresh read apart.
+    #[cfg(test)]
+    pub(crate) fn store(&self) -> &WatchStore<K> {
+        &self.store
+    }
+
     /// References what the pod names; registering it again references what is new and lets go what is not named any
     /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
     ///

@@ -1,5 +1,9 @@
 //! One object's place: its state, content and troubles under one monitor, so that no wake-up is lost.
 
+mod fresh;
+
+pub(crate) use fresh::{Asked, Found};
+
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
@@ -51,6 +55,8 @@ pub(crate) struct Slot<K: ManagedKind> {
     /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
     undecodable: Option<Error>,
     filled_by: Option<RunId>,
+    /// Counts what came in, so that an answer that was overtaken on its way is told from one that was not.
+    revision: u64,
     floor: Floor,
     /// A uid that a consistent read found gone: news about it comes from the past.
     gone: Option<Box<str>>,
@@ -146,6 +152,7 @@ impl<K: ManagedKind> Slot<K> {
             object: None,
             undecodable: None,
             filled_by: None,
+            revision: 0,
             floor: Floor::default(),
             gone: None,
             contact: None,
@@ -285,7 +292,7 @@ impl<K: ManagedKind> Slot<K> {
         }
     }
 
-    /// The list of the one object, or of none.
+    /// The list of the one object, or of none; `begun` is the [revision](Self::revision) when it was begun.
     ///
     /// # Errors
     ///
@@ -293,18 +300,26 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn replace(
         &mut self,
         run: RunId,
-        item: Option<Listed<K>>,
+        item: (u64, Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
     ) -> Result<Written<K>, Error> {
         self.hear(run)?;
+        let (begun, item) = item;
         let uid = match &item {
             Some(Listed::Object(object)) => Some(object.uid()),
             Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
             None => None,
         };
-        let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !of.consistent;
-        if from_the_past || !self.floor.admits_replacement(of) {
+        // What a fresh read found while the list was on its way may be newer, however the list was read.
+        let overtaken = begun != self.revision;
+        let judged = Replacement {
+            resource_version: of.resource_version.clone(),
+            consistent: of.consistent && !overtaken,
+            history_expired: of.history_expired && !overtaken,
+        };
+        let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
+        if from_the_past || !self.floor.admits_replacement(&judged) {
             return Err(Error::new(
                 ErrorKind::Protocol,
                 format!(
@@ -315,6 +330,7 @@ impl<K: ManagedKind> Slot<K> {
             ));
         }
         let first = !self.is_filled();
+        self.revision = self.revision.wrapping_add(1);
         self.gone = None;
         self.filled_by = Some(run);
         self.contact = Some(now);
@@ -347,6 +363,7 @@ impl<K: ManagedKind> Slot<K> {
             resource_version: &version,
         };
         if self.admits(incoming) {
+            self.revision = self.revision.wrapping_add(1);
             Ok(self.put(Some(object)))
         } else {
             Ok(Written::unchanged())
@@ -371,6 +388,7 @@ impl<K: ManagedKind> Slot<K> {
             return Ok(Written::unchanged());
         }
         self.floor.raise(version);
+        self.revision = self.revision.wrapping_add(1);
         self.gone = (!uid.is_empty()).then(|| uid.into());
         Ok(self.put(None))
     }
@@ -393,6 +411,7 @@ impl<K: ManagedKind> Slot<K> {
             resource_version: &set_aside.resource_version,
         };
         if self.admits(incoming) {
+            self.revision = self.revision.wrapping_add(1);
             Ok(self.set_aside(set_aside))
         } else {
             Ok(Written::unchanged())
@@ -431,28 +450,6 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn holds_immutable(&self) -> bool {
         let object = self.object.as_ref();
         self.undecodable.is_none() && object.is_some_and(|object| object.is_immutable())
-    }
-
-    /// A read past the watch found this state: cached reads do not go back behind it. Gives the newer one of it and
-    /// what is held.
-    pub(crate) fn found_fresh(&mut self, object: Arc<Held<K>>, now: Instant) -> Written<K> {
-        self.contact = Some(now);
-        let version = object.resource_version();
-        let held = self.object.as_ref();
-        if held.is_some_and(|held| version.is_older_than(&held.resource_version())) {
-            return Written::unchanged();
-        }
-        self.floor.raise(&version);
-        self.put(Some(object))
-    }
-
-    /// A read past the watch found the object gone: what the watch still says of that uid comes from the past.
-    pub(crate) fn found_gone(&mut self, now: Instant) -> Written<K> {
-        self.contact = Some(now);
-        if let Some(held) = &self.object {
-            self.gone = (!held.uid().is_empty()).then(|| held.uid().into());
-        }
-        self.put(None)
     }
 
     fn admits(&mut self, incoming: Identity<'_>) -> bool {

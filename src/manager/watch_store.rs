@@ -8,12 +8,12 @@ use super::launch::Launcher;
 use super::options::WatchOptions;
 use super::references::{Added, Deleted, References};
 use super::registry::Difference;
-use super::slot::{About, Action, Item, News, Slot, Written};
+use super::slot::{About, Action, Asked, Item, News, Slot};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
-use crate::object::ObjectKey;
+use crate::object::{Held, ObjectKey};
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, Worker};
@@ -37,6 +37,13 @@ pub(crate) struct Shared<K: ManagedKind> {
 struct Books<K: ManagedKind> {
     references: References<Item<K>>,
     shut_down: bool,
+}
+
+/// A fresh read that is under way.
+#[derive(Debug)]
+pub(crate) struct Question<K: ManagedKind> {
+    pub(crate) item: Item<K>,
+    asked: Asked,
 }
 
 /// What a change of references leaves to do once all locks are released.
@@ -198,33 +205,73 @@ impl<K: ManagedKind> WatchStore<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        let works = self.works();
+        let question = self.ask(namespace, name)?;
+        let token = self.stop.token();
+        let found = self
+            .works()
+            .checker
+            .get_fresh(&question.item, deadline, &token);
+        self.take_answer(&question, found)
+    }
+
+    /// The first half of a fresh read, before the request; counts as a read.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    pub(crate) fn ask(&self, namespace: &str, name: &str) -> Result<Question<K>, Error> {
         let item = find(&self.shared.books.lock(), namespace, name)?.clone();
-        item.slot.lock().note_read(works.clock().coarse());
-        let found = works.checker.get_fresh(&item, deadline, &self.stop.token());
+        let now = self.works().clock().coarse();
+        let asked = {
+            let mut slot = item.slot.lock();
+            slot.note_read(now);
+            slot.ask()
+        };
+        Ok(Question { item, asked })
+    }
+
+    /// The second half, with the answer: gives it, or what came in meanwhile if that is newer.
+    ///
+    /// # Errors
+    ///
+    /// The answer's.
+    pub(crate) fn take_answer(
+        &self,
+        question: &Question<K>,
+        answer: Result<Arc<Held<K>>, Error>,
+    ) -> Result<Cached<K>, Error> {
+        let works = self.works();
+        let Question { item, asked } = question;
+        let (object, absent) = match answer {
+            Ok(object) => (Some(object), None),
+            Err(error) if error.is_not_found() => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
         let now = works.clock().now();
-        let (written, answer) = works.change(&item, |slot| match found {
-            Ok(object) => {
-                let fresh = Arc::clone(&object);
-                let written = slot.found_fresh(object, now);
-                // The watch may have brought a newer state while the answer was on its way.
-                let ready = Ready {
-                    object: slot.object().map_or(fresh, Arc::clone),
-                    contact: now,
-                    failure: None,
-                    stale: false,
-                    clock: works.clock().clone(),
-                };
-                (written, Ok(Cached::new(Arc::new(ready))))
-            }
-            Err(error) if error.is_not_found() => (slot.found_gone(now), Err(error)),
-            Err(error) => (Written::unchanged(), Err(error)),
+        let not_found = || Error::not_found(K::RESOURCE, item.about.key.name());
+        let (found, result) = works.change(item, |slot| {
+            let found = slot.found(asked, object, now);
+            let result = match (absent, slot.undecodable()) {
+                // That was true while this read was under way.
+                (Some(error), _) => Err(error),
+                (None, Some(undecodable)) => Err(undecodable.clone()),
+                (None, None) => slot.object().map(Arc::clone).ok_or_else(not_found),
+            };
+            (found, result)
         });
-        if written.news == News::Changed {
-            item.slot.notify_all();
+        item.slot.notify_all();
+        if found.written.news == News::Changed {
             works.changes.tell(&item.about.key);
         }
-        answer
+        works.perform(item, found.action);
+        let ready = |object| Ready {
+            object,
+            contact: now,
+            failure: None,
+            stale: false,
+            clock: works.clock().clone(),
+        };
+        result.map(|object| Cached::new(Arc::new(ready(object))))
     }
 
     /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.

@@ -72,10 +72,11 @@ impl<K: ManagedKind> Writer<K> {
 }
 
 impl<K: ManagedKind> Sink<K> for Writer<K> {
-    type Staging = Option<Listed<K>>;
+    /// The slot's revision when the list was begun, and the object.
+    type Staging = (u64, Option<Listed<K>>);
 
     fn begin(&mut self) -> Self::Staging {
-        None
+        (self.item.slot.lock().revision(), None)
     }
 
     fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>) {
@@ -86,12 +87,12 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
                     Listed::Undecodable(set_aside) => self.is_ours(&set_aside.key),
                 };
                 if ours {
-                    *staging = Some(listed);
+                    staging.1 = Some(listed);
                 }
             }
             Staged::Remove(key) => {
                 if self.is_ours(&key) {
-                    *staging = None;
+                    staging.1 = None;
                 }
             }
         }

@@ -236,7 +236,18 @@ pub(crate) fn commit(
     object: Option<Secret>,
     consistent: bool,
 ) -> Result<(), Error> {
-    let mut staging = writer.begin();
+    let staging = writer.begin();
+    commit_into(writer, staging, version, object, consistent)
+}
+
+/// Commits a list that was begun before.
+pub(crate) fn commit_into(
+    writer: &mut Writer<Secret>,
+    mut staging: <Writer<Secret> as Sink<Secret>>::Staging,
+    version: &str,
+    object: Option<Secret>,
+    consistent: bool,
+) -> Result<(), Error> {
     if let Some(object) = object {
         let listed = Listed::Object(Arc::new(Held::new(object)));
         writer.stage(&mut staging, Staged::Put(listed));

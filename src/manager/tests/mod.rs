@@ -4,6 +4,7 @@ mod dice;
 #[cfg(feature = "testing")]
 mod end_to_end;
 pub(super) mod fake;
+mod fresh_reads;
 mod launch;
 mod object_manager;
 mod pod_references;

@@ -1,0 +1,228 @@
+//! Reads past the watch, and what comes in while their answers are on the way: the watch, lists, checks, a restored server.
+
+use k8s_openapi::api::core::v1::Secret;
+
+use super::fake::{Stage, commit, immutable, pod, secret, with_uid};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::Undecodable;
+use crate::manager::ObjectReport;
+use crate::object::{Held, ObjectKey};
+use crate::reflector::{Sink as _, SinkEvent};
+use crate::sync::Arc;
+
+fn stage(object: Option<Secret>) -> Stage {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", object).unwrap();
+    stage
+}
+
+/// An immutable object whose watch is stopped.
+fn stage_at_rest() -> Stage {
+    let stage = stage(Some(immutable("s", "9")));
+    stage.runs.wait_for_join(0);
+    stage
+}
+
+fn fresh(stage: &Stage, answer: Result<Secret, Error>) -> Result<String, Error> {
+    stage.getter.answer(answer);
+    let cached = stage.manager.get_fresh("ns", "s", Deadline::NEVER)?;
+    Ok(cached.metadata.resource_version.clone().unwrap())
+}
+
+/// A fresh read during whose way something else happens.
+fn overtaken(
+    stage: &Stage,
+    happens: impl FnOnce(),
+    answer: Result<Secret, Error>,
+) -> Result<String, Error> {
+    let store = stage.manager.store();
+    let question = store.ask("ns", "s").unwrap();
+    happens();
+    let answer = answer.map(|object| Arc::new(Held::new(object)));
+    let cached = store.take_answer(&question, answer)?;
+    Ok(cached.metadata.resource_version.clone().unwrap())
+}
+
+fn not_found() -> Error {
+    Error::not_found("secret", "s")
+}
+
+fn report(stage: &Stage) -> ObjectReport {
+    let key = ObjectKey::new("ns", "s");
+    stage.manager.inspect_object(&key).unwrap()
+}
+
+/// R11, B7: nobody watches a stopped immutable object, so a fresh read that finds it gone starts its watch again.
+#[test]
+fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
+    let stage = stage_at_rest();
+    assert!(fresh(&stage, Err(not_found())).unwrap_err().is_not_found());
+    assert!(report(&stage).watched);
+    assert_eq!(stage.runs.count(), 2);
+    stage
+        .runs
+        .list("s", "30", Some(with_uid(secret("s", "29"), "again")))
+        .unwrap();
+    assert_eq!(stage.version("s"), "29");
+}
+
+/// R11, B7: the same for another object, and for one that is not immutable, which the API forbids but a server may say.
+#[test]
+fn a_fresh_read_that_finds_another_object_has_it_watched_again() {
+    for found in [
+        with_uid(secret("s", "20"), "other"),
+        with_uid(immutable("s", "20"), "other"),
+        secret("s", "20"),
+    ] {
+        let stage = stage_at_rest();
+        assert_eq!(fresh(&stage, Ok(found)).unwrap(), "20");
+        assert!(report(&stage).watched);
+        stage
+            .runs
+            .list("s", "21", Some(with_uid(secret("s", "21"), "other")))
+            .unwrap();
+        assert_eq!(stage.version("s"), "21");
+    }
+}
+
+/// R11, B7: a fresh read that finds the same immutable object is its check; nothing is started.
+#[test]
+fn a_fresh_read_that_finds_the_same_immutable_object_starts_nothing() {
+    let stage = stage_at_rest();
+    assert_eq!(fresh(&stage, Ok(immutable("s", "9"))).unwrap(), "9");
+    assert_eq!(stage.runs.count(), 1);
+    stage
+        .getter
+        .answer(Err(Error::new(ErrorKind::Protocol, "refused")));
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.wait_for_asked(2);
+    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    assert!(cached.is_stale(), "the check failed");
+    assert_eq!(fresh(&stage, Ok(immutable("s", "9"))).unwrap(), "9");
+    let cached = stage.get_now("s").unwrap();
+    assert!(!cached.is_stale() && cached.last_failure().is_none());
+    assert_eq!(stage.runs.count(), 1);
+}
+
+/// R11, B18: an object that the watch saw deleted while the answer was on its way stays deleted.
+#[test]
+fn an_answer_that_was_overtaken_does_not_bring_a_deleted_object_back() {
+    let stage = stage(Some(secret("s", "9")));
+    let deleted = || stage.runs.deleted(secret("s", "11"));
+    let answer = overtaken(&stage, deleted, Ok(secret("s", "9")));
+    assert!(answer.unwrap_err().is_not_found());
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    let deleted = || stage.runs.deleted(secret("s", "13"));
+    let later = overtaken(&stage, deleted, Ok(secret("s", "14")));
+    assert!(
+        later.unwrap_err().is_not_found(),
+        "that uid is gone for good"
+    );
+}
+
+/// R11, B18: nor does it take the place of a newer state, one that does not decode included; a newer answer does.
+#[test]
+fn an_answer_that_was_overtaken_replaces_nothing_newer() {
+    let stage = stage(Some(secret("s", "9")));
+    let modified = || stage.runs.modified(secret("s", "12"));
+    assert_eq!(
+        overtaken(&stage, modified, Ok(secret("s", "11"))).unwrap(),
+        "12"
+    );
+    assert_eq!(stage.version("s"), "12");
+    let modified = || stage.runs.modified(secret("s", "14"));
+    assert_eq!(
+        overtaken(&stage, modified, Ok(secret("s", "15"))).unwrap(),
+        "15"
+    );
+    assert_eq!(stage.version("s"), "15");
+    let set_aside = || {
+        let event = SinkEvent::Undecodable(Undecodable {
+            key: ObjectKey::new("ns", "s"),
+            uid: "uid-s".to_owned(),
+            resource_version: "17".into(),
+            error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
+        });
+        stage.runs.write(0, |writer| writer.apply(event).unwrap());
+    };
+    let answer = overtaken(&stage, set_aside, Ok(secret("s", "16")));
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Undecodable);
+    let read = stage.get_now("s").unwrap_err();
+    assert_eq!(read.kind(), ErrorKind::Undecodable);
+}
+
+/// R11, B18: `NotFound` is said of the object that was held when it was asked for, not of the one made since.
+#[test]
+fn a_not_found_that_was_overtaken_does_not_hide_a_new_object() {
+    let stage = stage(None);
+    let made = || stage.runs.modified(secret("s", "11"));
+    let answer = overtaken(&stage, made, Err(not_found()));
+    assert!(answer.unwrap_err().is_not_found());
+    assert_eq!(stage.version("s"), "11");
+    stage.runs.modified(secret("s", "12"));
+    stage.runs.list("s", "13", Some(secret("s", "12"))).unwrap();
+    let made = || stage.runs.modified(with_uid(secret("s", "15"), "again"));
+    let answer = overtaken(&stage, made, Err(not_found()));
+    assert!(answer.unwrap_err().is_not_found());
+    assert_eq!(stage.version("s"), "15");
+    let modified = || stage.runs.modified(with_uid(secret("s", "16"), "again"));
+    let answer = overtaken(&stage, modified, Err(not_found()));
+    assert!(answer.unwrap_err().is_not_found());
+    assert!(
+        stage.get_now("s").unwrap_err().is_not_found(),
+        "it was held, so it is gone"
+    );
+}
+
+/// B18: a consistent read is always accepted, so a server whose history was put back is followed.
+#[test]
+fn a_fresh_read_follows_a_server_that_was_put_back() {
+    let stage = stage(None);
+    stage
+        .runs
+        .list("s", "1000", Some(secret("s", "900")))
+        .unwrap();
+    assert_eq!(fresh(&stage, Ok(secret("s", "50"))).unwrap(), "50");
+    assert_eq!(stage.version("s"), "50");
+    stage.runs.modified(secret("s", "51"));
+    assert_eq!(stage.version("s"), "51");
+    stage.runs.deleted(secret("s", "52"));
+    assert_eq!(fresh(&stage, Ok(secret("s", "40"))).unwrap(), "40");
+}
+
+/// B18: an unchanged object may be older than the last bookmark; that puts nothing back.
+#[test]
+fn a_fresh_read_of_an_unchanged_object_lowers_no_floor() {
+    let stage = stage(Some(secret("s", "9")));
+    stage.runs.write(0, |writer| writer.bookmark(&"20".into()));
+    assert_eq!(fresh(&stage, Ok(secret("s", "9"))).unwrap(), "9");
+    stage.runs.modified(secret("s", "15"));
+    assert_eq!(stage.version("s"), "9", "older than the bookmark");
+}
+
+/// R11, B18: a list that was begun before a fresh read does not take its readers back, however it was read.
+#[test]
+fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
+    let stage = stage(Some(secret("s", "9")));
+    for (answer, version) in [(Ok(secret("s", "101")), "100"), (Err(not_found()), "110")] {
+        let gone = answer.is_err();
+        let refused = stage.runs.write(0, |writer| {
+            let staging = writer.begin();
+            drop(fresh(&stage, answer));
+            super::fake::commit_into(writer, staging, version, Some(secret("s", "90")), true)
+        });
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(stage.get_now("s").is_err(), gone);
+    }
+    let listed = stage.runs.write(0, |writer| {
+        commit(writer, "90", Some(secret("s", "89")), true)
+    });
+    listed.unwrap();
+    assert_eq!(
+        stage.version("s"),
+        "89",
+        "begun after it, and the server was put back"
+    );
+}
