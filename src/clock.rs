@@ -272,6 +272,14 @@ impl FakeClock {
         }
     }
 
+    /// Whether some thread is parked that no time will wake.
+    #[cfg(test)]
+    pub(crate) fn has_timeless_waiter(&self) -> bool {
+        let fake = self.0.lock();
+        let mut parked = fake.parked.iter();
+        parked.any(|parked| parked.deadline.instant().is_none())
+    }
+
     /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest one is.
     pub fn wait_for_next_timer(&self) -> Duration {
         let mut fake = self.0.lock();

@@ -24,7 +24,8 @@ impl Wake for WakeChores {
     }
 }
 
-/// The body of the housekeeper's thread. After its stop it joins what is left and ends.
+/// The body of the housekeeper's thread. After its stop it joins what is left, which includes
+/// a run that is just ending itself, and ends.
 pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     let clock = shared.works.clock().clone();
     let wake: Arc<dyn Wake> = Arc::new(WakeChores(Arc::clone(&shared.works.chores)));
@@ -33,12 +34,14 @@ pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     loop {
         let ended = wait_for_chores(shared, round_at, stop);
         let made_room = !ended.is_empty();
-        ended.into_iter().for_each(Run::join);
+        for run in ended {
+            shared.works.join(run);
+        }
         if stop.is_stopped() {
-            if made_room {
-                continue;
+            if shared.works.chores.lock().alive == 0 {
+                return;
             }
-            return;
+            continue;
         }
         if made_room {
             fill_room(shared);
@@ -57,8 +60,19 @@ fn wait_for_chores<K: ManagedKind>(
 ) -> Vec<Run> {
     let works = &shared.works;
     let mut chores = works.chores.lock();
-    while chores.ended.is_empty() && !stop.is_stopped() && !works.clock().has_passed(round_at) {
-        chores = works.clock().wait_until(&works.chores, chores, round_at);
+    while chores.ended.is_empty() {
+        let stopped = stop.is_stopped();
+        // After the stop there are no rounds any more: only ends, and the last of them.
+        let due = if stopped {
+            chores.alive == 0
+        } else {
+            works.clock().has_passed(round_at)
+        };
+        if due {
+            break;
+        }
+        let until = if stopped { Deadline::NEVER } else { round_at };
+        chores = works.clock().wait_until(&works.chores, chores, until);
     }
     std::mem::take(&mut chores.ended)
 }

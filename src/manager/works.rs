@@ -28,8 +28,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Waits for the thread's end: milliseconds, since its stop was raised. Only the housekeeper calls it.
-    pub(crate) fn join(self) {
+    /// Waits for the thread's end: milliseconds, since its stop was raised.
+    fn join(self) {
         // The thread's own report of its panic is in the log; a run that crashed is started again.
         drop(self.handle.join());
     }
@@ -40,6 +40,9 @@ impl Run {
 pub(crate) struct Chores {
     /// Runs that were told to end and are to be joined.
     pub(crate) ended: Vec<Run>,
+    /// Runs that were begun and neither joined nor refused. Some may be in no slot and not in `ended` either, on their
+    /// way from one to the other on another thread.
+    pub(crate) alive: usize,
 }
 
 /// The shared works of one manager.
@@ -108,6 +111,10 @@ impl<K: ManagedKind> Works<K> {
     }
 
     fn start(self: &Arc<Self>, item: &Item<K>, id: RunId) {
+        {
+            let mut chores = self.chores.lock();
+            chores.alive = chores.alive.saturating_add(1);
+        }
         let room = self.ceiling.reserve();
         let (_owning, owned) = bounded(0);
         let launched = room.and_then(|room| {
@@ -126,6 +133,7 @@ impl<K: ManagedKind> Works<K> {
             }
             Err(error) => {
                 let news = self.change(item, |slot| slot.refuse_run(id, error));
+                self.one_less();
                 item.slot.notify_all();
                 if news == News::Changed {
                     self.changes.tell(&item.about.key);
@@ -151,6 +159,20 @@ impl<K: ManagedKind> Works<K> {
         };
         let writer = Writer::new(Arc::clone(self), item.clone(), id, ended);
         self.launcher.launch(writer, plan)
+    }
+
+    /// Waits for the end of a run's thread. Only the housekeeper calls it.
+    pub(crate) fn join(&self, run: Run) {
+        run.join();
+        self.one_less();
+    }
+
+    fn one_less(&self) {
+        {
+            let mut chores = self.chores.lock();
+            chores.alive = chores.alive.saturating_sub(1);
+        }
+        self.chores.notify_all();
     }
 
     /// Raises a run's stop and leaves the join to the housekeeper.

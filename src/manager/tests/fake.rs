@@ -40,6 +40,14 @@ pub(crate) struct FakeRuns {
     refuse: Arc<Mutex<Option<Error>>>,
     /// While true, threads do not end: joins wait.
     held: Arc<Monitor<bool>>,
+    gate: Arc<Monitor<Gate>>,
+}
+
+/// Holds whoever tells a run to stop, in the middle of that.
+#[derive(Debug, Default)]
+struct Gate {
+    shut: bool,
+    reached: bool,
 }
 
 #[derive(Debug)]
@@ -50,6 +58,7 @@ struct FakeHandle {
 
 impl RunHandle for FakeHandle {
     fn stop(&self) {
+        self.runs.pass_gate();
         self.runs.runs.lock()[self.index].stopped = true;
         self.runs.runs.notify_all();
     }
@@ -107,6 +116,29 @@ impl FakeRuns {
     pub(crate) fn last<R>(&self, name: &str, look: impl FnOnce(&FakeRun) -> R) -> R {
         let runs = self.runs.lock();
         look(runs.iter().rev().find(|run| run.name == name).unwrap())
+    }
+
+    /// Whether whoever tells a run to stop is held in the middle of that.
+    pub(crate) fn shut_gate(&self, shut: bool) {
+        self.gate.lock().shut = shut;
+        self.gate.notify_all();
+    }
+
+    /// Waits until somebody stands at the gate.
+    pub(crate) fn wait_at_gate(&self) {
+        let mut gate = self.gate.lock();
+        while !gate.reached {
+            gate = self.gate.wait(gate);
+        }
+    }
+
+    fn pass_gate(&self) {
+        let mut gate = self.gate.lock();
+        gate.reached |= gate.shut;
+        self.gate.notify_all();
+        while gate.shut {
+            gate = self.gate.wait(gate);
+        }
     }
 
     /// Whether the threads of runs that are told to stop go on nevertheless.

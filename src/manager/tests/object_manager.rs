@@ -9,6 +9,7 @@ use super::fake::{Stage, pod, secret};
 use crate::error::ErrorKind;
 use crate::manager::{Changed, ObjectState};
 use crate::object::ObjectKey;
+use crate::worker::Worker;
 
 fn key(name: &str) -> ObjectKey {
     ObjectKey::new("ns", name)
@@ -263,4 +264,38 @@ fn dropping_the_manager_joins_everything() {
     drop(stage.manager);
     assert_eq!((runs.is_joined("a"), runs.is_joined("b")), (true, true));
     while changes.signal().recv().is_ok() {}
+}
+
+/// B16: a run that is just ending itself, because of an immutable object, is in nobody's hands when the manager is
+/// dropped; the drop waits for it all the same.
+#[test]
+fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let runs = stage.runs.clone();
+    runs.shut_gate(true);
+    let reflector = {
+        let runs = runs.clone();
+        Worker::spawn("t-rf", move |_| {
+            let object = Some(super::fake::immutable("s", "9"));
+            runs.list("s", "10", object).unwrap();
+        })
+    };
+    runs.wait_at_gate();
+    let (dropped, is_dropped) = crossbeam_channel::bounded(1);
+    let manager = stage.manager;
+    let dropper = Worker::spawn("t-drop", move |_| {
+        drop(manager);
+        dropped.send(()).unwrap();
+    });
+    let mut too_early = false;
+    while !too_early && !stage.clock.has_timeless_waiter() {
+        too_early = is_dropped.try_recv().is_ok();
+        std::thread::yield_now();
+    }
+    runs.shut_gate(false);
+    dropper.unwrap().join().unwrap();
+    reflector.unwrap().join().unwrap();
+    assert!(!too_early, "the manager was gone before its run");
+    assert!(runs.is_joined("s"));
 }
