@@ -79,11 +79,15 @@ impl Notifier {
             signal: send,
             pending: Arc::downgrade(&pending),
         };
-        self.0.lock().push(subscriber);
+        let mut subscribers = self.0.lock();
+        // A program may subscribe and drop for ever while nothing changes.
+        subscribers.retain(|subscriber| subscriber.pending.strong_count() > 0);
+        subscribers.push(subscriber);
+        drop(subscribers);
         Changes { signal, pending }
     }
 
-    /// Tells every subscriber that the object changed. Called under no other lock.
+    /// Tells every subscriber that the object changed. Called under no other lock; takes each subscriber's under its own.
     pub(crate) fn tell(&self, key: &ObjectKey) {
         self.0.lock().retain(|subscriber| {
             let Some(pending) = subscriber.pending.upgrade() else {
@@ -140,6 +144,8 @@ mod tests {
     fn a_dropped_subscription_is_forgotten_and_a_dropped_manager_closes_its_own() {
         let notifier = Notifier::default();
         drop(notifier.subscribe());
+        drop(notifier.subscribe());
+        assert_eq!(notifier.0.lock().len(), 1, "also when nothing changes");
         let changes = notifier.subscribe();
         notifier.tell(&ObjectKey::new("ns", "a"));
         assert_eq!(notifier.0.lock().len(), 1);

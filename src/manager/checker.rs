@@ -25,7 +25,18 @@ type Queue<K> = Arc<Monitor<VecDeque<Item<K>>>>;
 pub(crate) struct Checker<K: ManagedKind> {
     getter: Gets<K>,
     queue: Queue<K>,
-    worker: Mutex<Option<Worker>>,
+    helper: Mutex<Helper>,
+}
+
+/// The checker's thread.
+#[derive(Debug)]
+enum Helper {
+    NotYet,
+    /// Somebody is starting it, under no lock.
+    Starting,
+    Running(Worker),
+    /// The manager is going: nothing is started any more.
+    Ended,
 }
 
 /// A getter that can stand in a `Debug`.
@@ -52,7 +63,7 @@ impl<K: ManagedKind> Checker<K> {
         Self {
             getter: Gets(getter),
             queue: Arc::new(Monitor::default()),
-            worker: Mutex::new(None),
+            helper: Mutex::new(Helper::NotYet),
         }
     }
 
@@ -75,35 +86,54 @@ impl<K: ManagedKind> Checker<K> {
     pub(crate) fn check(&self, works: &Arc<Works<K>>, item: &Item<K>) {
         let now = works.clock().now();
         works.change(item, |slot| slot.begin_check(now));
+        self.queue.lock().push_back(item.clone());
+        self.queue.notify_all();
         if let Err(error) = self.ensure_worker(works) {
             let failure = Error::new(
                 ErrorKind::Resources,
                 format!("checking an immutable object: {error}"),
             );
-            let asked = item.slot.lock().ask();
-            settle(works, item, &asked, Err(failure));
-            return;
+            let waiting = std::mem::take(&mut *self.queue.lock());
+            for item in waiting {
+                let asked = item.slot.lock().ask();
+                settle(works, &item, &asked, Err(failure.clone()));
+            }
         }
-        self.queue.lock().push_back(item.clone());
-        self.queue.notify_all();
     }
 
-    /// Ends the thread, if there is one: milliseconds, also during a check.
+    /// Ends the thread for good, if there is one: milliseconds, also during a check.
     pub(crate) fn end(&self) {
-        let worker = self.worker.lock().take();
-        drop(worker);
+        let helper = std::mem::replace(&mut *self.helper.lock(), Helper::Ended);
+        drop(helper);
+        self.queue.lock().clear();
     }
 
+    /// Starts the thread under no lock, so two may want to; the first one does.
     fn ensure_worker(&self, works: &Arc<Works<K>>) -> std::io::Result<()> {
-        let mut worker = self.worker.lock();
-        if worker.is_none() {
-            let works = Arc::clone(works);
-            let queue = Arc::clone(&self.queue);
-            *worker = Some(Worker::spawn(K::CHECKER, move |stop| {
-                work(&works, &queue, stop);
-            })?);
+        {
+            let mut helper = self.helper.lock();
+            if !matches!(*helper, Helper::NotYet) {
+                return Ok(());
+            }
+            *helper = Helper::Starting;
         }
-        Ok(())
+        let queue = Arc::clone(&self.queue);
+        let owner = Arc::clone(works);
+        let started = Worker::spawn(K::CHECKER, move |stop| work(&owner, &queue, stop));
+        let mut helper = self.helper.lock();
+        let (next, result) = match started {
+            Ok(worker) => (Helper::Running(worker), Ok(())),
+            Err(error) => (Helper::NotYet, Err(error)),
+        };
+        // Ended meanwhile: the thread is joined here, after the lock is released.
+        let late = if matches!(*helper, Helper::Ended) {
+            next
+        } else {
+            std::mem::replace(&mut *helper, next)
+        };
+        drop(helper);
+        drop(late);
+        result
     }
 }
 
@@ -111,13 +141,21 @@ fn work<K: ManagedKind>(works: &Arc<Works<K>>, queue: &Queue<K>, stop: &StopToke
     let wake: Arc<dyn Wake> = Arc::new(WakeQueue(Arc::clone(queue)));
     let _registration = stop.register(&wake);
     while let Some(item) = next(works, queue, stop) {
+        // Let go, or found by a fresh read, while it was in the queue.
+        let Some(asked) = still_asked(&item) else {
+            continue;
+        };
         let deadline = works.clock().after(CHECK_LIMIT);
-        let asked = item.slot.lock().ask();
         let found = works.checker.get_fresh(&item, deadline, stop);
         if !stop.is_stopped() {
             settle(works, &item, &asked, found);
         }
     }
+}
+
+fn still_asked<K: ManagedKind>(item: &Item<K>) -> Option<Asked> {
+    let slot = item.slot.lock();
+    matches!(slot.state(), State::Rechecking(_)).then(|| slot.ask())
 }
 
 fn next<K: ManagedKind>(works: &Works<K>, queue: &Queue<K>, stop: &StopToken) -> Option<Item<K>> {

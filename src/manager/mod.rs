@@ -51,7 +51,7 @@
 //! | `ck-secret` | at most one per manager, from the first check (B7) on | with the manager |
 //!
 //! Locks are taken in this order and no other: registry 10, references 20, the slot of one object 40, the table of answers
-//! 45, chores and subscriptions 50. Decisions are made under them by pure functions; threads are started and stopped,
+//! 45, chores and subscriptions 50, what one subscriber has not taken yet 51. Decisions are made under them by pure functions; threads are started and stopped,
 //! requests made and subscribers told after they are released.
 //!
 //! # What a watched object costs

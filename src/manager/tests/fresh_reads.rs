@@ -226,3 +226,42 @@ fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
         "begun after it, and the server was put back"
     );
 }
+
+/// B7: the check of an object that was let go while it waited its turn is not sent.
+#[test]
+fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s", "t"]));
+    for name in ["s", "t"] {
+        let object = Some(immutable(name, "9"));
+        stage.runs.list(name, "10", object).unwrap();
+    }
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.wait_for_asked(1);
+    stage.manager.register_pod(&pod("r", &["t"]));
+    stage.manager.unregister_pod(&pod("r", &[]));
+    stage.manager.unregister_pod(&pod("p", &[]));
+    stage.manager.register_pod(&pod("u", &["u"]));
+    stage
+        .runs
+        .list("u", "10", Some(immutable("u", "9")))
+        .unwrap();
+    stage.manager.register_pod(&pod("v", &["u"]));
+    stage.getter.answer(Ok(immutable("s", "9")));
+    stage.getter.answer(Ok(immutable("u", "9")));
+    stage.manager.get_secret("ns", "u").unwrap();
+    assert_eq!(stage.getter.asked(), 2);
+}
+
+/// B6, promise 4: a check that is decided on while the manager goes starts no thread that would outlive it.
+#[test]
+fn a_checker_that_was_ended_starts_no_thread() {
+    let stage = stage(Some(secret("s", "9")));
+    let works = Arc::clone(stage.manager.store().works());
+    let item = stage.manager.store().ask("ns", "s").unwrap().item;
+    works.checker.end();
+    works.checker.check(&works, &item);
+    drop(item);
+    drop(stage.manager);
+    assert_eq!(Arc::strong_count(&works), 1, "no thread holds the works");
+}
