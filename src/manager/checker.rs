@@ -34,7 +34,7 @@ enum Helper {
     NotYet,
     /// Somebody is starting it, under no lock.
     Starting,
-    Running(Worker),
+    Running(#[expect(dead_code, reason = "kept for its drop, which joins")] Worker),
     /// The manager is going: nothing is started any more.
     Ended,
 }
@@ -46,6 +46,18 @@ impl<K: ManagedKind> std::fmt::Debug for Gets<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Getter")
     }
+}
+
+/// A plain get keeps what only writers need, for a cache to leave out.
+fn trimmed<K: ManagedKind>(mut found: Arc<Held<K>>) -> Arc<Held<K>> {
+    if let Some(held) = Arc::get_mut(&mut found) {
+        held.trim();
+        return found;
+    }
+    // The getter kept a share of it.
+    let mut own = Held::new(K::clone(&found));
+    own.trim();
+    Arc::new(own)
 }
 
 /// Wakes the worker's wait for work when its stop is raised.
@@ -67,7 +79,7 @@ impl<K: ManagedKind> Checker<K> {
         }
     }
 
-    /// Asks the server for the object past the watch, on the caller's thread.
+    /// Asks the server for the object past the watch, on the caller's thread; trims it as the watch would (B19).
     ///
     /// # Errors
     ///
@@ -79,7 +91,11 @@ impl<K: ManagedKind> Checker<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let latest = ResourceVersion::most_recent();
-        self.getter.0.get(&item.about.key, &latest, deadline, stop)
+        let found = self
+            .getter
+            .0
+            .get(&item.about.key, &latest, deadline, stop)?;
+        Ok(trimmed(found))
     }
 
     /// Puts the item in the queue; starts the thread with the first one.

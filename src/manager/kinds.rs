@@ -17,7 +17,7 @@ mod sealed {
 }
 
 /// A kind of object which pods name and a manager keeps: `Secret` or `ConfigMap`.
-pub trait ManagedKind: Object + sealed::Sealed {
+pub trait ManagedKind: Object + Clone + sealed::Sealed {
     /// The singular resource word in error texts (OC-9, OC-10).
     const RESOURCE: &'static str;
     /// What a message calls the manager's memory.

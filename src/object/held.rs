@@ -5,9 +5,13 @@ use std::fmt;
 use std::ops::Deref;
 
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize;
 
 use super::Object;
+
+/// Where kubectl keeps a copy of the whole object, the values of a Secret included.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object out of a cache; derefs to `K`.
 ///
@@ -20,6 +24,16 @@ impl<K: Object> Held<K> {
     /// Wraps an object for a cache.
     pub fn new(object: K) -> Self {
         Self(object)
+    }
+
+    /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
+    pub(crate) fn trim(&mut self) {
+        let metadata = self.0.metadata_mut();
+        metadata.managed_fields = None;
+        overwrite_copy(metadata);
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations.remove(LAST_APPLIED);
+        }
     }
 }
 
@@ -52,7 +66,15 @@ impl<K: Object> Drop for Held<K> {
     }
 }
 
+fn overwrite_copy(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.as_mut();
+    if let Some(copy) = annotations.and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
+        copy.zeroize();
+    }
+}
+
 fn overwrite(secret: &mut Secret) {
+    overwrite_copy(&mut secret.metadata);
     for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
         value.0.zeroize();
     }
@@ -88,8 +110,14 @@ mod tests {
             string_data: Some([("b".to_owned(), "canary".to_owned())].into()),
             ..Secret::default()
         };
+        let applied = (LAST_APPLIED.to_owned(), "canary".to_owned());
+        let other = ("a".to_owned(), "b".to_owned());
+        secret.metadata.annotations = Some([applied, other].into());
         overwrite(&mut secret);
         assert!(secret.data.unwrap()["a"].0.is_empty());
         assert!(secret.string_data.unwrap()["b"].is_empty());
+        let annotations = secret.metadata.annotations.unwrap();
+        assert!(annotations[LAST_APPLIED].is_empty());
+        assert_eq!(annotations["a"], "b");
     }
 }

@@ -265,3 +265,32 @@ fn a_checker_that_was_ended_starts_no_thread() {
     drop(stage.manager);
     assert_eq!(Arc::strong_count(&works), 1, "no thread holds the works");
 }
+
+/// B19, promise 5: what only writers need is in no cache, whichever way the object came; another annotation is.
+#[test]
+fn fresh_reads_and_checks_are_trimmed() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let untrimmed = |version| {
+        let mut secret = immutable("s", version);
+        secret.metadata.managed_fields = Some(Vec::default());
+        let applied = (LAST.to_owned(), "canary".to_owned());
+        let other = ("owner".to_owned(), "me".to_owned());
+        secret.metadata.annotations = Some([applied, other].into());
+        secret
+    };
+    let assert_trimmed = |secret: &Secret| {
+        assert_eq!(secret.metadata.managed_fields, None);
+        let annotations = secret.metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["owner"]);
+    };
+    let stage = stage_at_rest();
+    stage.getter.answer(Ok(untrimmed("12")));
+    let fresh = stage.manager.get_fresh("ns", "s", Deadline::NEVER);
+    assert_trimmed(&fresh.unwrap());
+    assert_trimmed(&stage.get_now("s").unwrap());
+    stage.getter.answer(Ok(untrimmed("13")));
+    stage.manager.register_pod(&pod("q", &["s"]));
+    let checked = stage.manager.get_secret("ns", "s").unwrap();
+    assert_eq!(checked.metadata.resource_version.as_deref(), Some("13"));
+    assert_trimmed(&checked);
+}
