@@ -2,11 +2,12 @@
 //! resident as deep as it was ever used, and a watching thread's is to stay shallow.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::handover::{Taker, handover};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor};
-use crate::worker::Worker;
+use crate::worker::{Worker, panic_text};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -32,6 +33,51 @@ struct State {
     started: usize,
     closed: bool,
     threads: Vec<Worker>,
+}
+
+/// A thread that is counted and not started yet. Dropped before it is, it is counted out again.
+struct Counted(Option<Arc<Shared>>);
+
+impl Counted {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, when there is no thread, and none that runs either: then what waits is given up.
+    fn start(mut self) -> Result<(), Error> {
+        let Some(shared) = self.0.take() else {
+            return Ok(());
+        };
+        let number = {
+            let state = shared.state.lock();
+            if state.closed {
+                drop(state);
+                return shared.count_out("the client is gone");
+            }
+            state.started
+        };
+        let working = Arc::clone(&shared);
+        let spawned = Worker::spawn(format!("{}-{number}", shared.name), move |_| working.work());
+        match spawned {
+            Ok(worker) => {
+                let unowned = shared.own(worker);
+                // The owner went meanwhile and joined the others: this one is joined here.
+                drop(unowned);
+                Ok(())
+            }
+            Err(error) => shared.count_out(&error.to_string()),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take()
+            && let Err(error) = shared.count_out("whoever was to start it is gone")
+        {
+            log::warn!("{error}");
+        }
+    }
 }
 
 impl Threads {
@@ -66,9 +112,9 @@ impl Threads {
         waited_for: bool,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Taker<T>, Error> {
-        let (answer, grow) = self.queue(waited_for, job);
-        if grow {
-            self.shared.grow()?;
+        let (answer, counted) = self.queue(waited_for, job)?;
+        if let Some(counted) = counted {
+            counted.start()?;
         }
         Ok(answer)
     }
@@ -85,11 +131,10 @@ impl Threads {
         waited_for: bool,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<Taker<T>, Error> {
-        let (answer, grow) = self.queue(waited_for, job);
-        if grow {
-            let shared = Arc::clone(&self.shared);
+        let (answer, counted) = self.queue(waited_for, job)?;
+        if let Some(counted) = counted {
             // If it fails, the jobs are given up, and the taker of this one is told so.
-            drop(starters.run(true, move || drop(shared.grow()))?);
+            drop(starters.run(true, move || drop(counted.start()))?);
         }
         Ok(answer)
     }
@@ -98,14 +143,17 @@ impl Threads {
         &self,
         waited_for: bool,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> (Taker<T>, bool) {
+    ) -> Result<(Taker<T>, Option<Counted>), Error> {
         let (reply, answer) = handover(1);
         // Whoever asked may have gone: then the result goes too.
         let job: Job = Box::new(move || {
             reply.give(job());
         });
-        let grow = {
+        let counted = {
             let mut state = self.shared.state.lock();
+            if state.closed {
+                return Err(no_thread("the client is gone"));
+            }
             if waited_for {
                 state.waited_for.push_back(job);
             } else {
@@ -114,13 +162,13 @@ impl Threads {
             self.shared.has_to_grow(&mut state, true)
         };
         self.shared.state.notify_all();
-        (answer, grow)
+        Ok((answer, counted))
     }
 }
 
 impl Shared {
     /// Whether one more thread is to be started; it is counted at once.
-    fn has_to_grow(&self, state: &mut State, by_caller: bool) -> bool {
+    fn has_to_grow(self: &Arc<Self>, state: &mut State, by_caller: bool) -> Option<Counted> {
         let queued = state.waited_for.len().saturating_add(state.others.len());
         let behind = if by_caller && self.resident {
             state.running == 0
@@ -132,24 +180,21 @@ impl Shared {
             state.running = state.running.saturating_add(1);
             state.started = state.started.wrapping_add(1);
         }
-        grow
+        grow.then(|| Counted(Some(Arc::clone(self))))
     }
 
-    /// Starts the thread that was counted.
-    fn grow(self: &Arc<Self>) -> Result<(), Error> {
-        let number = self.state.lock().started;
-        let shared = Arc::clone(self);
-        match Worker::spawn(format!("{}-{number}", self.name), move |_| shared.work()) {
-            Ok(worker) => {
-                self.state.lock().threads.push(worker);
-                Ok(())
-            }
-            Err(error) => self.without_a_thread(&error),
+    /// Keeps a thread to be joined with the others; gives it back if the owner is gone.
+    fn own(&self, worker: Worker) -> Option<Worker> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Some(worker);
         }
+        state.threads.push(worker);
+        None
     }
 
-    /// Leaves the job to the threads that run; without any, all that waits is given up.
-    fn without_a_thread(&self, error: &std::io::Error) -> Result<(), Error> {
+    /// Leaves the job of a thread that is not started to those that run; without any, all that waits is given up.
+    fn count_out(&self, why: &str) -> Result<(), Error> {
         let given_up = {
             let mut state = self.state.lock();
             state.running = state.running.saturating_sub(1);
@@ -160,16 +205,19 @@ impl Shared {
             (waited_for, std::mem::take(&mut state.others))
         };
         drop(given_up);
-        let message = format!("no thread for a request: {error}");
-        Err(Error::new(ErrorKind::Resources, message))
+        Err(no_thread(why))
     }
 
     fn work(self: &Arc<Self>) {
-        while let Some((job, grow)) = self.next() {
-            if grow && let Err(error) = self.grow() {
+        while let Some((job, counted)) = self.next() {
+            if let Some(Err(error)) = counted.map(Counted::start) {
                 log::warn!("{error}");
             }
-            job();
+            // A job decodes types of the program's own. Whoever waits for it is told by the promise it breaks.
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+                let text = panic_text(payload.as_ref());
+                log::error!("a job of the {} threads panicked: {text}", self.name);
+            }
         }
         // The system keeps an ended thread until it is joined; the last to leave takes the others along.
         let ended: Vec<Worker> = {
@@ -183,13 +231,14 @@ impl Shared {
     }
 
     /// The next job, and whether a thread is to be started for those behind it. `None` ends the thread.
-    fn next(&self) -> Option<(Job, bool)> {
+    fn next(self: &Arc<Self>) -> Option<(Job, Option<Counted>)> {
         let mut state = self.state.lock();
         loop {
             let job = state.waited_for.pop_front();
             if let Some(job) = job.or_else(|| state.others.pop_front()) {
-                let grow = self.resident && self.has_to_grow(&mut state, false);
-                return Some((job, grow));
+                let resident = self.resident;
+                let counted = resident.then(|| self.has_to_grow(&mut state, false));
+                return Some((job, counted.flatten()));
             }
             if !self.resident || state.closed || state.resting {
                 state.running = state.running.saturating_sub(1);
@@ -200,6 +249,13 @@ impl Shared {
             state.resting = false;
         }
     }
+}
+
+fn no_thread(why: &str) -> Error {
+    Error::new(
+        ErrorKind::Resources,
+        format!("no thread for a request: {why}"),
+    )
 }
 
 impl Drop for Threads {
@@ -219,6 +275,7 @@ mod tests {
     use crossbeam_channel::bounded;
 
     use super::super::blocking::{Blocking, Until};
+    use super::super::halt::Halt;
     use super::super::wakeup::WakeUp;
     use super::*;
     use crate::sync::Mutex;
@@ -266,6 +323,41 @@ mod tests {
         for job in blocked {
             job.take_one(&call()).unwrap();
         }
+    }
+
+    /// A reader that stays is the one thread callers count on: it survives what it runs.
+    #[test]
+    fn a_panic_breaks_one_promise_and_the_threads_go_on() {
+        let threads = Threads::with_resident("t", 1);
+        let broken = threads.run(true, || panic!("told")).unwrap();
+        let broken: Result<(), _> = broken.take_one(&call());
+        assert!(matches!(broken, Err(Halt::Failed(_))), "{broken:?}");
+        let kept = threads.run(true, || 1).unwrap();
+        assert_eq!(kept.take_one(&call()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_thread_that_nobody_starts_is_not_counted() {
+        let threads = Threads::new("t", 1);
+        let gone = Threads::new("t-start", 1);
+        gone.shared.state.lock().closed = true;
+        assert!(threads.run_by(&gone, true, || 1).is_err());
+        assert_eq!(threads.shared.state.lock().running, 0);
+        assert!(threads.shared.state.lock().waited_for.is_empty());
+        let starters = Threads::new("t-start", 1);
+        let run = threads.run_by(&starters, true, || 2).unwrap();
+        assert_eq!(run.take_one(&call()).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_starter_behind_its_owner_starts_nothing() {
+        let threads = Threads::new("t", 1);
+        let shared = Arc::clone(&threads.shared);
+        let (answer, counted) = threads.queue(true, || 1).unwrap();
+        drop(threads);
+        assert!(counted.unwrap().start().is_err());
+        assert!(answer.take_one(&call()).is_err());
+        assert_eq!(shared.state.lock().running, 0);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl<T: Send + 'static> Taker<T> {
     /// The stop, the limit, or that the promise was broken.
     pub(crate) fn take_one(&self, call: &Blocking) -> Result<T, Halt> {
         self.take(call)?.ok_or_else(|| {
-            let message = "the thread of the request is gone";
+            let message = "its thread panicked or is gone: the log says which";
             Halt::Failed(Error::new(ErrorKind::Resources, message))
         })
     }

@@ -70,7 +70,12 @@ impl<K: Object> OpenWatch<K> {
 
     /// Waits for more by the deadline, unless more is there; then has it read.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
-        let lost = || Halt::Failed(Error::new(ErrorKind::Resources, "its reader is gone"));
+        let lost = || {
+            Halt::Failed(Error::new(
+                ErrorKind::Resources,
+                "its reader panicked or is gone: the log says which",
+            ))
+        };
         let call = Blocking {
             until: Until::caller(deadline),
             ..self.call.clone()

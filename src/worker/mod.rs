@@ -160,7 +160,8 @@ impl Drop for Alive {
     }
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> String {
+/// What a panic said, if it said it in words.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .map(|text| (*text).to_owned())

@@ -1,15 +1,21 @@
 //! Peers that never come to the point: memory stays bounded, and the stop and the limits reach whoever reads them.
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 use std::thread;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::ErrorKind;
 use kubecache::clock::Deadline;
-use kubecache::list_watch::{Next, WatchEvent};
+use kubecache::list_watch::{Api, ListRequest, ListerWatcher, Next, WatchEvent};
+use kubecache::object::Scope;
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::{Peer, Server};
-use super::{client, get, get_by, list, open, secrets};
+use super::{
+    bookmark, client, get, get_by, list, next_bookmark, open, secret, secret_list, secrets,
+    watch_from,
+};
 
 /// More than a client may buffer of what it cannot use: kernel buffers of both sides are in it.
 const FLOOD_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -90,5 +96,75 @@ fn a_stop_ends_a_flood_of_interim_answers() {
         }
         assert!(written < FLOOD_BYTES_MAX, "the stop was not heard");
         assert!(getting.join().unwrap().is_stopped());
+    });
+}
+
+/// A type of a program's own that cannot bear what it is given.
+struct Brittle(ObjectMeta);
+
+impl k8s_openapi::Resource for Brittle {
+    const API_VERSION: &'static str = "v1";
+    const GROUP: &'static str = "";
+    const KIND: &'static str = "Secret";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "secrets";
+    type Scope = k8s_openapi::NamespaceResourceScope;
+}
+
+impl k8s_openapi::Metadata for Brittle {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Brittle {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+        panic!("a panic of the test's")
+    }
+}
+
+/// The call is told, and the threads that all watches of the client share go on.
+#[test]
+fn a_panic_in_a_decoder_ends_one_call_and_no_other() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let stop = StopToken::never();
+    let brittle: Arc<dyn ListerWatcher<Brittle>> = client.lister_watcher(Scope::namespace("shop"));
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let listed = brittle.list(&ListRequest::default(), &stop, &mut |_| {});
+            let listed = listed.map(drop).unwrap_err();
+            for _ in 0..3 {
+                let mut watch = brittle.watch(&watch_from("1"), &stop).unwrap();
+                let watched = watch.next(Deadline::NEVER).map(drop).unwrap_err();
+                assert!(watched.to_string().contains("panicked"), "{watched}");
+            }
+            let mut watch = open(&*secrets(&client));
+            (listed, next_bookmark(&mut *watch))
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("1", &[secret("db", "1")]));
+        for _ in 0..3 {
+            let mut peer = server.accept();
+            peer.request();
+            peer.begin();
+            let event = secret("db", "2");
+            peer.chunk(&format!("{{\"type\":\"ADDED\",\"object\":{event}}}\n"));
+            peer.wait_for_close();
+        }
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.chunk(&bookmark("9"));
+        let (listed, version) = calls.join().unwrap();
+        assert!(listed.to_string().contains("panicked"), "{listed}");
+        assert_eq!(version, "9");
     });
 }
