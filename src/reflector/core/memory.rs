@@ -197,13 +197,15 @@ impl Memory {
         self.status.phase = Phase::BackingOff;
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
         self.status.last_error = Some(error);
-        let steady = self.backoff.next(health, &mut self.chance).max(STEADY_MIN);
         if let Some(asked) = retry_after {
+            self.steady(health);
             return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
         }
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
-        let until = later(facts.now, fast.unwrap_or(steady));
+        // Fast retries come before the steady backoff (B3): they use nothing up of it.
+        let wait = fast.unwrap_or_else(|| self.steady(health));
+        let until = later(facts.now, wait);
         let until = match grace_end {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
@@ -212,11 +214,15 @@ impl Memory {
         (until, hastened)
     }
 
-    /// The end of a rest that somebody began to wait in (B3).
+    fn steady(&mut self, health: Duration) -> Duration {
+        self.backoff.next(health, &mut self.chance).max(STEADY_MIN)
+    }
+
+    /// The end of a rest that somebody began to wait in (B3): never later than it would have been.
     pub(super) fn hastened(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
         let sooner = match self.fast.next(now, &mut self.chance) {
             Some(wait) => later(since, wait),
-            // The series has ended; the one after it comes no sooner than its gap.
+            // The series has ended: its gap, or the steady wait if that is shorter.
             None => self.fast.next_series().unwrap_or(until),
         };
         sooner.min(until)

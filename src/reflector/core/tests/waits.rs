@@ -112,6 +112,27 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     }
     assert_eq!(lists, 5, "requests within the second that a read waits");
     assert!(bench.now - began < Duration::from_secs(1));
+    assert_eq!(
+        bench.play("demanded"),
+        "rest 800ms",
+        "the steady backoff from its beginning"
+    );
+    bench.tell(
+        "rested -> list 0 limit=500
+        page-error 500 -> rest 1.6s on-demand",
+    );
+}
+
+/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when nobody waits any more.
+#[test]
+fn who_waited_and_left_costs_no_backoff() {
+    let mut bench = Bench::new("waited");
+    bench.tell("start");
+    for _ in 0..4 {
+        bench.tell("page-error 500 -> rest\nrested -> list 0 limit=500");
+    }
+    bench.waited_for = false;
+    bench.tell("page-error 500 -> rest 800ms on-demand");
 }
 
 const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
