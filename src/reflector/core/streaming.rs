@@ -15,6 +15,8 @@ use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
+/// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at 30 kB a second.
+const ITEM_LIMIT: Duration = Duration::from_mins(1);
 /// A stream that ends sooner, and without an event, is taken as a refusal (WL-9).
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// Streams of one pass that may end before their bookmark; upstream tries for ever (WL-6).
@@ -27,7 +29,22 @@ pub(super) struct Streaming {
     opened_at: Instant,
     timeout: Duration,
     last_event: Option<Instant>,
+    /// When the last item of the list came, or the stream was opened.
+    last_item: Instant,
+    /// When something of the list last came: an item, or bytes of one.
+    progress: Instant,
     pass: Pass,
+}
+
+impl Streaming {
+    /// When the stream is given up unless more of the list comes: changes and plain bookmarks come without end from
+    /// a server that ignores `sendInitialEvents`, and one that ignores the time-out, too, never ends it itself.
+    fn given_up_at(&self) -> Instant {
+        let after = |from: Instant, wait| from.checked_add(wait).unwrap_or(from);
+        after(self.progress, PROGRESS_LIMIT)
+            .min(after(self.last_item, ITEM_LIMIT))
+            .min(after(self.opened_at, self.timeout))
+    }
 }
 
 impl Core {
@@ -57,6 +74,8 @@ impl Core {
             opened_at: facts.now,
             timeout,
             last_event: None,
+            last_item: facts.now,
+            progress: facts.now,
             pass,
         });
         Action::Open(request)
@@ -65,16 +84,19 @@ impl Core {
     pub(super) fn stream_opened(&mut self, streaming: Streaming, facts: &Facts) -> Action {
         let streaming = Streaming {
             opened_at: facts.now,
+            last_item: facts.now,
+            progress: facts.now,
             ..streaming
         };
-        self.collect(streaming, facts.now)
+        self.collect(streaming, facts)
     }
 
-    /// Reads on; `last_progress` is when something last came.
-    fn collect(&mut self, streaming: Streaming, last_progress: Instant) -> Action {
-        let until = last_progress
-            .checked_add(PROGRESS_LIMIT)
-            .unwrap_or(last_progress);
+    /// Reads on, unless the stream is to be given up (B8).
+    fn collect(&mut self, streaming: Streaming, facts: &Facts) -> Action {
+        let until = streaming.given_up_at();
+        if facts.now >= until {
+            return self.give_up_stream(&streaming, facts);
+        }
         self.state = State::Streaming(streaming);
         Action::Read { until }
     }
@@ -87,7 +109,7 @@ impl Core {
     ) -> Action {
         match input {
             Input::Seen(seen) => self.stream_seen(streaming, seen, facts),
-            Input::Applied(Ok(())) => self.collect(streaming, facts.now),
+            Input::Applied(Ok(())) => self.collect(streaming, facts),
             Input::Applied(Err(error)) => self.stream_failed(streaming, error, facts),
             Input::Ended(end) => self.stream_ended(&streaming, end.as_ref(), facts),
             Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
@@ -103,10 +125,14 @@ impl Core {
     }
 
     fn stream_seen(&mut self, streaming: Streaming, seen: Seen, facts: &Facts) -> Action {
-        let streaming = Streaming {
+        let mut streaming = Streaming {
             last_event: Some(facts.now),
             ..streaming
         };
+        if matches!(seen, Seen::Added(_) | Seen::Undecodable(_)) {
+            streaming.last_item = facts.now;
+            streaming.progress = facts.now;
+        }
         match seen {
             Seen::Added(_) | Seen::Modified(_) | Seen::Deleted(_) | Seen::Undecodable(_) => {
                 self.state = State::Streaming(streaming);
@@ -116,11 +142,11 @@ impl Core {
                 version,
                 ends_initial: true,
             } => self.stream_complete(streaming, version, facts),
-            Seen::Bookmark { .. } => self.collect(streaming, facts.now),
+            Seen::Bookmark { .. } => self.collect(streaming, facts),
             Seen::Skipped { reason, .. } => {
                 self.memory.status.skipped = self.memory.status.skipped.saturating_add(1);
                 self.memory.log(log::Level::Debug, reason);
-                self.collect(streaming, facts.now)
+                self.collect(streaming, facts)
             }
             Seen::Error(error) => self.stream_failed(streaming, error, facts),
         }
@@ -234,18 +260,22 @@ impl Core {
         self.reopen_after(lived, Next::Stream(pass), facts)
     }
 
-    /// B8: no progress within the limit.
+    /// The time to read is over; bytes since the last event belong to one that is still coming in.
     fn stream_quiet(
         &mut self,
-        streaming: Streaming,
+        mut streaming: Streaming,
         last_contact: Instant,
         facts: &Facts,
     ) -> Action {
-        let progress = last_contact.max(streaming.opened_at);
-        let idle = facts.now.saturating_duration_since(progress);
-        if idle < PROGRESS_LIMIT {
-            return self.collect(streaming, progress);
+        if last_contact > streaming.last_event.unwrap_or(streaming.opened_at) {
+            streaming.progress = streaming.progress.max(last_contact);
         }
+        self.collect(streaming, facts)
+    }
+
+    /// B8: no progress within the limit.
+    fn give_up_stream(&mut self, streaming: &Streaming, facts: &Facts) -> Action {
+        let idle = facts.now.saturating_duration_since(streaming.progress);
         let warning = match streaming.last_event {
             None => format!(
                 "awaiting required bookmark event for initial events stream, no events received for {idle:.0?}"

@@ -296,3 +296,78 @@ fn a_stream_that_lives_as_long_as_a_watch_is_given_up() {
             .any(|e| matches!(e, Effect::WatchListFailed))
     );
 }
+
+fn has_given_up(bench: &Bench) -> bool {
+    let given_up = |effect: &Effect| matches!(effect, Effect::WatchListFailed);
+    bench.effects.iter().any(given_up)
+}
+
+/// B8: a server that ignores `sendInitialEvents` sends changes and bookmarks; they are no progress of the list.
+#[test]
+fn changes_are_no_progress() {
+    let mut bench = Bench::new("streams");
+    bench.tell(
+        "start -> stream most-recent
+        opened -> read 10s
+        +4s added 3 -> stage
+        applied -> read 10s
+        +4s modified 5 -> stage
+        applied -> read 6s
+        +5s bookmark 6 -> read 1s
+        +1s quiet 1s -> list 0 limit=500",
+    );
+    assert!(has_given_up(&bench));
+
+    let others = ["modified 5", "deleted 5", "bookmark 5", "skipped 5"];
+    for event in others {
+        let mut bench = Bench::new("streams");
+        bench.tell("start\nopened");
+        for _ in 0..9 {
+            assert_ne!(collect(&mut bench, event), "list 0 limit=500", "{event}");
+        }
+        // Events that come without a pause leave no time in which the stream could be quiet.
+        assert_eq!(collect(&mut bench, event), "list 0 limit=500", "{event}");
+        assert!(has_given_up(&bench), "{event}");
+    }
+}
+
+/// One event after a second, taken in.
+fn collect(bench: &mut Bench, event: &str) -> String {
+    match bench.play(&format!("+1s {event}")) {
+        action if action == "stage" => bench.play("applied"),
+        action => action,
+    }
+}
+
+/// B8: whatever comes, the stream is over once its own time-out has passed, also for a server that ignores that.
+#[test]
+fn a_stream_is_collected_no_longer_than_its_timeout() {
+    let mut bench = Bench::new("streams");
+    bench.tell("start\nopened");
+    let began = bench.now;
+    let mut last = String::new();
+    while last != "list 0 limit=500" {
+        last = collect(&mut bench, "added 3");
+        let took = bench.now - began;
+        assert!(took.as_secs() <= 600, "{last} after {took:?}");
+    }
+    assert!((bench.now - began).as_secs() >= 300, "the least time-out");
+    assert!(has_given_up(&bench));
+}
+
+/// B8: a large object may come in slowly, though not for ever.
+#[test]
+fn the_bytes_of_an_object_are_progress_for_a_minute() {
+    let mut bench = Bench::new("streams");
+    bench.tell("start\nopened\nadded 3\napplied -> read 10s");
+    let mut quiet = "+10s quiet 1s";
+    let mut waits = 0;
+    while bench.play(quiet) == "read 9s" {
+        quiet = "+9s quiet 1s";
+        waits += 1;
+        assert!(waits < 10, "a minute is over");
+    }
+    assert_eq!(waits, 5, "the sixth is cut at the minute");
+    bench.tell("+5s quiet 1s -> list 0 limit=500");
+    assert!(has_given_up(&bench));
+}
