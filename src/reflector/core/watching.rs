@@ -219,6 +219,10 @@ impl Core {
         {
             let why = format!("the watch is retried after an internal error err={error}");
             self.memory.log(log::Level::Debug, why);
+            if error.retry_after().is_some() {
+                let error = error.context("watch ended with error");
+                return self.fail(error, Next::Watch, facts);
+            }
             let lived = facts.now.saturating_duration_since(watching.opened_at);
             return self.reopen_after(lived, Next::Watch, facts);
         }

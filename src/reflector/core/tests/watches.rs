@@ -334,6 +334,14 @@ const ENDINGS: &[(&str, &str, &str)] = &[
     ",
     ),
     (
+        "RF-38, RS-1: in the window, too, a wait that the server names is kept",
+        "internal=30s",
+        "
+        +10s error 500 InternalError retry-after=7 -> rest 7s firm
+        rested              -> watch 5
+    ",
+    ),
+    (
         "RF-20: an object the server cannot read is no internal error: a list",
         "internal=30s",
         "
