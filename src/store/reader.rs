@@ -121,50 +121,30 @@ impl<K: Object> Store<K> {
         if self.has_synced() {
             return Ok(());
         }
-        let _demand = self.demand.wait();
-        let mut state = self.state.lock();
-        loop {
-            if state.synced {
-                return Ok(());
-            }
-            if let Some(denied) = &state.status.denied {
-                return Err(denied.clone());
-            }
-            if state.ended {
-                return Err(ended(&state));
-            }
-            if self.clock.has_passed(deadline) {
-                return Err(self.not_synced(&state));
-            }
-            state = self.clock.wait_until(&self.state, state, deadline);
-        }
+        self.wait_until(deadline, |state| state.synced)
     }
 
     /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after one's own write.
     ///
-    /// The version of the content moves with lists, events and bookmarks; without any of them it stands still.
+    /// The version of the content moves with lists, events and bookmarks; without any of them it stands still. Before
+    /// the first list this is a wait for that, too, and hastens it (B3). Also ends when the server's refusal has
+    /// become an answer (R4), and when the reflector ends.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline; `Stopped` when nothing will change the store any more.
+    /// `NotSynced` at the deadline; the server's refusal (`Forbidden`); `Stopped` when nothing will change the store
+    /// any more.
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        loop {
-            if state.synced && !state.resource_version.is_older_than(version) {
-                return Ok(());
-            }
-            if state.ended {
-                return Err(ended(&state));
-            }
-            if self.clock.has_passed(deadline) {
-                return Err(self.not_synced(&state));
-            }
-            state = self.clock.wait_until(&self.state, state, deadline);
+        let is_there =
+            |state: &State<K>| state.synced && !state.resource_version.is_older_than(version);
+        if is_there(&self.state.lock()) {
+            return Ok(());
         }
+        self.wait_until(deadline, is_there)
     }
 
     /// The object of that name; `None` when the store knows of none. Does not allocate.
@@ -328,6 +308,31 @@ impl<K: Object> Store<K> {
     /// How long ago the server last confirmed the content; `None` before the first contact (B14).
     pub fn age(&self) -> Option<Duration> {
         self.state.lock().status.age(self.clock.now())
+    }
+
+    /// Waits until something holds of the state, or nothing can be hoped for.
+    fn wait_until(
+        &self,
+        deadline: Deadline,
+        holds: impl Fn(&State<K>) -> bool,
+    ) -> Result<(), Error> {
+        let _demand = self.demand.wait();
+        let mut state = self.state.lock();
+        loop {
+            if holds(&state) {
+                return Ok(());
+            }
+            if let Some(denied) = &state.status.denied {
+                return Err(denied.clone());
+            }
+            if state.ended {
+                return Err(ended(&state));
+            }
+            if self.clock.has_passed(deadline) {
+                return Err(self.not_synced(&state));
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
     }
 
     fn by_values(&self, index: &str, values: &[&str]) -> Result<Vec<Arc<Held<K>>>, Error> {

@@ -15,8 +15,15 @@ struct Waiting {
     _worker: Worker,
 }
 
-/// A store with one caller who waits for it, parked in the fake clock.
+/// A store with one caller who waits for its first list, parked in the fake clock.
 fn waiting(seconds: Option<u64>) -> Waiting {
+    waiting_in(seconds, Store::wait_until_synced)
+}
+
+fn waiting_in(
+    seconds: Option<u64>,
+    wait: impl FnOnce(&Store<ConfigMap>, Deadline) -> Result<(), Error> + Send + 'static,
+) -> Waiting {
     let fake = FakeClock::new();
     let clock = Clock::from(fake.clone());
     let (store, writer) = Store::new(by_label(), clock.clone());
@@ -26,7 +33,7 @@ fn waiting(seconds: Option<u64>) -> Waiting {
     let (tell, told) = crossbeam_channel::bounded(1);
     let waiter = store.clone();
     let worker = Worker::spawn("t-waiter", move |_| {
-        tell.send(waiter.wait_until_synced(deadline)).unwrap();
+        tell.send(wait(&waiter, deadline)).unwrap();
     });
     fake.wait_for_parked(1);
     Waiting {
@@ -128,4 +135,44 @@ fn waiting_for_a_version() {
     let past = Deadline::at(Clock::system().now());
     let error = store.wait_until_at_least(&"9".into(), past).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
+}
+
+fn waiting_for_version_8() -> Waiting {
+    waiting_in(None, |store, deadline| {
+        store.wait_until_at_least(&"8".into(), deadline)
+    })
+}
+
+/// B3: who waits for a version waits for the first list, too.
+#[test]
+fn waiting_for_a_version_hastens_the_first_sync() {
+    let mut waiting = waiting_for_version_8();
+    assert!(waiting.store.demand().is_waited_for());
+    replace(&mut waiting.writer, vec![], &at("8")).unwrap();
+    assert!(waiting.told.recv().unwrap().is_ok());
+    assert!(
+        waiting
+            .store
+            .wait_until_at_least(&"8".into(), Deadline::NEVER)
+            .is_ok(),
+        "it is there already"
+    );
+}
+
+/// R4: a refusal ends the wait for a version, before the first list and after it.
+#[test]
+fn a_refusal_ends_the_wait_for_a_version() {
+    for synced in [false, true] {
+        let mut waiting = waiting_for_version_8();
+        if synced {
+            replace(&mut waiting.writer, vec![], &at("5")).unwrap();
+        }
+        let status = ReflectorStatus {
+            denied: Some(Error::new(ErrorKind::Forbidden, "configmaps is forbidden")),
+            ..ReflectorStatus::default()
+        };
+        waiting.writer.report(&status);
+        let told = waiting.told.recv_timeout(Duration::from_secs(10));
+        assert_eq!(told.unwrap().unwrap_err().kind(), ErrorKind::Forbidden);
+    }
 }
