@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 /// What the API server said of a request that failed.
 ///
-/// The message is the server's own and is passed through unchanged.
+/// The message is the server's own; what goes beyond 4 KiB is left out, and marked.
 #[derive(Clone, PartialEq)]
 pub struct Status(meta::Status);
 
@@ -85,10 +85,25 @@ impl Reason {
 /// Message and cause texts by which servers of any age say that a version lies in their future (RF-13).
 const TOO_LARGE: &str = "Too large resource version";
 
+/// A message, or a reason, goes as a whole into statuses, rows and logs. The largest that servers send, the errors of
+/// a custom resource's fields, end below.
+const TEXT_BYTES_MAX: usize = 4 * 1024;
+
+/// Cuts a text that is too long between two characters.
+fn clip(text: &mut Option<String>) {
+    if let Some(text) = text
+        && text.len() > TEXT_BYTES_MAX
+    {
+        let whole = text.len();
+        let kept = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX));
+        *text = format!("{} … ({whole} bytes)", kept.unwrap_or_default());
+    }
+}
+
 impl Status {
     /// A status as a server would send it, for answers that carry none.
     pub fn new(code: u16, message: impl Into<String>) -> Self {
-        Self(meta::Status {
+        Self::from(meta::Status {
             code: Some(code.into()),
             message: Some(message.into()),
             ..meta::Status::default()
@@ -103,7 +118,7 @@ impl Status {
             .unwrap_or_default()
     }
 
-    /// The server's message; empty when it gave none.
+    /// The server's message, as far as 4 KiB; empty when it gave none.
     pub fn message(&self) -> &str {
         self.0.message.as_deref().unwrap_or_default()
     }
@@ -164,14 +179,16 @@ impl Status {
             || (matches!(reason, Reason::Other(_)) && self.code() == 500)
     }
 
-    /// The whole status in `k8s-openapi`'s type.
+    /// The status in `k8s-openapi`'s type.
     pub fn as_api(&self) -> &meta::Status {
         &self.0
     }
 }
 
 impl From<meta::Status> for Status {
-    fn from(status: meta::Status) -> Self {
+    fn from(mut status: meta::Status) -> Self {
+        clip(&mut status.message);
+        clip(&mut status.reason);
         Self(status)
     }
 }
@@ -227,6 +244,22 @@ mod tests {
         let without_details =
             status(r#"{"reason":"Timeout","message":"Too large resource version"}"#);
         assert!(!without_details.is_too_large_resource_version());
+    }
+
+    #[test]
+    fn what_a_server_says_at_length_is_clipped_between_characters_and_marked() {
+        let whole = "x".repeat(4096);
+        assert_eq!(Status::new(500, whole.as_str()).message(), whole);
+        let api = meta::Status {
+            message: Some(format!("x{}", "ü".repeat(1 << 20))),
+            reason: Some("R".repeat(1 << 20)),
+            ..meta::Status::default()
+        };
+        let status = Status::from(api);
+        let expected = format!("x{} … (2097153 bytes)", "ü".repeat(2047));
+        assert!(status.message() == expected, "{}", status.message().len());
+        assert!(status.reason_text().len() < 4200);
+        assert!(format!("{status} {status:?}").len() < 16 * 1024);
     }
 
     /// RF-14 and RF-38: an unknown reason falls back to the code, a known one does not.
