@@ -12,6 +12,9 @@ use crate::object::ResourceVersion;
 /// What a list says of itself besides its items: version and continue token are less than 1 KiB in practice.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 
+/// The token goes back in the URL of the next page, where it may need three bytes for one.
+const CONTINUE_BYTES_MAX: usize = 16 * 1024;
+
 /// Members of a list, or of the status that comes in its place, that are kept.
 const KEPT: [&str; 8] = [
     "kind",
@@ -345,6 +348,11 @@ fn page(head: &Value) -> Result<ListPage, Error> {
         ))),
     };
     let continue_token = Some(text("continue")?).filter(|token| !token.is_empty());
+    if continue_token.is_some_and(|token| token.len() > CONTINUE_BYTES_MAX) {
+        return Err(protocol(&format!(
+            "the list's continue token is longer than {CONTINUE_BYTES_MAX} bytes"
+        )));
+    }
     Ok(ListPage {
         resource_version: ResourceVersion::from(text("resourceVersion")?),
         continue_token: continue_token.map(str::to_owned),

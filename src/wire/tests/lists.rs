@@ -278,6 +278,21 @@ fn what_a_list_says_of_itself_has_a_limit() {
     );
 }
 
+/// It comes back in the URL of the next page: the largest that servers send is far below.
+#[test]
+fn a_continue_token_has_a_limit() {
+    let body = |length: usize| {
+        let token = "x".repeat(length);
+        format!(r#"{{"metadata":{{"continue":"{token}"}},"items":[]}}"#)
+    };
+    let page = secrets(body(16 * 1024).as_bytes()).end.unwrap();
+    assert_eq!(page.continue_token.unwrap().len(), 16 * 1024);
+    assert_eq!(
+        secrets(body(16 * 1024 + 1).as_bytes()).error(),
+        "Protocol: the list's continue token is longer than 16384 bytes"
+    );
+}
+
 #[test]
 fn a_million_levels_of_nesting_are_set_aside_like_any_other_object() {
     let depth = 1_000_000;
