@@ -112,7 +112,8 @@ impl Config {
 
     /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place looked at.
     ///
-    /// In a pod, of the options `server`, `token`, `namespace` and `certificate_authority` apply.
+    /// In a pod, of the options `token`, `namespace` and `certificate_authority` apply. With `server` the service account
+    /// is not used: its token is for its own server alone.
     ///
     /// # Errors
     ///

@@ -50,7 +50,7 @@ impl ServiceAccount {
         options: &KubeconfigOptions,
         environment: &Environment,
     ) -> Result<Config, Error> {
-        let mut config = Config::new(self.server(options)?);
+        let mut config = Config::new(self.server()?);
         config.source = format!("service account in {}", self.directory.display());
         config.credentials = match &options.token {
             Some(token) => Credentials::token(token)
@@ -69,11 +69,7 @@ impl ServiceAccount {
         Ok(config)
     }
 
-    fn server(&self, options: &KubeconfigOptions) -> Result<Server, Error> {
-        if let Some(url) = &options.server {
-            return Server::parse(url, true)
-                .map_err(|why| Error::new(ErrorKind::Config, format!("--server: {why}")));
-        }
+    fn server(&self) -> Result<Server, Error> {
         let host = if self.host.contains(':') && !self.host.starts_with('[') {
             format!("[{}]", self.host)
         } else {
@@ -185,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_options_server_token_authority_and_namespace_apply() {
+    fn of_the_options_token_authority_and_namespace_apply() {
         let pod = Pod::new("options");
         let options = KubeconfigOptions {
             token: Some("given".to_owned()),
@@ -198,6 +194,22 @@ mod tests {
         assert_eq!(config.namespace(), "attic");
         let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
         assert_eq!(authorities.as_slice(), b"shop\n");
+    }
+
+    /// The token is for the server that the pod was given it for.
+    #[test]
+    fn a_server_that_is_named_is_not_shown_the_pods_token() {
+        let pod = Pod::new("elsewhere");
+        for server in ["https://elsewhere.test", "http://elsewhere.test"] {
+            let options = KubeconfigOptions {
+                server: Some(server.to_owned()),
+                ..KubeconfigOptions::default()
+            };
+            let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
+            assert!(config.server_url().starts_with(server));
+            assert!(config.credentials().authorization().unwrap().is_none());
+            assert_eq!(config.namespace(), "default");
+        }
     }
 
     #[test]
