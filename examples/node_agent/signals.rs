@@ -1,11 +1,11 @@
-//! SIGINT and SIGTERM as a message: whoever selects on it ends cleanly.
+//! SIGINT and SIGTERM as a message: whoever selects on it ends cleanly. The second one ends the process at once.
 
 use crossbeam_channel::{Receiver, bounded};
 use kubecache::worker::Worker;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Receives one message per signal. Dropping it ends its thread; the signals then end the process as ever.
+/// Receives a message at the first signal. Dropping it ends its thread; the signals then end the process as ever.
 pub(crate) struct Stop {
     pub(crate) came: Receiver<()>,
     handle: Handle,
@@ -19,11 +19,16 @@ impl Stop {
         let handle = signals.handle();
         let (send, came) = bounded(1);
         let thread = Worker::spawn("signals", move |_stop| {
-            for signal in signals.forever() {
-                log::info!("signal {signal}: stopping");
+            let mut signals = signals.forever();
+            if let Some(signal) = signals.next() {
+                log::info!("signal {signal}: stopping; another ends the process at once");
                 if send.try_send(()).is_err() {
-                    log::debug!("a stop is under way already");
+                    log::debug!("nobody waits for it any more");
                 }
+            }
+            if let Some(signal) = signals.next() {
+                // As a shell tells of a process that the signal ended.
+                std::process::exit(signal.saturating_add(128));
             }
         })?;
         Ok(Self {
