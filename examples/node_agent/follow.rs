@@ -34,7 +34,8 @@ impl Follower {
                 self.waiting.remove(key);
                 continue;
             }
-            if !facts.is_definite() {
+            let waits_as_before = known.is_some_and(|before| before.state == facts.state);
+            if !facts.is_definite() && !waits_as_before {
                 let since = *self.waiting.entry(key.clone()).or_insert(now);
                 let due = since.checked_add(PATIENCE).unwrap_or(since);
                 if now < due {
@@ -141,5 +142,35 @@ mod tests {
             (told(&news), news.look_again),
             (vec!["a Synced".to_owned()], None)
         );
+    }
+
+    #[test]
+    fn why_an_object_waits_is_told_at_its_first_failure_and_not_at_each() {
+        let clock = FakeClock::new();
+        let mut follower = Follower::default();
+        let (key, waits) = row("a", ObjectState::Waiting, "");
+        let failing = |reason: &str| Facts {
+            reason: Some(reason.to_owned()),
+            failed: true,
+            ..waits.clone()
+        };
+        let mut look =
+            |facts: Facts| told(&follower.look(&[(key.clone(), facts)].into(), clock.now()));
+        assert!(look(waits.clone()).is_empty());
+        clock.advance(PATIENCE);
+        assert_eq!(look(waits.clone()), ["a Waiting"]);
+        assert_eq!(
+            look(failing("1 failed")),
+            ["a Waiting"],
+            "the first failure"
+        );
+        assert!(look(failing("2 failed")).is_empty(), "the same series");
+        assert!(look(waits.clone()).is_empty());
+        assert!(look(failing("3 failed")).is_empty(), "nothing was answered");
+        let (_, answered) = row("a", ObjectState::NotFound, "");
+        assert_eq!(look(answered), ["a NotFound"]);
+        assert!(look(waits.clone()).is_empty());
+        clock.advance(PATIENCE);
+        assert_eq!(look(failing("1 failed")), ["a Waiting"], "another series");
     }
 }

@@ -184,6 +184,7 @@ mod tests {
         let synced = Facts {
             state: State::Kept(ObjectState::Synced),
             reason: None,
+            failed: false,
             content: Some(content),
             heard: Some(Duration::from_secs(12)),
         };

@@ -30,6 +30,8 @@ pub(crate) struct Facts {
     pub(crate) state: State,
     /// Why it is not synced; one line.
     pub(crate) reason: Option<String>,
+    /// Whether the reason is a failure.
+    pub(crate) failed: bool,
     pub(crate) content: Option<Content>,
     /// Since the server last confirmed this.
     pub(crate) heard: Option<Duration>,
@@ -61,6 +63,7 @@ impl Facts {
         Self {
             state: State::Kept(report.state),
             reason: Some(one_line(&report.reason)).filter(|reason| !reason.is_empty()),
+            failed: report.last_failure.is_some(),
             content,
             heard: report.since_contact,
         }
@@ -71,14 +74,16 @@ impl Facts {
         Self {
             state: State::Removed,
             reason: None,
+            failed: false,
             content: None,
             heard: None,
         }
     }
 
-    /// Whether it says the same as before; ages and the wording of a failure are no news.
+    /// Whether it says the same as before; ages and the wording of a failure are no news, that there is one is.
     pub(crate) fn says_the_same(&self, before: &Self) -> bool {
-        (self.state, &self.content) == (before.state, &before.content)
+        let now_says_why = self.failed && !before.failed && !self.is_definite();
+        !now_says_why && (self.state, &self.content) == (before.state, &before.content)
     }
 
     /// Whether the server has answered for good: an absence or a refusal is an answer.

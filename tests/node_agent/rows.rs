@@ -144,6 +144,33 @@ fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
 }
 
 #[test]
+fn why_an_object_waits_is_told_when_it_is_known() {
+    let recording = node(&[pod("web", &["slow"], &[], "Running")]);
+    let silent = Fault::new(Act::Hang).on("/api/v1/namespaces/shop/secrets");
+    let server = FixtureServer::replaying(recording)
+        .fault(silent)
+        .start()
+        .unwrap();
+    let url = server.url();
+    let flags = [
+        "--server",
+        &url,
+        "--node-name",
+        "n1",
+        "--request-timeout",
+        "2500ms",
+    ];
+    let mut agent = Running::start(&flags);
+    agent.wait_for("the wait", |line| {
+        line.contains("Waiting") && line.ends_with("no answer from the server yet")
+    });
+    agent.wait_for("its reason", |line| {
+        line.contains("Waiting") && line.ends_with("no answer within 2.5s")
+    });
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
 fn a_node_without_pods_says_so_and_is_no_failure() {
     let server = FixtureServer::replaying(node(&[])).start().unwrap();
     let ended = agent(&server, &[]);
