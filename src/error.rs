@@ -43,6 +43,8 @@ pub enum ErrorKind {
     Protocol,
     /// A line or an item is larger than the stated maximum.
     TooLarge,
+    /// An answer is older than what is known already (B18).
+    Stale,
     /// A well-formed object does not decode into its type (B12).
     Undecodable,
     /// The owner was stopped.

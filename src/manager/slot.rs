@@ -321,7 +321,7 @@ impl<K: ManagedKind> Slot<K> {
         let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
         if from_the_past || !self.floor.admits_replacement(&judged) {
             return Err(Error::new(
-                ErrorKind::Protocol,
+                ErrorKind::Stale,
                 format!(
                     "the server answered with version {}, older than {} which is known already",
                     of.resource_version,

@@ -77,6 +77,7 @@ pub(crate) fn classify(error: &Error) -> Class {
             | ErrorKind::NotSynced
             | ErrorKind::Protocol
             | ErrorKind::TooLarge
+            | ErrorKind::Stale
             | ErrorKind::Undecodable
             | ErrorKind::TooManyReflectors => Class::Answer,
         };

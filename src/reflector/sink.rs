@@ -26,7 +26,8 @@ pub trait Sink<K: Object>: Send + 'static {
     ///
     /// # Errors
     ///
-    /// Why it could not; the reflector lists again after a backoff (RF-17).
+    /// Why it could not; the reflector lists again after a backoff (RF-17). [`Stale`](crate::ErrorKind::Stale) says
+    /// that something newer is known here: the reflector lists at the most recent version, at once and once (B4).
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error>;
 
     /// Applies one event of the watch.

@@ -187,7 +187,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
                 of.resource_version,
                 self.floor.position()
             );
-            return Err(Error::new(ErrorKind::Protocol, text));
+            return Err(Error::new(ErrorKind::Stale, text));
         }
         let before = loop {
             let indices = index(&staging.items, &staging.functions);

@@ -213,7 +213,7 @@ fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
             drop(fresh(&stage, answer));
             super::fake::commit_into(writer, staging, version, Some(secret("s", "90")), true)
         });
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Stale);
         assert_eq!(stage.get_now("s").is_err(), gone);
     }
     let listed = stage.runs.write(0, |writer| {

@@ -293,7 +293,7 @@ fn reads_never_go_back_in_time() {
     stage.runs.deleted(secret("s", "16"));
     assert_eq!(stage.version("s"), "20");
     let older = stage.runs.list("s", "12", Some(secret("s", "9")));
-    assert_eq!(older.unwrap_err().kind(), ErrorKind::Protocol);
+    assert_eq!(older.unwrap_err().kind(), ErrorKind::Stale);
     assert_eq!(stage.version("s"), "20");
     let consistent = stage.runs.write(0, |writer| {
         commit(writer, "12", Some(secret("s", "9")), true)

@@ -7,7 +7,7 @@ use crate::reflector::disposition::{Disposition, Site, disposition, is_expired_p
 use crate::reflector::{Phase, Replacement};
 
 use super::memory::History;
-use super::{Action, Core, Exemption, Facts, Next, Pass, State};
+use super::{Action, Committing, Core, Exemption, Facts, Next, Pass, State};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -45,6 +45,10 @@ impl Core {
         } else {
             self.memory.version().clone()
         };
+        self.list_at(asked, pass, facts)
+    }
+
+    pub(super) fn list_at(&mut self, asked: ResourceVersion, pass: Pass, facts: &Facts) -> Action {
         let page_size = self.page_size(&asked);
         let listing = Listing {
             asked,
@@ -156,18 +160,18 @@ impl Core {
                 return self.ask_most_recent(listing, facts);
             }
             let stale = format!("the list at version {version} is older than what is known");
-            return self.fail(Error::new(ErrorKind::Protocol, stale), Next::Pass, facts);
+            return self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts);
         }
         let of = Replacement {
             resource_version: version,
             consistent: listing.asked.is_empty(),
             history_expired: self.memory.history != History::Known,
         };
-        self.state = State::Committing {
+        self.state = State::Committing(Committing {
             of: of.clone(),
             pass: listing.pass,
             stream: None,
-        };
+        });
         Action::Commit(of)
     }
 

@@ -129,12 +129,7 @@ pub(crate) struct Facts {
 enum State {
     Idle,
     Listing(Listing),
-    /// The replacement is on its way into the sink; a streamed one has its watch open already.
-    Committing {
-        of: Replacement,
-        pass: Pass,
-        stream: Option<Watching>,
-    },
+    Committing(Committing),
     Opening {
         timeout: Duration,
     },
@@ -147,6 +142,14 @@ enum State {
         next: Next,
     },
     Ended,
+}
+
+/// A replacement on its way into the sink; a streamed one has its watch open already.
+#[derive(Debug)]
+struct Committing {
+    of: Replacement,
+    pass: Pass,
+    stream: Option<Watching>,
 }
 
 /// What follows a rest.
@@ -227,9 +230,9 @@ impl Core {
             (State::Listing(listing), Input::Page(Err(error))) => {
                 self.page_failed(listing, error, facts)
             }
-            (State::Committing { of, pass, stream }, Input::Committed(result)) => match result {
-                Ok(()) => self.committed(of, stream, facts),
-                Err(error) => self.commit_failed(pass, stream.is_some(), error, facts),
+            (State::Committing(committing), Input::Committed(result)) => match result {
+                Ok(()) => self.committed(committing, facts),
+                Err(error) => self.commit_failed(&committing, error, facts),
             },
             (State::Opening { timeout }, Input::Opened(result)) => match result {
                 Ok(()) => self.opened(timeout, facts),

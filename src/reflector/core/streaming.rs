@@ -10,7 +10,7 @@ use crate::reflector::{Phase, Replacement};
 
 use super::memory::History;
 use super::watching::Watching;
-use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
+use super::{Action, Committing, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
@@ -59,7 +59,12 @@ impl Core {
         self.open_stream_at(asked, pass, facts)
     }
 
-    fn open_stream_at(&mut self, asked: ResourceVersion, pass: Pass, facts: &Facts) -> Action {
+    pub(super) fn open_stream_at(
+        &mut self,
+        asked: ResourceVersion,
+        pass: Pass,
+        facts: &Facts,
+    ) -> Action {
         self.memory.status.phase = Phase::Listing;
         let timeout = self.memory.draw_timeout();
         let request = WatchRequest {
@@ -173,18 +178,18 @@ impl Core {
                 return self.open_stream_at(ResourceVersion::most_recent(), pass, facts);
             }
             let stale = format!("the list at version {version} is older than what is known");
-            return self.fail(Error::new(ErrorKind::Protocol, stale), Next::Pass, facts);
+            return self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts);
         }
         let of = Replacement {
             resource_version: version,
             consistent: streaming.asked.is_empty(),
             history_expired: self.memory.history != History::Known,
         };
-        self.state = State::Committing {
+        self.state = State::Committing(Committing {
             of: of.clone(),
             pass,
             stream: Some(Watching::taken_over(streaming.opened_at, streaming.timeout)),
-        };
+        });
         Action::Commit(of)
     }
 

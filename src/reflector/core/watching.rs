@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::WatchRequest;
 use crate::object::ResourceVersion;
+use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition};
-use crate::reflector::{Phase, Replacement};
 
 use super::memory::History;
-use super::{Action, Core, Effect, Facts, Input, Next, Pass, Seen, State};
+use super::{Action, Committing, Core, Effect, Exemption, Facts, Input, Next, Seen, State};
 
 /// A watch that ends sooner, and without an event, is a failure (RF-33).
 const VERY_SHORT: Duration = Duration::from_secs(1);
@@ -85,12 +85,8 @@ impl Core {
     }
 
     /// The replacement is the content: watch from there.
-    pub(super) fn committed(
-        &mut self,
-        of: Replacement,
-        stream: Option<Watching>,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn committed(&mut self, committing: Committing, facts: &Facts) -> Action {
+        let Committing { of, stream, .. } = committing;
         self.memory.synced(of.resource_version, facts.now);
         match stream {
             None => self.open(),
@@ -105,15 +101,26 @@ impl Core {
         }
     }
 
-    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14).
+    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14). A sink that knows
+    /// of something newer is given the most recent, as the same server would give the same answer again (B4).
     pub(super) fn commit_failed(
         &mut self,
-        pass: Pass,
-        streamed: bool,
+        committing: &Committing,
         error: Error,
         facts: &Facts,
     ) -> Action {
+        let mut pass = committing.pass;
+        let streamed = committing.stream.is_some();
         self.memory.history = History::Known;
+        let stale = error.kind() == ErrorKind::Stale && !committing.of.consistent;
+        if stale && pass.take(Exemption::MostRecent) {
+            let asked = ResourceVersion::most_recent();
+            return if streamed {
+                self.open_stream_at(asked, pass, facts)
+            } else {
+                self.list_at(asked, pass, facts)
+            };
+        }
         if streamed {
             let error = error.context("unable to sync watch-list result");
             return self.fall_back(pass, error, facts);

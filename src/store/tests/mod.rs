@@ -209,6 +209,7 @@ fn older_lists() {
     let (store, mut writer) = store();
     replace(&mut writer, vec![held("a", "20", &[])], &at("20")).unwrap();
     let error = replace(&mut writer, vec![held("a", "10", &[])], &at("10")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stale);
     assert_eq!(
         error.to_string(),
         "the list at version 10 is older than version 20"

@@ -268,6 +268,32 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ",
     ),
     row(
+        "B4: a sink that knows better, from elsewhere, is given the most recent at once, and once per pass",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 9              -> commit 9
+        commit-error stale  -> list most-recent limit=500
+        page 12             -> commit 12 consistent
+        commit-error stale  -> rest 800ms
+        rested              -> list 0 limit=500
+        page 9              -> commit 9
+        commit-error stale  -> list most-recent limit=500
+        page 12             -> commit 12 consistent
+        committed           -> watch 12
+    ",
+    ),
+    row(
+        "B4: a list at the most recent calls for no other one, whatever the sink knows",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 410 Gone -> list most-recent limit=500
+        page 9              -> commit 9 consistent expired
+        commit-error stale  -> rest 800ms
+    ",
+    ),
+    row(
         "B4, B18: the most recent is always taken",
         "floor=10",
         "

@@ -283,6 +283,7 @@ pub(super) fn error(text: &str) -> Error {
         "eof" => Error::new(ErrorKind::Unreachable, "unexpected EOF"),
         "silence" => Error::new(ErrorKind::Timeout, "no answer within 30 s"),
         "too-long" => Error::new(ErrorKind::TooLarge, "a line is longer than 16 MiB"),
+        "stale" => Error::new(ErrorKind::Stale, "the sink knows better"),
         "sink" => Error::new(ErrorKind::Protocol, "the sink refuses"),
         answer => of_status(answer),
     }

@@ -193,6 +193,34 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
+        "B4, WL-14: a sink that knows better, from elsewhere: a stream at the most recent, once per pass",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 8    -> commit 8 consistent
+        committed           -> read
+        error 403           -> rest
+        rested              -> stream 8
+        opened              -> read
+        final-bookmark 9    -> commit 9
+        commit-error stale  -> stream most-recent
+        opened              -> read
+        final-bookmark 12   -> commit 12 consistent
+        commit-error stale  -> list 8 limit=0
+    ",
+    ),
+    row(
+        "B4: a stream at the most recent calls for no other one: a plain list (WL-14)",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        final-bookmark 8    -> commit 8 consistent
+        commit-error stale  -> list 0 limit=500
+    ",
+    ),
+    row(
         "RF-25 in a stream: skipped",
         "streams",
         "
