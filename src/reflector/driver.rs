@@ -168,8 +168,24 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             return Input::Page(Err(Error::new(ErrorKind::Protocol, "nothing is staged")));
         };
         let sink = &mut self.sink;
-        let mut each = |item: Listed<K>| sink.stage(staging, Staged::Put(item));
-        Input::Page(self.source.list(request, stop, &mut each))
+        let mut is_empty = true;
+        let mut each = |item: Listed<K>| {
+            is_empty = false;
+            sink.stage(staging, Staged::Put(item));
+        };
+        let page = self.source.list(request, stop, &mut each);
+        match page {
+            Ok(page)
+                if is_empty
+                    && page
+                        .continue_token
+                        .as_deref()
+                        .is_some_and(|t| !t.is_empty()) =>
+            {
+                Input::EmptyPage(page)
+            }
+            page => Input::Page(page),
+        }
     }
 
     fn open(&mut self, request: &WatchRequest, stop: &StopToken) -> Input {

@@ -14,6 +14,9 @@ const PAGE_SIZE: u32 = 500;
 /// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to have no last page.
 const PAGES_MAX: u32 = 100_000;
 
+/// Pages without an item, one after the other: each is a request without data before it (B9).
+const EMPTY_PAGES_MAX: u8 = 5;
+
 /// A list of which one page is being asked for.
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -23,6 +26,8 @@ pub(super) struct Listing {
     page_size: u32,
     /// Set from the second page on.
     paging: Option<Paging>,
+    /// Pages without an item since the last one with some.
+    empty_pages: u8,
     pass: Pass,
 }
 
@@ -54,6 +59,7 @@ impl Core {
             asked,
             page_size,
             paging: None,
+            empty_pages: 0,
             pass,
         };
         self.ask(listing, page_size, facts)
@@ -79,6 +85,7 @@ impl Core {
         };
         self.state = State::Listing(Listing {
             paging: None,
+            empty_pages: 0,
             ..listing
         });
         Action::List {
@@ -98,6 +105,29 @@ impl Core {
     }
 
     pub(super) fn page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
+        let listing = Listing {
+            empty_pages: 0,
+            ..listing
+        };
+        self.turn_page(listing, page, facts)
+    }
+
+    pub(super) fn empty_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
+        let listing = Listing {
+            empty_pages: listing.empty_pages.saturating_add(1),
+            ..listing
+        };
+        if listing.empty_pages > EMPTY_PAGES_MAX {
+            let error = Error::new(
+                ErrorKind::Protocol,
+                "the server's pages do not end: they are empty, and promise more",
+            );
+            return self.page_failed(listing, error, facts);
+        }
+        self.turn_page(listing, page, facts)
+    }
+
+    fn turn_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
         let Some(token) = page.continue_token.filter(|token| !token.is_empty()) else {
             return self.listed(listing, page.resource_version, facts);
         };

@@ -36,6 +36,8 @@ pub(crate) enum Input {
     Start,
     /// A page is complete, or failed.
     Page(Result<ListPage, Error>),
+    /// A page without an item, which promises more.
+    EmptyPage(ListPage),
     Committed(Result<(), Error>),
     Opened(Result<(), Error>),
     Seen(Seen),
@@ -227,6 +229,9 @@ impl Core {
             (_, Input::Stop) | (State::Ended, _) => self.end(),
             (State::Idle, Input::Start) => self.begin_pass(facts),
             (State::Listing(listing), Input::Page(Ok(page))) => self.page(listing, page, facts),
+            (State::Listing(listing), Input::EmptyPage(page)) => {
+                self.empty_page(listing, page, facts)
+            }
             (State::Listing(listing), Input::Page(Err(error))) => {
                 self.page_failed(listing, error, facts)
             }

@@ -120,6 +120,7 @@ impl Core {
             Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
             Input::Start
             | Input::Page(_)
+            | Input::EmptyPage(_)
             | Input::Committed(_)
             | Input::Opened(_)
             | Input::Resynced(_)

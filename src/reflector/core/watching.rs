@@ -148,6 +148,7 @@ impl Core {
             Input::Quiet { last_contact } => self.quiet(watching, last_contact, facts),
             Input::Start
             | Input::Page(_)
+            | Input::EmptyPage(_)
             | Input::Committed(_)
             | Input::Opened(_)
             | Input::Rested

@@ -233,6 +233,23 @@ const PAGES: &[Row] = &[
     ",
     ),
     row(
+        "B9: pages without an item end after a few in a row",
+        "page=2",
+        "
+        start               -> list 0 limit=2
+        empty-page 7 more=C1 -> list most-recent limit=2 continue=C1
+        empty-page 7 more=C2 -> list most-recent limit=2 continue=C2
+        page 7 more=C3      -> list most-recent limit=2 continue=C3
+        empty-page 7 more=C4 -> list most-recent limit=2 continue=C4
+        empty-page 7 more=C5 -> list most-recent limit=2 continue=C5
+        empty-page 7 more=C6 -> list most-recent limit=2 continue=C6
+        empty-page 7 more=C7 -> list most-recent limit=2 continue=C7
+        empty-page 7 more=C8 -> list most-recent limit=2 continue=C8
+        empty-page 7 more=C9 -> rest 800ms
+        rested              -> list 0 limit=2
+    ",
+    ),
+    row(
         "a token that repeats is a list without end",
         "page=2",
         "

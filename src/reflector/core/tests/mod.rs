@@ -229,6 +229,7 @@ fn parse(input: &str, now: Instant) -> Input {
     match verb {
         "start" => Input::Start,
         "page" => Input::Page(Ok(page(rest))),
+        "empty-page" => Input::EmptyPage(page(rest)),
         "page-error" => Input::Page(Err(error(rest))),
         "committed" => Input::Committed(Ok(())),
         "commit-error" => Input::Committed(Err(error(rest))),
