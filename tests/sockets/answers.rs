@@ -34,6 +34,7 @@ fn status(code: u16, reason: &str, message: &str) -> String {
     )
 }
 
+/// RS-3: an answer other than 200 becomes the server's own status.
 #[test]
 fn statuses_become_errors_of_their_kind_in_the_servers_own_words() {
     let rows = [
@@ -70,6 +71,7 @@ fn retry_after_is_passed_on() {
 
 type Answer = Box<dyn Fn(&mut Peer)>;
 
+/// RS-3: an answer without a status becomes an error that names the request and the answer's code.
 #[test]
 fn what_is_no_kubernetes_is_told_with_the_request_and_its_first_words() {
     let html = "Content-Type: text/html\r\n";
