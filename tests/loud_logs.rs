@@ -51,9 +51,27 @@ fn a_logger_that_would_see_tokens_and_secrets_is_refused_by_name() {
         refused.to_string().contains("ureq_proto=debug"),
         "{refused}"
     );
+    #[cfg(feature = "testing")]
+    a_recorder_is_refused_as_well(&config);
     LOGGER.filtered.store(true, Ordering::SeqCst);
     assert_eq!(get().kind(), ErrorKind::Unreachable);
     LOGGER.filtered.store(false, Ordering::SeqCst);
     log::set_max_level(LevelFilter::Debug);
     assert_eq!(get().kind(), ErrorKind::Unreachable);
+}
+
+/// It passes on the token of its configuration and whatever the server says.
+#[cfg(feature = "testing")]
+fn a_recorder_is_refused_as_well(config: &Config) {
+    use std::io::{Read, Write};
+
+    let recorder = kubecache::testing::Recorder::start(config, 0).unwrap();
+    let mut socket = std::net::TcpStream::connect(recorder.address()).unwrap();
+    socket
+        .write_all(b"GET /api/v1/secrets HTTP/1.1\r\nHost: recorder\r\n\r\n")
+        .unwrap();
+    // It closes without an answer.
+    assert_eq!(socket.read_to_end(&mut Vec::new()).unwrap(), 0);
+    let (_, refused) = recorder.failures().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Config, "{refused}");
 }

@@ -126,7 +126,6 @@ impl Agent {
     /// What the server said, or what the transport met.
     pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
         let what = format!("GET {}{}", site.base, ask.path);
-        refuse_loud_logs()?;
         site.dialer.refresh();
         let (mut response, mut socket) = self.send(site, ask, call, &what)?;
         if response.status() == 401 && site.credentials.rejected() {
@@ -161,6 +160,7 @@ impl Agent {
         call: &Blocking,
         what: &str,
     ) -> Result<(Response<ureq::Body>, Option<Arc<TcpStream>>), Error> {
+        refuse_loud_logs()?;
         let agent = self.inner();
         loop {
             if call.stop.is_stopped() {
