@@ -31,6 +31,7 @@ mod resolve;
 mod streams;
 mod tls;
 mod tls_errors;
+mod tls_files;
 mod tls_insecure;
 mod transport;
 mod wakeup;

@@ -59,6 +59,14 @@ impl Pem {
         }
     }
 
+    /// The file, where it is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Inline { .. } => None,
+            Self::File { path, .. } => Some(path),
+        }
+    }
+
     /// The field alone.
     pub(crate) fn field(&self) -> &str {
         match self {
@@ -101,6 +109,15 @@ pub(super) fn system_authorities(environment: &Environment) -> Option<Pem> {
         .map(Path::new)
         .find(|path| path.is_file())?;
     Some(Pem::file(bundle, "the system's certificate authorities"))
+}
+
+/// The error of a system that trusts nobody.
+pub(super) fn no_system_authorities() -> Error {
+    let message = format!(
+        "no certificate-authority is configured, and the system has no bundle: looked for {}",
+        SYSTEM_BUNDLES.join(", ")
+    );
+    Error::new(ErrorKind::Config, message)
 }
 
 /// Why a file cannot be read, in plain words for the usual reasons.

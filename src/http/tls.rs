@@ -1,6 +1,7 @@
 //! One TLS configuration per client, made anew when the files it came from change.
 
 use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
 
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
@@ -10,25 +11,15 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use zeroize::Zeroizing;
 
-use super::pem::Pem;
+use super::environment::Environment;
+use super::pem::{self, Pem};
 use super::tls_errors::{self, Origins};
+use super::tls_files::{Stamp, WatchedFiles};
 use super::tls_insecure::AnyCertificate;
 use super::{Identity, TlsSettings};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
-
-/// Where systems keep the authorities they trust, as Go looks for them.
-const SYSTEM_BUNDLES: [&str; 6] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/tls/cacert.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
+use crate::sync::{Arc, Mutex};
 
 /// Sessions kept for resumption: one server, a few of its tickets.
 const SESSIONS_MAX: usize = 4;
@@ -41,11 +32,13 @@ pub(crate) struct Tls {
     origins: Origins,
     hasher: RandomState,
     current: Mutex<Current>,
-    generation: AtomicU64,
+    files: Mutex<WatchedFiles>,
 }
 
 struct Current {
     config: Arc<ClientConfig>,
+    /// Counts configurations.
+    generation: u64,
     fingerprint: u64,
     failed_fingerprint: Option<u64>,
 }
@@ -66,7 +59,8 @@ impl Tls {
     /// `Config` or `Tls`, naming file and cause.
     pub(crate) fn new(mut settings: TlsSettings, host: &str) -> Result<Self, Error> {
         if settings.authorities.is_none() && !settings.insecure_skip_verify {
-            settings.authorities = Some(system_bundle()?);
+            let system = pem::system_authorities(&Environment::process());
+            settings.authorities = Some(system.ok_or_else(pem::no_system_authorities)?);
         }
         let provider = provider(&settings)?;
         let name = settings.server_name.as_deref().unwrap_or(host);
@@ -87,10 +81,11 @@ impl Tls {
             hasher,
             current: Mutex::new(Current {
                 config,
+                generation: 0,
                 fingerprint,
                 failed_fingerprint: None,
             }),
-            generation: AtomicU64::new(0),
+            files: Mutex::new(WatchedFiles::default()),
         })
     }
 
@@ -101,7 +96,7 @@ impl Tls {
 
     /// Counts configurations; a connection of an earlier one is not used for another request.
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::SeqCst)
+        self.current.lock().generation
     }
 
     /// The configuration for a new connection, made anew if a file has changed. Blocks for local files.
@@ -110,15 +105,27 @@ impl Tls {
     /// as it was and is warned of once.
     pub(crate) fn current(&self) -> (Arc<ClientConfig>, u64) {
         self.refresh();
-        let config = Arc::clone(&self.current.lock().config);
-        (config, self.generation())
+        let current = self.current.lock();
+        (Arc::clone(&current.config), current.generation)
     }
 
-    /// Looks at the files again. Blocks for local files.
+    /// Looks at the files again, and reads them if they may have changed. Blocks for local files.
     pub(crate) fn refresh(&self) {
         if !self.settings.has_files() {
             return;
         }
+        // Before they are read: what changes meanwhile is seen at the next look.
+        let stamps: Vec<_> = self.settings.files().map(Stamp::of).collect();
+        if self
+            .files
+            .lock()
+            .may_have_changed(stamps, Clock::system().now())
+        {
+            self.read_again();
+        }
+    }
+
+    fn read_again(&self) {
         let (material, fingerprint) = match Material::read(&self.settings) {
             Ok(material) => {
                 let fingerprint = material.fingerprint(&self.hasher);
@@ -144,7 +151,7 @@ impl Tls {
                     current.config = config;
                     current.fingerprint = fingerprint;
                     current.failed_fingerprint = None;
-                    self.generation.fetch_add(1, Ordering::SeqCst);
+                    current.generation = current.generation.wrapping_add(1);
                     None
                 }
                 Err(error) => {
@@ -166,10 +173,13 @@ impl Tls {
 
 impl TlsSettings {
     fn has_files(&self) -> bool {
+        self.files().next().is_some()
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Path> {
         let identity = self.identity.iter();
         let pems = identity.flat_map(|identity| [&identity.certificate, &identity.key]);
-        let mut all = pems.chain(&self.authorities);
-        all.any(|pem| matches!(pem, Pem::File { .. }))
+        pems.chain(&self.authorities).filter_map(Pem::path)
     }
 }
 
@@ -215,22 +225,6 @@ fn provider(settings: &TlsSettings) -> Result<Arc<CryptoProvider>, Error> {
         ErrorKind::Config,
         "TLS needs a crypto provider: hand one in, or build kubecache with its feature `ring`",
     ))
-}
-
-/// The authorities the system trusts, for a server whose own authority is not configured.
-fn system_bundle() -> Result<Pem, Error> {
-    let named = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
-    let known = SYSTEM_BUNDLES.iter().map(std::path::PathBuf::from);
-    let found = named.into_iter().chain(known).find(|path| path.is_file());
-    found
-        .map(|path| Pem::file(path, "the system's bundle of authorities"))
-        .ok_or_else(|| {
-            let message = format!(
-                "no certificate-authority is configured, and the system has no bundle: looked for {}",
-                SYSTEM_BUNDLES.join(", ")
-            );
-            Error::new(ErrorKind::Config, message)
-        })
 }
 
 fn build(
