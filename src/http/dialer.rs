@@ -19,7 +19,10 @@ use super::server::Server;
 use super::tls::Tls;
 use super::transport::{Connection, Session};
 use crate::error::{Error, ErrorKind};
-use crate::sync::Arc;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// So many connections of one client are made at the same time.
 const DIALS_MAX: usize = 64;
@@ -61,16 +64,36 @@ impl Dialer {
         blocking::dialed();
         let mut call = blocking::current()?;
         call.until = call.until.within(self.limit, Limit::Connect);
-        let addresses = self
-            .resolver
-            .resolve(&self.server.host, self.server.port, &call)?;
+        let Server { host, port, .. } = &self.server;
+        let resolved = self.resolver.resolve(host, *port, &call);
+        let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;
         let tls = self.tls.clone();
         let job = call.clone();
+        let connected = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&connected);
         let answer = self
             .threads
-            .run(call.waited_for, move || make(&addresses, tls, &job))
+            .run(call.waited_for, move || make(&addresses, tls, &job, &seen))
             .map_err(Halt::Failed)?;
-        answer.take_one(&call)?
+        let made = answer.take_one(&call).and_then(|made| made);
+        made.map_err(|halt| {
+            let shaking = connected.load(Ordering::SeqCst);
+            let phase = if shaking {
+                "the TLS handshake with"
+            } else {
+                "the connect to"
+            };
+            self.late(halt, phase)
+        })
+    }
+
+    /// The limit's end with the phase it ended in; any other as it is.
+    fn late(&self, halt: Halt, phase: &str) -> Halt {
+        let Halt::Limit(limit @ Limit::Connect(_)) = halt else {
+            return halt;
+        };
+        let message = format!("{limit}: {phase} {} took longer", self.server.authority());
+        Halt::Failed(Error::new(ErrorKind::Timeout, message))
     }
 }
 
@@ -79,11 +102,13 @@ fn make(
     addresses: &[SocketAddr],
     tls: Option<Arc<Tls>>,
     call: &Blocking,
+    connected: &AtomicBool,
 ) -> Result<Connection, Halt> {
     if call.stop.is_stopped() {
         return Err(Halt::Stopped);
     }
     let socket = connect::connect(addresses, call)?;
+    connected.store(true, Ordering::SeqCst);
     let Some(tls) = tls else {
         return Ok(Connection::new(socket, None));
     };

@@ -60,6 +60,11 @@ impl<T> Giver<T> {
         self.0.state.notify_all();
         true
     }
+
+    /// Whether somebody may still take.
+    pub(crate) fn is_wanted(&self) -> bool {
+        !self.0.state.lock().taker_gone
+    }
 }
 
 impl<T: Send + 'static> Taker<T> {

@@ -138,6 +138,8 @@ impl State {
     fn add(&mut self, host: &str, port: u16, reply: Giver<Answer>) {
         let same = |pending: &&mut Pending| pending.host == host && pending.port == port;
         if let Some(pending) = self.pending.iter_mut().find(same) {
+            // A lookup may hang for longer than all who asked for it.
+            pending.waiters.retain(Giver::is_wanted);
             pending.waiters.push(reply);
         } else {
             self.pending.push_back(Pending {
@@ -252,6 +254,27 @@ mod tests {
         assert_eq!(first.take_one(&waiting).unwrap().unwrap().len(), 1);
         assert_eq!(second.take_one(&waiting).unwrap().unwrap().len(), 1);
         assert_eq!(gate.count.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn waiters_that_went_are_forgotten_while_a_lookup_hangs() {
+        let (begun, started) = bounded(9);
+        let (open, gate) = bounded(9);
+        let resolver = Resolver::new(Arc::new(Gate {
+            begun,
+            open: gate,
+            count: AtomicUsize::new(0),
+        }));
+        let kept = resolver.ask("api.test", 1).unwrap();
+        started.recv().unwrap();
+        for _ in 0..100 {
+            drop(resolver.ask("api.test", 1).unwrap());
+        }
+        let waiters = resolver.shared.state.lock().pending[0].waiters.len();
+        assert!(waiters <= 2, "{waiters}");
+        open.send(()).unwrap();
+        let waiting = call(&StopSource::new(), Until::NEVER);
+        assert_eq!(kept.take_one(&waiting).unwrap().unwrap().len(), 1);
     }
 
     #[test]
