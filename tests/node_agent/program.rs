@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -97,9 +97,9 @@ pub(crate) fn run_in(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
 pub(crate) struct Running {
     child: Child,
     lines: Receiver<String>,
-    stderr: ChildStderr,
+    stderr: Receiver<String>,
     seen: String,
-    _reader: Worker,
+    _readers: [Worker; 2],
 }
 
 impl Running {
@@ -112,12 +112,20 @@ impl Running {
                 drop(send.send(line));
             }
         });
+        // Read all along: a program that finds the pipe full stands still.
+        let mut pipe = child.stderr.take().unwrap();
+        let (told, stderr) = unbounded();
+        let second_reader = Worker::spawn("t-stderr", move |_stop| {
+            let mut text = String::new();
+            drop(pipe.read_to_string(&mut text));
+            drop(told.send(text));
+        });
         Self {
             lines,
-            stderr: child.stderr.take().unwrap(),
+            stderr,
             child,
             seen: String::new(),
-            _reader: reader.unwrap(),
+            _readers: [reader.unwrap(), second_reader.unwrap()],
         }
     }
 
@@ -142,8 +150,7 @@ impl Running {
         for line in &rest {
             self.see(line);
         }
-        let mut stderr = String::new();
-        self.stderr.read_to_string(&mut stderr).unwrap();
+        let stderr = self.stderr.recv().unwrap();
         let status = self.child.wait().unwrap();
         Ended {
             code: status.code().expect("it ends by itself, not by the signal"),
