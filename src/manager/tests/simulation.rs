@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::dice::Dice;
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
 use crate::error::{Error, ErrorKind};
-use crate::object::Held;
+use crate::manager::watch_store::Question;
+use crate::manager::{Cached, ObjectState};
+use crate::object::{Held, ObjectKey};
 use crate::reflector::{Sink as _, SinkEvent};
 use crate::sync::Arc;
+use k8s_openapi::api::core::v1::Secret;
 
-const STEPS: usize = 3_000;
+const STEPS: usize = 6_000;
 
 /// The world around the manager, and what the world knows that the manager must not contradict.
 struct World {
@@ -22,6 +25,10 @@ struct World {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// The newest version read of each object since it is referenced.
     read: BTreeMap<String, u64>,
+    /// What the server has under each name, where the world knows it.
+    truth: BTreeMap<String, Option<Secret>>,
+    /// Fresh reads that are under way, and what the server has said to them already.
+    asked: Vec<(String, Question<Secret>, Option<Secret>)>,
 }
 
 impl World {
@@ -34,6 +41,8 @@ impl World {
             made: BTreeMap::new(),
             pods: BTreeMap::new(),
             read: BTreeMap::new(),
+            truth: BTreeMap::new(),
+            asked: Vec::new(),
         };
         (world, seed)
     }
@@ -52,7 +61,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.dice.roll(16) {
+        match self.dice.roll(20) {
             0..3 => self.register(),
             3..5 => self.unregister(),
             5..8 => self.list(),
@@ -65,6 +74,8 @@ impl World {
                 let error = Error::new(ErrorKind::Resources, "no threads");
                 self.stage.runs.refuse(short.then_some(error));
             }
+            14..16 => self.ask(),
+            16..18 => self.answer(),
             _ => self.get(),
         }
     }
@@ -91,6 +102,55 @@ impl World {
             .into_iter()
             .filter(|(name, _)| self.is_referenced(name));
         self.read = kept.collect();
+        let asked = std::mem::take(&mut self.asked);
+        // Answers about items that were let go are nobody's.
+        let kept = asked
+            .into_iter()
+            .filter(|(name, _, _)| self.is_referenced(name));
+        self.asked = kept.collect();
+    }
+
+    /// A fresh read leaves. The server answers at once; the answer is on its way.
+    fn ask(&mut self) {
+        let name = self.name();
+        let Ok(question) = self.stage.manager.store().ask("ns", &name) else {
+            return;
+        };
+        if let Some(truth) = self.truth.get(&name) {
+            self.asked.push((name, question, truth.clone()));
+        }
+    }
+
+    /// An answer arrives. While nobody watches, the object may have moved on before the server answered.
+    fn answer(&mut self) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let among = u64::try_from(self.asked.len()).unwrap();
+        let index = usize::try_from(self.dice.roll(among)).unwrap();
+        let (name, question, mut answer) = self.asked.swap_remove(index);
+        let unwatched = self.stage.runs.at_work_index(&name).is_none();
+        if unwatched && self.dice.roll(2) == 0 {
+            answer = (self.dice.roll(3) > 0).then(|| self.object(&name));
+            if answer.is_none() {
+                self.make_again(&name);
+            }
+            self.truth.insert(name.clone(), answer.clone());
+        }
+        let answer = answer.map(|object| Arc::new(Held::new(object)));
+        let answer = answer.ok_or_else(|| Error::not_found("secret", &name));
+        match self.stage.manager.store().take_answer(&question, answer) {
+            Ok(cached) => self.note_read(&name, &cached),
+            Err(error) => assert!(error.is_not_found(), "{name}: {error}"),
+        }
+    }
+
+    fn note_read(&mut self, name: &str, cached: &Cached<Secret>) {
+        let version = cached.metadata.resource_version.as_deref().unwrap();
+        let version: u64 = version.parse().unwrap();
+        let before = self.read.insert(name.to_owned(), version);
+        let before = before.unwrap_or_default();
+        assert!(version >= before, "{name}: {version} after {before}");
     }
 
     /// What was deleted comes back under another uid.
@@ -123,6 +183,7 @@ impl World {
         };
         let object = (self.dice.roll(4) > 0).then(|| self.object(&name));
         let version = self.next_version();
+        self.truth.insert(name.clone(), object.clone());
         let listed = self
             .stage
             .runs
@@ -135,12 +196,15 @@ impl World {
         let Some(index) = self.stage.runs.at_work_index(&name) else {
             return;
         };
-        let object = Arc::new(Held::new(self.object(&name)));
+        let object = self.object(&name);
+        let held = Arc::new(Held::new(object.clone()));
         let event = if self.dice.roll(3) == 0 {
             self.make_again(&name);
-            SinkEvent::Deleted(object)
+            self.truth.insert(name, None);
+            SinkEvent::Deleted(held)
         } else {
-            SinkEvent::Modified(object)
+            self.truth.insert(name, Some(object));
+            SinkEvent::Modified(held)
         };
         let applied = self
             .stage
@@ -153,13 +217,17 @@ impl World {
     fn old_news(&mut self) {
         let count = u64::try_from(self.stage.runs.count()).unwrap();
         let index = usize::try_from(self.dice.roll(count.max(1))).unwrap();
+        let mut touched = String::new();
         let old = self.stage.runs.try_write(index, |writer| {
             let name = writer.key().name().to_owned();
+            touched.clone_from(&name);
             let old = Arc::new(Held::new(with_uid(secret(&name, "1"), "uid-old")));
             drop(writer.apply(SinkEvent::Modified(old)));
             commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
         });
         assert!(old.unwrap_or(true), "an answer from the past was taken");
+        // Where nothing newer was known it was news, so the world cannot tell any more.
+        self.truth.remove(&touched);
     }
 
     fn crash(&mut self) {
@@ -173,10 +241,7 @@ impl World {
         let name = self.name();
         match self.stage.get_now(&name) {
             Ok(cached) => {
-                let version = cached.metadata.resource_version.as_deref().unwrap();
-                let version: u64 = version.parse().unwrap();
-                let before = self.read.insert(name.clone(), version).unwrap_or_default();
-                assert!(version >= before, "{name}: {version} after {before}");
+                self.note_read(&name, &cached);
                 assert!(self.is_referenced(&name));
             }
             Err(error) => {
@@ -186,11 +251,34 @@ impl World {
         }
     }
 
+    /// What is watched and filled is what the server has: nothing hides it, nothing brings it back.
+    fn check_truth(&self, name: &str) {
+        let key = ObjectKey::new("ns", name);
+        let (Some(report), Some(truth)) = (
+            self.stage.manager.inspect_object(&key),
+            self.truth.get(name),
+        ) else {
+            return;
+        };
+        let version = truth
+            .as_ref()
+            .and_then(|object| object.metadata.resource_version.clone());
+        let served = match report.state {
+            ObjectState::Synced => Some(report.resource_version.as_str().to_owned()),
+            ObjectState::NotFound => None,
+            _ => return,
+        };
+        if report.watched {
+            assert_eq!(served, version, "{name}");
+        }
+    }
+
     fn check(&self) {
         for name in (0..6).map(|number| format!("s{number}")) {
             let at_work = self.stage.runs.at_work(&name);
             let most = usize::from(self.is_referenced(&name));
             assert!(at_work <= most, "{name}: {at_work} runs at work");
+            self.check_truth(&name);
         }
     }
 }
