@@ -203,7 +203,7 @@ fn settle<K: ManagedKind>(
             Ok(object) => slot.found(asked, Some(object), now),
             Err(error) if error.is_not_found() => slot.found(asked, None, now),
             Err(error) => Found {
-                action: slot.not_checked(error),
+                action: slot.not_checked(error, now),
                 written: Written::changed(),
             },
         };

@@ -89,14 +89,16 @@ fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
 }
 
 fn go_round<K: ManagedKind>(shared: &Shared<K>) {
-    let now = shared.works.clock().coarse();
+    let clock = shared.works.clock();
+    let (now, instant) = (clock.coarse(), clock.now());
     let idle_max = shared.works.idle_max();
     for item in shared.items() {
         let action = shared.works.change(&item, |slot| {
             slot.note_read(shared.works.answers.read_at(&item.about));
             let idle = slot.is_filled() && slot.is_idle(now, idle_max);
             // An unfilled item goes on trying for as long as it is referenced (OC-20).
-            slot.act(if idle { Input::Idle } else { Input::Retry })
+            let input = if idle { Input::Idle } else { Input::Retry };
+            slot.try_again(input, instant)
         });
         let changed = action.effect == Effect::End;
         shared.works.perform(&item, action);

@@ -98,6 +98,8 @@ pub struct ObjectReport {
     pub last_failure: Option<Error>,
     /// How many requests failed one after the other.
     pub attempts: u32,
+    /// How many events and lists were refused because something newer was known already (B18).
+    pub refused: u64,
 }
 
 impl ObjectReport {
@@ -127,6 +129,7 @@ impl ObjectReport {
             pods,
             last_failure: slot.failure().cloned(),
             attempts: slot.attempts(),
+            refused: slot.refused(),
         }
     }
 }
@@ -137,11 +140,9 @@ fn standing<K: ManagedKind>(slot: &Slot<K>, now: Instant) -> (ObjectState, Strin
     if slot.state() == State::Stopped(Why::NoRoom) {
         return (no_room(slot), failure_text(slot));
     }
-    if slot.state() == State::Stopped(Why::Idle) && held {
-        // What was known when the watch was stopped is still the last word.
-        return (ObjectState::Synced, watch);
-    }
-    if slot.is_filled() {
+    // What was known when an idle watch was stopped is still the last word.
+    let idle = slot.state() == State::Stopped(Why::Idle) && slot.was_filled();
+    if slot.is_filled() || idle {
         return match slot.undecodable() {
             Some(error) => (ObjectState::Undecodable, error.to_string()),
             None if held => (ObjectState::Synced, watch),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::item::{Effect, Input, Machine, RunId, State};
+use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
 use super::kinds::ManagedKind;
 use super::works::Run;
 use crate::clock::{Clock, Coarse, Deadline};
@@ -22,6 +22,9 @@ use crate::sync::{Arc, Monitor};
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How soon after its beginning a run that crashed may be followed by another: readers are no clock to crash by.
+const CRASH_PAUSE: Duration = Duration::from_secs(1);
 
 /// One referenced object. Cloning copies two pointers.
 #[derive(Debug)]
@@ -58,12 +61,16 @@ pub(crate) struct Slot<K: ManagedKind> {
     /// Counts what came in, so that an answer that was overtaken on its way is told from one that was not.
     revision: u64,
     floor: Floor,
+    /// Refused before the floor was asked, which counts the others.
+    refused: u64,
     /// A uid that a consistent read found gone: news about it comes from the past.
     gone: Option<Box<str>>,
     contact: Option<Instant>,
     began: Instant,
     /// When the present check of an immutable object was asked for (B7).
     check_began: Option<Instant>,
+    /// When the server wants to be asked again after a check that failed.
+    check_after: Option<Instant>,
     trouble: Trouble,
     read_at: Coarse,
     handle: Option<Run>,
@@ -154,10 +161,12 @@ impl<K: ManagedKind> Slot<K> {
             filled_by: None,
             revision: 0,
             floor: Floor::default(),
+            refused: 0,
             gone: None,
             contact: None,
             began: clock.now(),
             check_began: None,
+            check_after: None,
             trouble: Trouble::default(),
             read_at: clock.coarse(),
             handle: None,
@@ -188,6 +197,25 @@ impl<K: ManagedKind> Slot<K> {
             effect,
             ending: ending.flatten(),
         }
+    }
+
+    /// A reader wants the object. A run that crashed is not followed at once by the next.
+    pub(crate) fn want(&mut self, now: Instant) -> Action {
+        let since = now.saturating_duration_since(self.began);
+        if self.state() == State::Stopped(Why::Crashed) && since < CRASH_PAUSE {
+            return Action::nothing();
+        }
+        self.act(Input::Wanted)
+    }
+
+    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the server said when.
+    pub(crate) fn try_again(&mut self, input: Input, now: Instant) -> Action {
+        let failed = self.state() == State::Rechecking(Check::Failed);
+        let too_early = self.check_after.is_some_and(|after| now < after);
+        if failed && too_early {
+            return Action::nothing();
+        }
+        self.act(input)
     }
 
     /// A decided run has its thread; gives it back if that came too late.
@@ -275,6 +303,16 @@ impl<K: ManagedKind> Slot<K> {
         self.trouble = Trouble::default();
     }
 
+    /// Whether any run has ever filled it.
+    pub(crate) fn was_filled(&self) -> bool {
+        self.filled_by.is_some()
+    }
+
+    /// How many events and lists were refused (B18).
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.saturating_add(self.floor.refused())
+    }
+
     pub(crate) fn is_filled(&self) -> bool {
         self.machine.serves(self.filled_by)
     }
@@ -319,6 +357,9 @@ impl<K: ManagedKind> Slot<K> {
             history_expired: of.history_expired && !overtaken,
         };
         let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
+        if from_the_past {
+            self.refused = self.refused.saturating_add(1);
+        }
         if from_the_past || !self.floor.admits_replacement(&judged) {
             return Err(Error::new(
                 ErrorKind::Stale,
@@ -385,6 +426,7 @@ impl<K: ManagedKind> Slot<K> {
         self.hear(run)?;
         self.contact = Some(now);
         if version.is_older_than(self.floor.position()) {
+            self.refused = self.refused.saturating_add(1);
             return Ok(Written::unchanged());
         }
         self.floor.raise(version);
@@ -458,6 +500,7 @@ impl<K: ManagedKind> Slot<K> {
                 .resource_version
                 .is_older_than(self.floor.position())
         {
+            self.refused = self.refused.saturating_add(1);
             return false;
         }
         let version = self.object.as_ref().map(|held| held.resource_version());
@@ -498,6 +541,15 @@ impl<K: ManagedKind> Slot<K> {
 
     fn set_aside(&mut self, set_aside: Undecodable) -> Written<K> {
         self.undecodable = Some(set_aside.error);
-        Written::changed()
+        // The state before it of another object is no last good copy of this one.
+        let other = !set_aside.uid.is_empty()
+            && self
+                .object
+                .as_ref()
+                .is_some_and(|held| held.uid() != set_aside.uid);
+        Written {
+            _old: if other { self.object.take() } else { None },
+            ..Written::changed()
+        }
     }
 }

@@ -137,7 +137,7 @@ impl<K: ManagedKind> WatchStore<K> {
             Added::Shared(item) if self.works().options.recheck_immutable => {
                 let action = self
                     .works()
-                    .change(&item, |slot| slot.act(Input::Referenced));
+                    .change(&item, |slot| slot.try_again(Input::Referenced, clock.now()));
                 (item, action)
             }
             Added::Shared(item) => (item, Action::nothing()),
@@ -188,7 +188,7 @@ impl<K: ManagedKind> WatchStore<K> {
         let (action, cached) = self.works().change(&item, |slot| {
             slot.note_read(now);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
-            (slot.act(Input::Wanted), slot.whatever_there_is(clock))
+            (slot.want(clock.now()), slot.whatever_there_is(clock))
         });
         self.works().perform(&item, action);
         Ok(cached)
@@ -318,7 +318,7 @@ impl<K: ManagedKind> WatchStore<K> {
             if first || slot.state() == State::Stopped(Why::Idle) {
                 first = false;
                 drop(slot);
-                let action = self.works().change(item, |slot| slot.act(Input::Wanted));
+                let action = self.works().change(item, |slot| slot.want(clock.now()));
                 self.works().perform(item, action);
                 continue;
             }

@@ -80,7 +80,8 @@ impl<K: ManagedKind> Slot<K> {
     }
 
     /// The check of an immutable object came to no answer (B7).
-    pub(crate) fn not_checked(&mut self, why: Error) -> Action {
+    pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
+        self.check_after = why.retry_after().and_then(|wait| now.checked_add(wait));
         self.set_failure(why);
         self.act(Input::CheckFailed)
     }

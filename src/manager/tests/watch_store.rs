@@ -300,6 +300,8 @@ fn reads_never_go_back_in_time() {
     });
     consistent.unwrap();
     assert_eq!(stage.version("s"), "9", "the server's history was put back");
+    let report = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
+    assert_eq!(report.unwrap().refused, 3, "an event, a deletion, a list");
 }
 
 /// R11: a fresh read raises the floor for the cached reads after it.
@@ -394,6 +396,95 @@ fn what_could_not_be_started_is_tried_again() {
     stage.clock.wait_for_timer(ROUND);
     stage.round();
     assert_eq!(stage.runs.count(), 2);
+}
+
+/// A run that crashes each time is not started by each read; a second later a read may, and each round does.
+#[test]
+fn reads_do_not_start_a_run_that_crashes_over_and_over() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.crash(0);
+    for _ in 0..10 {
+        assert!(stage.manager.get_secret("ns", "s").is_err());
+        assert!(stage.manager.get_cached("ns", "s").unwrap().is_none());
+    }
+    assert_eq!(stage.runs.count(), 1);
+    stage.clock.advance(Duration::from_secs(1));
+    assert!(stage.get_now("s").is_err());
+    assert_eq!(stage.runs.count(), 2);
+}
+
+/// B7, R4: a failed check is not tried again before the server wants it.
+#[test]
+fn a_failed_check_waits_for_as_long_as_the_server_says() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let object = Some(immutable("s", "9"));
+    stage.runs.list("s", "10", object).unwrap();
+    let busy = Error::new(ErrorKind::Protocol, "too many requests");
+    let busy = busy.with_retry_after(Duration::from_secs(90));
+    stage.getter.answer(Err(busy));
+    stage.manager.register_pod(&pod("q", &["s"]));
+    assert!(stage.manager.get_secret("ns", "s").unwrap().is_stale());
+    stage.manager.register_pod(&pod("r", &["s"]));
+    stage.round();
+    let report = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
+    assert!(report.unwrap().reason.contains("too many requests"));
+    assert_eq!(stage.getter.asked(), 1);
+    stage.getter.answer(Ok(immutable("s", "9")));
+    stage.round();
+    stage.getter.wait_for_asked(2);
+}
+
+/// B14: what was known when an unread object's watch was stopped is still the last word, whatever it was.
+#[test]
+fn an_idle_item_reports_its_last_answer() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["gone", "odd"]));
+    stage.runs.list("gone", "10", None).unwrap();
+    stage
+        .runs
+        .list("odd", "10", Some(secret("odd", "9")))
+        .unwrap();
+    let index = stage.runs.at_work_index("odd").unwrap();
+    let event = SinkEvent::Undecodable(Undecodable {
+        key: ObjectKey::new("ns", "odd"),
+        uid: "uid-odd".to_owned(),
+        resource_version: "11".into(),
+        error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
+    });
+    stage
+        .runs
+        .write(index, |writer| writer.apply(event).unwrap());
+    for _ in 0..3 {
+        stage.round();
+    }
+    for (name, state) in [
+        ("gone", crate::manager::ObjectState::NotFound),
+        ("odd", crate::manager::ObjectState::Undecodable),
+    ] {
+        let report = stage.manager.inspect_object(&ObjectKey::new("ns", name));
+        let report = report.unwrap();
+        assert_eq!((report.state, report.watched), (state, false), "{name}");
+    }
+}
+
+/// B12: the last good copy is of the same object; that of a deleted one of the same name is not.
+#[test]
+fn the_last_good_copy_is_of_the_same_object() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+    let event = SinkEvent::Undecodable(Undecodable {
+        key: ObjectKey::new("ns", "s"),
+        uid: "another".to_owned(),
+        resource_version: "20".into(),
+        error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
+    });
+    stage.runs.write(0, |writer| writer.apply(event).unwrap());
+    assert!(stage.manager.get_cached("ns", "s").unwrap().is_none());
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Undecodable);
 }
 
 /// B7: a new reference asks once; readers wait for it; the same uid is served on.
