@@ -23,7 +23,9 @@
 //! - An error says why: the server's words, the attempts, and since when.
 //! - The reads of one registration never go back in time (B18); how old an answer is can be asked
 //!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh) raises the floor for the cached ones after it.
-//! - An object is watched while at least one registered pod references it, and once only, however many pods do.
+//! - An object is watched while at least one registered pod references it, and once only, however many pods do; except
+//!   immutable objects that have arrived, objects nobody has read for [`WatchOptions::idle_max`] (a read watches them
+//!   again), and those beyond the ceiling.
 //! - Dropping a manager ends and joins every thread, watch and socket of it, in milliseconds.
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
 //!   last holder drops them.
@@ -59,7 +61,11 @@
 //! A thread, a socket and a wake-up descriptor; its resident memory and its cost to the API server are measured by the
 //! benchmarks. Immutable and unread objects cost their own size only. The number of watches has a ceiling: the least of
 //! [`WatchOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
-//! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended.
+//! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended. It counts the managers'
+//! watches only: reflectors a program starts itself ([`Store::spawn`](crate::store::Store::spawn),
+//! [`Reflector::spawn`](crate::reflector::Reflector::spawn)) are not held against it. Of the process limits it reads the
+//! user's and `pids.max` at the root of the cgroup mount, which in a container is the container's own; a limit deeper in
+//! the tree is not seen.
 //!
 //! # Other than the kubelet
 //!

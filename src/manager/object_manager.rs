@@ -157,14 +157,20 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.get_cached(namespace, name)
     }
 
-    /// The object as the server has it now, by a consistent read past the watch (R11). Later cached reads do not go
-    /// back behind it.
+    /// The object as the server has it now, by a consistent read past the watch (R11); trimmed like all that a manager
+    /// holds (B19). If the watch brought a newer state while the answer was on its way, that one.
+    ///
+    /// Later cached reads do not go back behind an object it gave, and do not find the one again that was in memory and
+    /// that it found gone. `NotFound` has no version, though: of another object that was made and deleted before it, the
+    /// watch may still deliver both. A server whose history was put back is followed (B18). Of an immutable object
+    /// whose watch is stopped it is the check: gone, or another one, and the watch starts again (B7).
     ///
     /// Blocks on the network until the answer, `deadline`, or a limit of the transport.
     ///
     /// # Errors
     ///
-    /// `NotRegistered`, what the server said (`NotFound` included), or what the transport met.
+    /// `NotRegistered`, what the server said (`NotFound` included), what the transport met, or what the watch brought
+    /// meanwhile (`NotFound`, `Undecodable`).
     pub fn get_fresh(
         &self,
         namespace: &str,

@@ -1,5 +1,6 @@
 //! One object's place: its state, content and troubles under one monitor, so that no wake-up is lost.
 
+mod content;
 mod fresh;
 
 pub(crate) use fresh::{Asked, Found};
@@ -492,64 +493,5 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn holds_immutable(&self) -> bool {
         let object = self.object.as_ref();
         self.undecodable.is_none() && object.is_some_and(|object| object.is_immutable())
-    }
-
-    fn admits(&mut self, incoming: Identity<'_>) -> bool {
-        if self.is_gone(incoming.uid)
-            || incoming
-                .resource_version
-                .is_older_than(self.floor.position())
-        {
-            self.refused = self.refused.saturating_add(1);
-            return false;
-        }
-        let version = self.object.as_ref().map(|held| held.resource_version());
-        let held = self.object.as_ref().zip(version.as_ref());
-        let held = held.map(|(object, resource_version)| Identity {
-            uid: object.uid(),
-            resource_version,
-        });
-        self.floor.admits_change(held, incoming)
-    }
-
-    fn is_gone(&self, uid: &str) -> bool {
-        self.gone.as_deref() == Some(uid)
-    }
-
-    /// An object that is the same one in the same version keeps its allocation and is no news.
-    fn put(&mut self, object: Option<Arc<Held<K>>>) -> Written<K> {
-        let same = match (&self.object, &object) {
-            (Some(held), Some(new)) => {
-                let version = held.resource_version();
-                held.uid() == new.uid() && !version.is_unset() && version == new.resource_version()
-            }
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        if same && self.undecodable.is_none() {
-            return Written {
-                news: News::Nothing,
-                _old: object,
-            };
-        }
-        self.undecodable = None;
-        Written {
-            news: News::Changed,
-            _old: std::mem::replace(&mut self.object, object),
-        }
-    }
-
-    fn set_aside(&mut self, set_aside: Undecodable) -> Written<K> {
-        self.undecodable = Some(set_aside.error);
-        // The state before it of another object is no last good copy of this one.
-        let other = !set_aside.uid.is_empty()
-            && self
-                .object
-                .as_ref()
-                .is_some_and(|held| held.uid() != set_aside.uid);
-        Written {
-            _old: if other { self.object.take() } else { None },
-            ..Written::changed()
-        }
     }
 }

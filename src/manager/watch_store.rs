@@ -194,11 +194,11 @@ impl<K: ManagedKind> WatchStore<K> {
         Ok(cached)
     }
 
-    /// The object past the watch, from the server; cached reads do not go back behind it.
+    /// The object past the watch, from the server.
     ///
     /// # Errors
     ///
-    /// `NotRegistered`, what the server said, or what the transport met.
+    /// See [`ObjectManager::get_fresh`](super::ObjectManager::get_fresh).
     pub(crate) fn get_fresh(
         &self,
         namespace: &str,

@@ -282,15 +282,15 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
         })
     };
     runs.wait_at_gate();
-    let (dropped, is_dropped) = crossbeam_channel::bounded(1);
+    let (ended, has_ended) = crossbeam_channel::bounded(1);
     let manager = stage.manager;
     let dropper = Worker::spawn("t-drop", move |_| {
         drop(manager);
-        dropped.send(()).unwrap();
+        ended.send(()).unwrap();
     });
     let mut too_early = false;
     while !too_early && !stage.clock.has_timeless_waiter() {
-        too_early = is_dropped.try_recv().is_ok();
+        too_early = has_ended.try_recv().is_ok();
         std::thread::yield_now();
     }
     runs.shut_gate(false);

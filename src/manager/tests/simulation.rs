@@ -160,7 +160,7 @@ impl World {
     }
 
     /// The object as the server has it, sometimes made again, sometimes fixed.
-    fn object(&mut self, name: &str) -> k8s_openapi::api::core::v1::Secret {
+    fn object(&mut self, name: &str) -> Secret {
         let version = self.next_version();
         if self.dice.roll(3) == 0 {
             self.make_again(name);
@@ -266,7 +266,8 @@ impl World {
         let served = match report.state {
             ObjectState::Synced => Some(report.resource_version.as_str().to_owned()),
             ObjectState::NotFound => None,
-            _ => return,
+            ObjectState::Waiting | ObjectState::TooManyReflectors => return,
+            ObjectState::Forbidden | ObjectState::Undecodable => unreachable!("nothing said so"),
         };
         if report.watched {
             assert_eq!(served, version, "{name}");
