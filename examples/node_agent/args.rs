@@ -29,7 +29,8 @@ The agent:
       --once                        print when every object has its answer, then exit
       --timeout DURATION            how long --once waits for answers, and how long the first contact with
                                     the server may take without it (default 30s; 0 waits without end)
-      --demo                        no cluster: serve the embedded recordings to itself on loopback
+      --demo                        no cluster: serve the embedded recordings to itself on loopback; its first
+                                    line says so, with -o json on stderr
       --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
 
 The connection, as with kubectl:
@@ -37,11 +38,14 @@ The connection, as with kubectl:
       --context, --cluster, --user NAME
   -s, --server URL
       --token TOKEN
+      --username NAME, --password PASSWORD
+      --as NAME, --as-uid UID, --as-group GROUP (again for each group)
       --certificate-authority FILE
       --client-certificate FILE
       --client-key FILE
       --tls-server-name NAME
       --insecure-skip-tls-verify
+      --disable-compression
       --request-timeout DURATION    how long the server may take to begin an answer (default 0: the client's limits)
 
   -v, --v LEVEL                     log to stderr: 1 what happens, 2 each request, 4 everything (-v is -v=1)
@@ -191,6 +195,12 @@ fn connection_flag(
         "user" => connection.user = Some(text(name, parser)?),
         "server" => connection.server = Some(text(name, parser)?),
         "token" => connection.token = Some(text(name, parser)?),
+        "username" => connection.username = Some(text(name, parser)?),
+        "password" => connection.password = Some(text(name, parser)?),
+        "as" => connection.impersonate_user = Some(text(name, parser)?),
+        "as-uid" => connection.impersonate_uid = Some(text(name, parser)?),
+        "as-group" => connection.impersonate_groups.push(text(name, parser)?),
+        "disable-compression" => connection.disable_compression = switch(name, parser)?,
         "certificate-authority" => {
             connection.certificate_authority = Some(path(name, parser)?);
         }
@@ -320,6 +330,18 @@ mod tests {
     }
 
     #[test]
+    fn who_asks() {
+        let options = run("--as jane --as-group a --as-group=b --as-uid 7 --disable-compression");
+        assert_eq!(options.connection.impersonate_user.as_deref(), Some("jane"));
+        assert_eq!(options.connection.impersonate_groups, ["a", "b"]);
+        assert_eq!(options.connection.impersonate_uid.as_deref(), Some("7"));
+        assert!(options.connection.disable_compression);
+        let options = run("--username u --password p");
+        assert_eq!(options.connection.username.as_deref(), Some("u"));
+        assert_eq!(options.connection.password.as_deref(), Some("p"));
+    }
+
+    #[test]
     fn each_mistake_is_one_line_that_names_the_flag_and_no_secret() {
         let rows = [
             ("--nod-name x", "unknown flag --nod-name"),
@@ -354,6 +376,12 @@ mod tests {
             "user",
             "server",
             "token",
+            "username",
+            "password",
+            "as",
+            "as-uid",
+            "as-group",
+            "disable-compression",
             "certificate-authority",
             "client-certificate",
             "client-key",

@@ -112,8 +112,9 @@ impl Config {
 
     /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place looked at.
     ///
-    /// In a pod, of the options `token`, `namespace` and `certificate_authority` apply. With `server` the service account
-    /// is not used: its token is for its own server alone.
+    /// In a pod, of the options those apply that say who asks (all but the client certificate), `namespace`,
+    /// `certificate_authority` and `disable_compression`. With `server` the service account is not used: its token is
+    /// for its own server alone.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::config::Config;
 use super::credentials::Credentials;
 use super::environment::Environment;
-use super::kubeconfig::KubeconfigOptions;
+use super::kubeconfig::{self, KubeconfigOptions};
 use super::pem::{Pem, read_bounded};
 use super::server::Server;
 use crate::clock::Clock;
@@ -44,7 +44,8 @@ pub(super) fn find(environment: &Environment) -> Result<ServiceAccount, String> 
 }
 
 impl ServiceAccount {
-    /// The configuration, with those of kubectl's options that client-go applies in a pod.
+    /// The configuration, with those of kubectl's options that client-go applies in a pod, and those that say who asks:
+    /// to pass over them would be to act as somebody else.
     pub(super) fn config(
         &self,
         options: &KubeconfigOptions,
@@ -52,11 +53,9 @@ impl ServiceAccount {
     ) -> Result<Config, Error> {
         let mut config = Config::new(self.server()?);
         config.source = format!("service account in {}", self.directory.display());
-        config.credentials = match &options.token {
-            Some(token) => Credentials::token(token)
-                .map_err(|why| Error::new(ErrorKind::Config, format!("--token {why}")))?,
-            None => Credentials::token_file(self.directory.join("token"), &Clock::system()),
-        };
+        config.credentials =
+            Credentials::token_file(self.directory.join("token"), &Clock::system());
+        kubeconfig::apply(options, &mut config)?;
         config.tls.authorities = Some(match &options.certificate_authority {
             Some(path) => Pem::file(path, "--certificate-authority"),
             None => Pem::file(self.directory.join("ca.crt"), "service account"),
@@ -187,11 +186,16 @@ mod tests {
             token: Some("given".to_owned()),
             certificate_authority: Some(pod.0.join("namespace")),
             namespace: Some("attic".to_owned()),
+            impersonate_user: Some("jane".to_owned()),
+            disable_compression: true,
             ..KubeconfigOptions::default()
         };
         let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
         assert_eq!(header(&config), "Bearer given");
         assert_eq!(config.namespace(), "attic");
+        let acting = [("Impersonate-User".to_owned(), "jane".to_owned())];
+        assert_eq!(config.headers(), acting);
+        assert!(!config.compression());
         let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
         assert_eq!(authorities.as_slice(), b"shop\n");
     }

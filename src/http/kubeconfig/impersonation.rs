@@ -1,52 +1,86 @@
-//! Acting as somebody else: the headers for a kubeconfig's `as`, `as-uid`, `as-groups` and `as-user-extra`.
+//! Acting as somebody else: the headers for `as`, `as-uid`, `as-groups` and `as-user-extra`, or kubectl's options.
 
 use std::fmt::Write as _;
 
+use super::KubeconfigOptions;
 use super::section::Section;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 
-/// The headers, name and value; none when nobody is impersonated.
-pub(super) fn headers(user: &Section) -> Result<Vec<(String, String)>, Error> {
+/// The headers, name and value; none when nobody is impersonated. An option goes before the user's field.
+pub(super) fn headers(
+    user: Option<&Section>,
+    options: &KubeconfigOptions,
+) -> Result<Vec<(String, String)>, Error> {
     let mut headers = Vec::new();
-    let name = user.text("as")?;
-    if let Some(name) = name {
-        headers.push(header(user, "as", "Impersonate-User", name)?);
+    let name = given_or(options.impersonate_user.as_deref(), "--as", user, "as")?;
+    if let Some((place, name)) = &name {
+        headers.push(header(place, "Impersonate-User", name)?);
     }
-    if let Some(uid) = user.text("as-uid")? {
-        headers.push(header(user, "as-uid", "Impersonate-Uid", uid)?);
+    let uid = options.impersonate_uid.as_deref();
+    if let Some((place, uid)) = given_or(uid, "--as-uid", user, "as-uid")? {
+        headers.push(header(&place, "Impersonate-Uid", uid)?);
     }
-    for group in user.texts("as-groups")? {
-        headers.push(header(user, "as-groups", "Impersonate-Group", group)?);
+    if let (true, Some(user)) = (options.impersonate_groups.is_empty(), user) {
+        for group in user.texts("as-groups")? {
+            headers.push(header(
+                &user.place("as-groups"),
+                "Impersonate-Group",
+                group,
+            )?);
+        }
     }
-    if user.has("as-user-extra") {
+    for group in &options.impersonate_groups {
+        headers.push(header("--as-group", "Impersonate-Group", group)?);
+    }
+    if let Some(user) = user.filter(|user| user.has("as-user-extra")) {
         let extra = user.child("as-user-extra")?;
         for key in extra.fields() {
             let name = format!("Impersonate-Extra-{}", escaped(key));
             for value in extra.texts(key)? {
-                headers.push(header(&extra, key, &name, value)?);
+                headers.push(header(&extra.place(key), &name, value)?);
             }
         }
     }
-    if name.is_none() && !headers.is_empty() {
-        return Err(user.error(
+    if name.is_some() || headers.is_empty() {
+        return Ok(headers);
+    }
+    Err(match user {
+        Some(user) if uid.is_none() && options.impersonate_groups.is_empty() => user.error(
             "as",
             "missing: as-uid, as-groups and as-user-extra need a user to impersonate",
-        ));
-    }
-    Ok(headers)
+        ),
+        _ => Error::new(
+            ErrorKind::Config,
+            "--as is missing: --as-uid and --as-group need a user to impersonate",
+        ),
+    })
 }
 
-fn header(
-    section: &Section,
+/// A value and its place, for messages.
+fn given_or<'a>(
+    given: Option<&'a str>,
+    flag: &str,
+    user: Option<&'a Section>,
     field: &str,
-    name: &str,
-    value: &str,
-) -> Result<(String, String), Error> {
+) -> Result<Option<(String, &'a str)>, Error> {
+    if let Some(given) = given {
+        return Ok(Some((flag.to_owned(), given)));
+    }
+    let Some(user) = user else {
+        return Ok(None);
+    };
+    let text = user.text(field)?;
+    Ok(text.map(|text| (user.place(field), text)))
+}
+
+fn header(place: &str, name: &str, value: &str) -> Result<(String, String), Error> {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if value.is_empty() || !value.bytes().all(printable) {
-        return Err(section.error(
-            field,
-            "cannot be sent: only printable ASCII characters can stand in a header",
+        return Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "{place}: cannot be sent: only printable ASCII characters can stand in a header"
+            ),
         ));
     }
     Ok((name.to_owned(), value.to_owned()))

@@ -56,6 +56,16 @@ pub struct KubeconfigOptions {
     pub server: Option<String>,
     /// A bearer token instead of the user's token, password or plugin; a client certificate stays.
     pub token: Option<String>,
+    /// The name for HTTP basic authentication, instead of the user's name, token or plugin; not beside `token`.
+    pub username: Option<String>,
+    /// The password that goes with the name.
+    pub password: Option<String>,
+    /// Whom to act as (`--as`) instead of the user's `as`; its `as-groups`, `as-uid` and `as-user-extra` stay.
+    pub impersonate_user: Option<String>,
+    /// The groups to act in (`--as-group`), if any, instead of the user's `as-groups`.
+    pub impersonate_groups: Vec<String>,
+    /// The UID to act as (`--as-uid`) instead of the user's `as-uid`.
+    pub impersonate_uid: Option<String>,
     /// A file of authorities to trust; it also ends the cluster's `insecure-skip-tls-verify`.
     pub certificate_authority: Option<PathBuf>,
     /// The client certificate's file.
@@ -66,6 +76,8 @@ pub struct KubeconfigOptions {
     pub tls_server_name: Option<String>,
     /// Trust any certificate: the cluster's authority is put aside.
     pub insecure_skip_tls_verify: bool,
+    /// Ask for no compressed answers, whatever the cluster says.
+    pub disable_compression: bool,
 }
 
 impl fmt::Debug for KubeconfigOptions {
@@ -76,6 +88,8 @@ impl fmt::Debug for KubeconfigOptions {
             .field("cluster", &self.cluster)
             .field("user", &self.user)
             .field("token", &self.token.as_ref().map(|_secret| ".."))
+            .field("username", &self.username)
+            .field("impersonate_user", &self.impersonate_user)
             .finish_non_exhaustive()
     }
 }
@@ -112,6 +126,16 @@ pub(super) fn load(
         };
     };
     Ok(Loaded::Config(Box::new(config)))
+}
+
+/// Puts the options that say who asks, and how, into a configuration that no kubeconfig made.
+pub(super) fn apply(options: &KubeconfigOptions, config: &mut Config) -> Result<(), Error> {
+    if let Some(given) = resolve::credentials_given(None, options)? {
+        config.credentials = given;
+    }
+    config.headers = impersonation::headers(None, options)?;
+    config.compression &= !options.disable_compression;
+    Ok(())
 }
 
 /// Adds the files that were asked for by name: a missing one is an error.

@@ -47,9 +47,8 @@ pub(super) fn resolve(
     if let Some(cluster) = chosen.cluster {
         config.compression = !cluster.flag("disable-compression")?;
     }
-    if let Some(user) = chosen.user {
-        config.headers = impersonation::headers(user)?;
-    }
+    config.compression &= !options.disable_compression;
+    config.headers = impersonation::headers(chosen.user, options)?;
     if config.server.https {
         tls.identity = identity(chosen.user, options)?;
         if tls.authorities.is_none() && !tls.insecure_skip_verify {
@@ -197,11 +196,47 @@ fn identity(
     }
 }
 
+/// The token, or the name and the password, that stand in the options; the other half of a pair comes from the user.
+pub(super) fn credentials_given(
+    user: Option<&Section>,
+    options: &KubeconfigOptions,
+) -> Result<Option<Credentials>, Error> {
+    let wrong = |why: &str| Error::new(ErrorKind::Config, why);
+    let KubeconfigOptions {
+        token,
+        username,
+        password,
+        ..
+    } = options;
+    let pair = username.is_some() || password.is_some();
+    let Some(token) = token else {
+        if !pair {
+            return Ok(None);
+        }
+        let of_user = |field: &str| user.map_or(Ok(None), |user| user.text(field));
+        let (of_user_name, of_user_password) = (of_user("username")?, of_user("password")?);
+        let username = username.as_deref().or(of_user_name).unwrap_or_default();
+        let password = password.as_deref().or(of_user_password).unwrap_or_default();
+        let basic = Credentials::basic(username, password);
+        return basic
+            .map(Some)
+            .map_err(|why| wrong(&format!("--username: {why}")));
+    };
+    if pair {
+        return Err(wrong(
+            "--token stands beside --username or --password: give the one or the other",
+        ));
+    }
+    let token = Credentials::token(token);
+    token
+        .map(Some)
+        .map_err(|why| wrong(&format!("--token {why}")))
+}
+
 /// The `Authorization` header's source.
 fn credentials(user: Option<&Section>, options: &KubeconfigOptions) -> Result<Credentials, Error> {
-    if let Some(token) = &options.token {
-        return Credentials::token(token)
-            .map_err(|why| Error::new(ErrorKind::Config, format!("--token {why}")));
+    if let Some(given) = credentials_given(user, options)? {
+        return Ok(given);
     }
     let Some(user) = user else {
         return Ok(Credentials::none());
@@ -279,7 +314,11 @@ fn warn_of_plain_http(chosen: &Chosen<'_>, options: &KubeconfigOptions, server: 
     let of_user = chosen
         .user
         .is_some_and(|user| FIELDS.iter().any(|field| user.has(field)));
-    if of_user || options.token.is_some() || options.client_certificate.is_some() {
+    let of_options = options.token.is_some()
+        || options.username.is_some()
+        || options.password.is_some()
+        || options.client_certificate.is_some();
+    if of_user || of_options {
         log::warn!("{server} is not https: the user's credentials are not sent");
     }
 }

@@ -279,3 +279,56 @@ fn without_an_authority_the_systems_are_trusted() {
     assert_eq!(read(config.tls().authorities.as_ref()), "system");
     assert_eq!(config.source(), "server https://public.example:443");
 }
+
+#[test]
+fn options_say_who_asks_in_place_of_the_user() {
+    let bed = Bed::new("who");
+    let path = bed.write(
+        "config",
+        "current-context: c\n\
+         contexts: [{name: c, context: {cluster: k, user: u}}]\n\
+         clusters: [{name: k, cluster: {server: 'https://a.test', insecure-skip-tls-verify: true}}]\n\
+         users: [{name: u, user: {token: t, as: jane, as-groups: [day], as-uid: '7'}}]\n",
+    );
+    let told = |change: fn(&mut KubeconfigOptions)| {
+        let mut options = KubeconfigOptions::default();
+        options.paths = vec![path.clone()];
+        change(&mut options);
+        let config = bed.told(Config::infer_with(&options, &nowhere()))?;
+        let mut told = vec![header(&config).unwrap(), config.compression().to_string()];
+        told.extend(config.headers().iter().map(|(_, value)| value.clone()));
+        Ok::<_, String>(told.join(" "))
+    };
+    let given = told(|_| {});
+    assert_eq!(given.unwrap(), "Bearer t true jane 7 day");
+    let given = told(|options| {
+        options.impersonate_user = Some("joe".to_owned());
+        options.impersonate_groups = vec!["night".to_owned(), "dawn".to_owned()];
+        options.impersonate_uid = Some("8".to_owned());
+        options.username = Some("u".to_owned());
+        options.password = Some("p".to_owned());
+        options.disable_compression = true;
+    });
+    assert_eq!(given.unwrap(), "Basic dTpw false joe 8 night dawn");
+    let both = told(|options| {
+        options.token = Some("canary".to_owned());
+        options.username = Some("u".to_owned());
+    });
+    assert_eq!(
+        both.unwrap_err(),
+        "--token stands beside --username or --password: give the one or the other"
+    );
+    let odd = told(|options| options.impersonate_groups = vec!["a\nb".to_owned()]);
+    assert_eq!(
+        odd.unwrap_err(),
+        "--as-group: cannot be sent: only printable ASCII characters can stand in a header"
+    );
+    let mut nobody = KubeconfigOptions::default();
+    nobody.server = Some("https://a.test".to_owned());
+    nobody.impersonate_uid = Some("8".to_owned());
+    assert_eq!(
+        bed.told(Config::infer_with(&nobody, &nowhere()))
+            .unwrap_err(),
+        "--as is missing: --as-uid and --as-group need a user to impersonate"
+    );
+}
