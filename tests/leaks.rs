@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{Api as _, ListerWatcher};
+use kubecache::manager::{SecretManager, WatchOptions};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
@@ -99,11 +100,31 @@ fn session(way: usize) {
     }
 }
 
+/// A manager that is dropped while an immutable object arrives, whose run ends itself then (B16).
+fn managed() {
+    let body = r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"5"},"immutable":true}]}"#;
+    let story = Recording::new().with(Exchange::get(LIST, Answer::text(200, body)));
+    let server = FixtureServer::replaying(story).start().unwrap();
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = Client::new(&config, ClientOptions::default()).unwrap();
+    let secrets = SecretManager::new(client.clone(), WatchOptions::default()).unwrap();
+    let pod = serde_json::json!({
+        "metadata": {"namespace": "shop", "name": "p", "uid": "p"},
+        "spec": {"containers": [], "imagePullSecrets": [{"name": "db"}]},
+    });
+    secrets.register_pod(&serde_json::from_value(pod).unwrap());
+    let soon = Clock::system().after(Duration::from_secs(30));
+    secrets.get_secret_by("shop", "db", soon).unwrap();
+    drop(secrets);
+    drop((client, server));
+}
+
 #[test]
 fn threads_and_descriptors_return_to_where_they_were() {
     let before = Counts::now();
     for way in 0..CYCLES {
         session(way);
+        managed();
         let after = Counts::settled(&before);
         assert_eq!(after, before, "after session {way}");
     }
