@@ -123,6 +123,20 @@ pub(crate) fn describe<K: Object>(scope: &Scope) -> String {
     text
 }
 
+/// A request as messages show it: a continue token says nothing to a reader, and may be long.
+pub(crate) fn shown(what: &str) -> String {
+    const NAME: &str = "continue=";
+    let Some((before, token)) = what
+        .split_once(&["?", NAME].concat())
+        .or_else(|| what.split_once(&["&", NAME].concat()))
+    else {
+        return what.to_owned();
+    };
+    let sign = what.get(before.len()..=before.len()).unwrap_or_default();
+    let rest = token.find('&').and_then(|end| token.get(end..));
+    format!("{before}{sign}{NAME}..{}", rest.unwrap_or_default())
+}
+
 /// Rounded up: a server reads 0 as its own choice.
 fn whole_seconds(duration: Duration) -> u64 {
     let more = u64::from(duration.subsec_nanos() > 0);
@@ -326,6 +340,24 @@ mod tests {
         let error = get::<Node>(&ObjectKey::new("shop", "node-1"), &newest).unwrap_err();
         assert!(error.to_string().contains("has no namespaces"), "{error}");
         assert!(list::<Secret>(&Scope::namespace(""), &listing()).is_err());
+    }
+
+    #[test]
+    fn a_continue_token_is_not_shown() {
+        for (what, expected) in [
+            (
+                "GET a/pods?limit=5&continue=abc&x=1",
+                "GET a/pods?limit=5&continue=..&x=1",
+            ),
+            (
+                "GET a/pods?limit=5&continue=abc",
+                "GET a/pods?limit=5&continue=..",
+            ),
+            ("GET a/pods?continue=abc", "GET a/pods?continue=.."),
+            ("GET a/pods?limit=5", "GET a/pods?limit=5"),
+        ] {
+            assert_eq!(shown(what), expected);
+        }
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl<K: Object> Listing<K> {
             waited_for: self.waited_for,
             until: Until::NEVER,
         };
-        let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
+        let mut answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
+        answer.what = requests::shown(&answer.what);
         let mut body = Body {
             answer,
             call: self.call,
