@@ -13,6 +13,7 @@ use super::credentials::Credentials;
 use super::dialer::{Dialer, Dialing, NoLookup};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Outcome};
+use super::requests;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
 
@@ -125,7 +126,7 @@ impl Agent {
     ///
     /// What the server said, or what the transport met.
     pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
-        let what = format!("GET {}{}", site.base, ask.path);
+        let what = requests::shown(&format!("GET {}{}", site.base, ask.path));
         site.dialer.refresh();
         let (mut response, mut socket) = self.send(site, ask, call, &what)?;
         if response.status() == 401 && site.credentials.rejected() {

@@ -4,7 +4,6 @@ use std::io;
 use std::time::Duration;
 
 use super::halt::{Halt, Outcome};
-use super::requests;
 use crate::error::{Error, ErrorKind};
 use crate::object::Status;
 use crate::wire::decode_status;
@@ -23,7 +22,6 @@ pub(crate) enum Phase {
 
 /// The error of a request that was not answered, or not to the end.
 pub(crate) fn failed(what: &str, phase: Phase, outcome: Outcome) -> Error {
-    let what = &requests::shown(what);
     match outcome {
         Outcome::Halt(Halt::Stopped) => Error::stopped(what),
         Outcome::Halt(Halt::Limit(limit)) => {
@@ -90,7 +88,6 @@ pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Du
 
 /// Something on the way answered, or a server that is not Kubernetes.
 fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
-    let what = &requests::shown(what);
     let said = first_words(body);
     let said = if said.is_empty() {
         String::new()
@@ -111,7 +108,6 @@ fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
 
 /// The error of a successful answer that is no JSON.
 pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
-    let what = &requests::shown(what);
     let message = format!(
         "{what}: answered with {:?} instead of JSON: is this a Kubernetes API server?",
         printable(content_type)
@@ -121,7 +117,6 @@ pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
 
 /// The error of an answer that sends elsewhere.
 pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
-    let what = &requests::shown(what);
     let message = format!(
         "{what}: answered {code}, to ask {:?} instead: redirects are not followed, use the address of the API server",
         printable(location)

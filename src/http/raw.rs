@@ -4,6 +4,7 @@ use super::agent::{Answer, Ask, Body};
 use super::blocking::{Blocking, Until};
 use super::client::Client;
 use super::failure::{self, Phase};
+use super::requests;
 use super::wakeup::WakeUp;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
@@ -43,7 +44,7 @@ impl Client {
             waited_for: true,
             until: Until::NEVER,
         };
-        let what = format!("GET {}{path}", inner.common.site.base);
+        let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));
         inner.common.site.dialer.refresh();
         let (response, socket) = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
         let headers = response.headers().iter().filter_map(|(name, value)| {

@@ -123,8 +123,7 @@ impl<K: Object> Listing<K> {
             waited_for: self.waited_for,
             until: Until::NEVER,
         };
-        let mut answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
-        answer.what = requests::shown(&answer.what);
+        let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
         let mut body = Body {
             answer,
             call: self.call,
