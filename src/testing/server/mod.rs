@@ -4,8 +4,11 @@ mod connection;
 mod faults;
 mod matching;
 mod pace;
+mod tls;
 
 use std::time::Instant;
+
+use rustls::crypto::CryptoProvider;
 
 use self::matching::Book;
 use self::pace::{Gate, Pace};
@@ -235,11 +238,19 @@ impl FixtureServerBuilder {
         self
     }
 
-    /// Speaks TLS with this configuration.
-    #[must_use]
-    pub fn tls(mut self, config: Arc<rustls::ServerConfig>) -> Self {
-        self.tls = Some(config);
-        self
+    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in PEM.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when they cannot be used; the message says which of them and why.
+    pub fn tls(
+        mut self,
+        certificates: &[u8],
+        key: &[u8],
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
+        self.tls = Some(tls::configuration(certificates, key, provider)?);
+        Ok(self)
     }
 
     /// Listens and serves from now on.

@@ -231,29 +231,37 @@ fn pem(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
+/// A key that is none is told by its name.
+#[cfg(feature = "ring")]
+#[test]
+fn what_tls_cannot_use_is_named() {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = FixtureServer::replaying(Recording::new());
+    let refused = server
+        .tls(&pem("server.pem"), b"no key", provider)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    assert!(
+        refused
+            .to_string()
+            .starts_with("the fixture server's key cannot be used: "),
+        "{refused}"
+    );
+}
+
 /// The crate's own client, over TLS: an answer, and one that is cut.
 #[cfg(feature = "ring")]
 #[test]
 fn tls_is_spoken_with_the_callers_configuration() {
-    use rustls::pki_types::pem::PemObject as _;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-
     use crate::http::{Client as HttpClient, ClientOptions, Config};
     use crate::worker::StopToken;
 
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let certificate = CertificateDer::from_pem_slice(&pem("server.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
-    let tls = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
     let server = one(SECRETS, Answer::text(200, "{\"whole\":1}\n"))
         .and(Recording::new().with(Exchange::get(SECRETS, Answer::text(200, "{\"cut\":1}\n"))))
         .fault(Fault::new(Act::CutAfter(4)).from(2))
-        .tls(Arc::new(tls))
+        .tls(&pem("server.pem"), &pem("server.key"), provider)
+        .unwrap()
         .start()
         .unwrap();
     assert!(server.url().starts_with("https://127.0.0.1:"));
