@@ -17,7 +17,7 @@ use std::time::Duration;
 use hashbrown::{Equivalent, HashMap};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kubecache::clock::Clock;
-use kubecache::manager::{Cached, SecretManager, WatchOptions};
+use kubecache::manager::{Cached, ManagerOptions, SecretManager};
 use kubecache::object::{Held, ObjectKey};
 use kubecache::testing::{FakeSource, objects};
 use parking_lot::Mutex;
@@ -109,7 +109,7 @@ fn filled_manager(names: &[String]) -> SecretManager {
             &[("password", "hunter2")],
         ));
     }
-    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     manager.register_pod(&pod(names));
     let patient = Clock::system().after(Duration::from_mins(1));
     for name in names {

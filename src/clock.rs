@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, Monitor, MutexGuard};
+use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard};
 
 /// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,31 @@ impl Clock {
         match (&self.0, deadline.0) {
             (Source::System, Some(end)) => monitor.wait_until(guard, end),
             (Source::System, None) => monitor.wait(guard),
-            (Source::Fake(fake), _) => fake.wait_until(monitor, guard, deadline),
+            (Source::Fake(fake), _) => {
+                let waker: Arc<dyn Wakeable> = Arc::<Monitor<T>>::clone(monitor);
+                fake.park(waker, guard, deadline, |guard| monitor.wait(guard))
+            }
+        }
+    }
+
+    /// Waits for one of the bells beside `mutex`, at most until `deadline`. Callers loop over their predicate.
+    pub(crate) fn wait_for_bell<'a, T: Send + 'static>(
+        &self,
+        mutex: &'a Arc<Mutex<T>>,
+        bell: &Arc<Bell>,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+    ) -> MutexGuard<'a, T> {
+        match (&self.0, deadline.0) {
+            (Source::System, Some(end)) => bell.wait_until(guard, end),
+            (Source::System, None) => bell.wait(guard),
+            (Source::Fake(fake), _) => {
+                let waker: Arc<dyn Wakeable> = Arc::new(Belled {
+                    mutex: Arc::clone(mutex),
+                    bell: Arc::clone(bell),
+                });
+                fake.park(waker, guard, deadline, |guard| bell.wait(guard))
+            }
         }
     }
 }
@@ -193,6 +217,19 @@ impl<T: Send> Wakeable for Monitor<T> {
         // Taking the waiter's mutex first closes the gap between its look at the clock and its wait.
         drop(self.lock());
         self.notify_all();
+    }
+}
+
+/// A bell and the mutex it stands beside.
+struct Belled<T> {
+    mutex: Arc<Mutex<T>>,
+    bell: Arc<Bell>,
+}
+
+impl<T: Send> Wakeable for Belled<T> {
+    fn wake(&self) {
+        drop(self.mutex.lock());
+        self.bell.ring();
     }
 }
 
@@ -291,13 +328,13 @@ impl FakeClock {
         }
     }
 
-    fn wait_until<'a, T: Send + 'static>(
+    fn park<'a, T>(
         &self,
-        monitor: &'a Arc<Monitor<T>>,
+        waker: Arc<dyn Wakeable>,
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
+        wait: impl FnOnce(MutexGuard<'a, T>) -> MutexGuard<'a, T>,
     ) -> MutexGuard<'a, T> {
-        let waker: Arc<dyn Wakeable> = Arc::<Monitor<T>>::clone(monitor);
         let id = {
             let mut fake = self.0.lock();
             if deadline.has_passed(fake.now) {
@@ -313,7 +350,7 @@ impl FakeClock {
             id
         };
         self.0.notify_all();
-        let guard = monitor.wait(guard);
+        let guard = wait(guard);
         self.0.lock().parked.retain(|parked| parked.id != id);
         guard
     }

@@ -39,7 +39,7 @@ pub(crate) use imp::{Arc, Mutex, MutexGuard, atomic};
 
 use std::time::Instant;
 
-/// One mutex and its one condvar: the only shape of waiting in the crate.
+/// One mutex and its one condvar: the usual shape of waiting in the crate.
 ///
 /// The data a waiter looks at changes under this mutex, so no wake-up is lost.
 #[derive(Debug, Default)]
@@ -95,6 +95,52 @@ impl<T> Monitor<T> {
     #[cfg(shuttle)]
     pub(crate) fn wait_until<'a>(
         &'a self,
+        guard: MutexGuard<'a, T>,
+        _until: Instant,
+    ) -> MutexGuard<'a, T> {
+        self.wait(guard)
+    }
+}
+
+/// A condvar of which several stand beside one mutex, each for what some of its waiters wait for: ringing it wakes those
+/// and no others. All uses of one bell are with the same mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(imp::Condvar);
+
+impl Bell {
+    /// Wakes everybody who waits for this bell. The caller holds the mutex, or has changed the data under it.
+    pub(crate) fn ring(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits for the bell. Spurious wake-ups happen: callers loop over their predicate.
+    #[cfg(not(shuttle))]
+    pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(&mut guard);
+        guard
+    }
+
+    /// Waits for the bell, at most until `until` on the system's monotonic clock.
+    #[cfg(not(shuttle))]
+    pub(crate) fn wait_until<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        until: Instant,
+    ) -> MutexGuard<'a, T> {
+        let _timed_out = self.0.wait_until(&mut guard, until);
+        guard
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0
+            .wait(guard)
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn wait_until<'a, T>(
+        &self,
         guard: MutexGuard<'a, T>,
         _until: Instant,
     ) -> MutexGuard<'a, T> {

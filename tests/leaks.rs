@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{Api as _, ListerWatcher};
-use kubecache::manager::{SecretManager, WatchOptions};
+use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
@@ -107,7 +107,7 @@ fn managed() {
     let server = FixtureServer::replaying(story).start().unwrap();
     let config = Config::for_server(&server.url()).unwrap();
     let client = Client::new(&config, ClientOptions::default()).unwrap();
-    let secrets = SecretManager::new(client.clone(), WatchOptions::default()).unwrap();
+    let secrets = SecretManager::new(client.clone(), ManagerOptions::default()).unwrap();
     let pod = serde_json::json!({
         "metadata": {"namespace": "shop", "name": "p", "uid": "p"},
         "spec": {"containers": [], "imagePullSecrets": [{"name": "db"}]},

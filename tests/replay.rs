@@ -20,7 +20,7 @@ use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{Api as _, Listed};
 use kubecache::manager::{
-    ConfigMapManager, ObjectReport, ObjectState, SecretManager, WatchOptions,
+    ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object as _, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
@@ -197,9 +197,9 @@ fn the_caches_end_where_the_recorded_server_ended() {
         ClientOptions::default(),
     )
     .unwrap();
-    let secrets = Arc::new(SecretManager::new(client.clone(), WatchOptions::default()).unwrap());
+    let secrets = Arc::new(SecretManager::new(client.clone(), ManagerOptions::default()).unwrap());
     let config_maps =
-        Arc::new(ConfigMapManager::new(client.clone(), WatchOptions::default()).unwrap());
+        Arc::new(ConfigMapManager::new(client.clone(), ManagerOptions::default()).unwrap());
     let (of_secrets, of_config_maps) = (secrets.subscribe(), config_maps.subscribe());
     let registrar = Registrar {
         secrets: Arc::clone(&secrets),

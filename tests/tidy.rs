@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),
+    ("pod_status", &[]),
     // Nobody imports it; as the top layer it may use what it plays or feeds.
     (
         "testing",

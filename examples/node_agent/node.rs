@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::http::Client;
-use kubecache::manager::{Changes, ConfigMapManager, PodReport, SecretManager, WatchOptions};
+use kubecache::manager::{Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager};
 use kubecache::object::{Held, Object as _, ObjectKey};
 
 use crate::pods::{PodNews, is_finished};
@@ -24,8 +24,8 @@ impl Node {
     /// A node without pods; touches no network.
     pub(crate) fn new(client: &Client) -> Result<Self, Error> {
         Ok(Self {
-            secrets: SecretManager::new(client.clone(), WatchOptions::default())?,
-            config_maps: ConfigMapManager::new(client.clone(), WatchOptions::default())?,
+            secrets: SecretManager::new(client.clone(), ManagerOptions::default())?,
+            config_maps: ConfigMapManager::new(client.clone(), ManagerOptions::default())?,
             pods: BTreeMap::new(),
         })
     }

@@ -1,11 +1,11 @@
 //! Secrets and ConfigMaps of the registered pods, kept by one watch per object, answered from memory.
 //!
 //! ```no_run
-//! use kubecache::manager::{SecretManager, WatchOptions};
+//! use kubecache::manager::{SecretManager, ManagerOptions};
 //! # fn run(api: impl kubecache::list_watch::Api<k8s_openapi::api::core::v1::Secret> + 'static, pod: &k8s_openapi::api::core::v1::Pod)
 //! # -> Result<(), kubecache::Error> {
 //!
-//! let secrets = SecretManager::new(api, WatchOptions::default())?; // an `http::Client` is an `api`
+//! let secrets = SecretManager::new(api, ManagerOptions::default())?; // an `http::Client` is an `api`
 //! secrets.register_pod(pod); // when the pod is bound to the node, and whenever it changes
 //! let database = secrets.get_secret("shop", "database")?; // from memory, or after a wait of a second at most
 //! println!("{database:?} is {:?} old", database.age());
@@ -24,7 +24,7 @@
 //! - The reads of one registration never go back in time (B18); how old an answer is can be asked
 //!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh) raises the floor for the cached ones after it.
 //! - An object is watched while at least one registered pod references it, and once only, however many pods do; except
-//!   immutable objects that have arrived, objects nobody has read for [`WatchOptions::idle_max`] (a read watches them
+//!   immutable objects that have arrived, objects nobody has read for [`ManagerOptions::idle_max`] (a read watches them
 //!   again), and those beyond the ceiling.
 //! - Dropping a manager ends and joins every thread, watch and socket of it, in milliseconds.
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
@@ -60,7 +60,7 @@
 //!
 //! A thread, a socket and a wake-up descriptor; its resident memory and its cost to the API server are measured by the
 //! benchmarks. Immutable and unread objects cost their own size only. The number of watches has a ceiling: the least of
-//! [`WatchOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
+//! [`ManagerOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
 //! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended. It counts the managers'
 //! watches only: reflectors a program starts itself ([`Store::spawn`](crate::store::Store::spawn),
 //! [`Reflector::spawn`](crate::reflector::Reflector::spawn)) are not held against it. Of the process limits it reads the
@@ -86,39 +86,32 @@
 //! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
 //! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (names are stored, not pods).
 
-mod answer;
-mod answers;
 mod cached;
-mod ceiling;
+mod change_detection;
 mod changes;
-mod checker;
-mod housekeeper;
-mod item;
 mod kinds;
-mod launch;
+mod node_ttl;
 mod object_manager;
 mod options;
 mod pod_references;
 mod references;
 mod registry;
 mod report;
-mod slot;
-mod watch_store;
-mod works;
-mod writer;
+mod stores;
+mod watch;
 
 pub use cached::Cached;
+pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};
 pub use kinds::ManagedKind;
+pub use node_ttl::{NodeTtl, ttl_of_node};
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
-pub use options::WatchOptions;
+pub use options::ManagerOptions;
 pub use pod_references::{
     AnyContainer, ContainerKinds, visit_containers, visit_pod_config_map_names,
     visit_pod_secret_names,
 };
 pub use report::{ObjectReport, ObjectState, PodReport};
 
-#[cfg(all(test, shuttle))]
-mod schedules;
 #[cfg(test)]
 mod tests;

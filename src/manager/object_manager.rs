@@ -8,11 +8,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use super::cached::Cached;
 use super::changes::Changes;
 use super::kinds::ManagedKind;
-use super::launch::Reflectors;
-use super::options::WatchOptions;
+use super::options::ManagerOptions;
 use super::registry::{Difference, PodId, Registry};
 use super::report::{ObjectReport, PodReport};
-use super::watch_store::WatchStore;
+use super::stores::Stores;
+use super::watch::launch::Reflectors;
+use super::watch::store::WatchStore;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::list_watch::Api;
@@ -33,7 +34,7 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: ManagedKind> {
     registry: Mutex<Registry>,
-    store: WatchStore<K>,
+    store: Stores<K>,
 }
 
 impl<K: ManagedKind> fmt::Debug for ObjectManager<K> {
@@ -51,7 +52,7 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// # Errors
     ///
     /// `Resources` when the system has no thread to give.
-    pub fn new(api: impl Api<K> + 'static, options: WatchOptions) -> Result<Self, Error> {
+    pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = api.getter();
         let launcher = Box::new(Reflectors {
@@ -64,14 +65,15 @@ impl<K: ManagedKind> ObjectManager<K> {
     pub(crate) fn over(store: WatchStore<K>) -> Self {
         Self {
             registry: Mutex::new(Registry::default()),
-            store,
+            store: Stores::Watch(store),
         }
     }
 
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {
-        &self.store
+        let Stores::Watch(store) = &self.store;
+        store
     }
 
     /// References what the pod names; registering it again references what is new and lets go what is not named any
@@ -111,15 +113,15 @@ impl<K: ManagedKind> ObjectManager<K> {
     }
 
     /// The object, from memory if it is there, else after a wait of at most
-    /// [`WatchOptions::get_timeout`] (OC-8, OC-9).
+    /// [`ManagerOptions::get_timeout`] (OC-8, OC-9).
     ///
     /// # Errors
     ///
     /// As [`get_by`](Self::get_by).
     pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
         self.store.get(namespace, name, || {
-            let options = &self.store.works().options;
-            options.clock.after(options.get_timeout)
+            let options = self.store.options();
+            options.clock.after(options.get_limit())
         })
     }
 
@@ -198,16 +200,13 @@ impl<K: ManagedKind> ObjectManager<K> {
 
     /// What is known of one object; `None` if nobody references it. Does not count as a read.
     pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        let now = self.store.works().clock().now();
-        self.store.look(key, |slot, about, pods| {
-            ObjectReport::of(slot, about, pods, now)
-        })
+        self.store.inspect(key)
     }
 
     /// Subscribes to the changes of this manager's objects, for programs that show each as it comes. The manager never
     /// waits for a subscriber and remembers a bounded amount for it.
     pub fn subscribe(&self) -> Changes {
-        self.store.works().changes.subscribe()
+        self.store.changes().subscribe()
     }
 
     /// Stops every watch for good: nothing is started any more, and reads answer at once (OC-25); fresh reads that are

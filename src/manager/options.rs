@@ -1,11 +1,17 @@
-//! What can be set about a watch-based manager: each option with its unit, default and reason.
+//! What can be set about a manager: each option with its unit, default and reason.
 
 use std::time::Duration;
 
+use super::change_detection::ChangeDetection;
+use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
 
 /// The kubelet's wait for an object that is not there yet (OC-9).
-const GET_TIMEOUT: Duration = Duration::from_secs(1);
+const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
+/// A request has to fit, also to a server that is slow; the kubelet waits for as long as its client does.
+const REQUEST_GET_TIMEOUT: Duration = Duration::from_secs(10);
+/// The kubelet's time to live where the node has none (OS-6).
+const TTL: Duration = Duration::from_mins(1);
 /// Five times the kubelet's default sync period (OC-18).
 const IDLE_MAX: Duration = Duration::from_mins(5);
 /// The least the kubelet allows (OC-18).
@@ -15,33 +21,41 @@ const REFLECTORS_MAX: usize = 1_000;
 /// The kubelet's least watch time-out for single objects (OC-6); the server draws up to twice this.
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(30);
 
-/// Options of a watch-based manager; start from the default and set what differs.
+/// Options of a manager; start from the default and set what differs.
 ///
 /// # Examples
 ///
 /// ```
-/// use kubecache::manager::WatchOptions;
+/// use kubecache::manager::ManagerOptions;
 /// use std::time::Duration;
 ///
-/// let slow_link = WatchOptions::default().get_timeout(Duration::from_secs(10));
+/// let slow_link = ManagerOptions::default().get_timeout(Duration::from_secs(10));
 /// # drop(slow_link);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct WatchOptions {
+pub struct ManagerOptions {
     pub(crate) clock: Clock,
-    pub(crate) get_timeout: Duration,
+    pub(crate) change_detection: ChangeDetection,
+    pub(crate) get_timeout: Option<Duration>,
+    pub(crate) ttl: Duration,
+    pub(crate) node_ttl: NodeTtl,
+    pub(crate) invalidate_on_update: bool,
     pub(crate) idle_max: Duration,
     pub(crate) reflectors_max: usize,
     pub(crate) watch_timeout_min: Duration,
     pub(crate) recheck_immutable: bool,
 }
 
-impl Default for WatchOptions {
+impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
             clock: Clock::system(),
-            get_timeout: GET_TIMEOUT,
+            change_detection: ChangeDetection::default(),
+            get_timeout: None,
+            ttl: TTL,
+            node_ttl: NodeTtl::new(),
+            invalidate_on_update: false,
             idle_max: IDLE_MAX,
             reflectors_max: REFLECTORS_MAX,
             watch_timeout_min: WATCH_TIMEOUT_MIN,
@@ -50,7 +64,7 @@ impl Default for WatchOptions {
     }
 }
 
-impl WatchOptions {
+impl ManagerOptions {
     /// Where time comes from. Default: the system.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
@@ -58,11 +72,43 @@ impl WatchOptions {
         self
     }
 
-    /// How long a plain get waits for an object that is not in memory yet. Default 1 s, as the kubelet (OC-9);
-    /// 5 to 10 s suit slow links.
+    /// How the manager learns of changes. Default [`Watch`](ChangeDetection::Watch), as the kubelet's (SC-6).
+    #[must_use]
+    pub fn change_detection(mut self, mode: ChangeDetection) -> Self {
+        self.change_detection = mode;
+        self
+    }
+
+    /// How long a plain get waits. Default 1 s with `Watch`, as the kubelet (OC-9), where 5 to 10 s suit slow links;
+    /// 10 s with `Cache` and `Get`, where the wait is for the answer to a request.
     #[must_use]
     pub fn get_timeout(mut self, timeout: Duration) -> Self {
-        self.get_timeout = timeout;
+        self.get_timeout = Some(timeout);
+        self
+    }
+
+    /// With `Cache`: how long what was fetched is served without asking again, where the node has no time to live of its
+    /// own. Default 1 minute (OS-6). Zero asks at each read.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// With `Cache`: the time to live that the cluster gives this node (OS-18); while it has a value, it wins over
+    /// [`ttl`](Self::ttl). Looked at by each read. Default: none.
+    #[must_use]
+    pub fn node_ttl(mut self, ttl: NodeTtl) -> Self {
+        self.node_ttl = ttl;
+        self
+    }
+
+    /// With `Cache`: whether each registration of a pod that is registered already drops what is cached of everything the
+    /// pod names, as kubelets before 1.29 did, so that an update of the pod brings fresh objects. Default false: only
+    /// objects which the pod did not name before are dropped (CM-2).
+    #[must_use]
+    pub fn invalidate_on_update(mut self, invalidate: bool) -> Self {
+        self.invalidate_on_update = invalidate;
         self
     }
 
@@ -94,5 +140,18 @@ impl WatchOptions {
     pub fn recheck_immutable(mut self, recheck: bool) -> Self {
         self.recheck_immutable = recheck;
         self
+    }
+
+    /// The wait of a plain get.
+    pub(crate) fn get_limit(&self) -> Duration {
+        self.get_timeout.unwrap_or(match self.change_detection {
+            ChangeDetection::Watch => WATCH_GET_TIMEOUT,
+            ChangeDetection::Cache | ChangeDetection::Get => REQUEST_GET_TIMEOUT,
+        })
+    }
+
+    /// The time to live in force (OS-6).
+    pub(crate) fn ttl_now(&self) -> Duration {
+        self.node_ttl.get().unwrap_or(self.ttl)
     }
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::item::{Check, State, Why};
 use super::kinds::ManagedKind;
-use super::slot::{About, Slot};
+use super::watch::item::{Check, State, Why};
+use super::watch::slot::{About, Slot};
 use crate::error::{Error, ErrorKind};
 use crate::object::{ObjectKey, ResourceVersion};
 

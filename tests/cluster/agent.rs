@@ -8,7 +8,8 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::list_watch::{Listed, Undecodable};
 use kubecache::manager::{
-    Changes, ConfigMapManager, ManagedKind, ObjectManager, ObjectState, SecretManager, WatchOptions,
+    Changes, ConfigMapManager, ManagedKind, ManagerOptions, ObjectManager, ObjectState,
+    SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
@@ -81,8 +82,8 @@ impl Agent {
         let (send, news) = unbounded();
         let scope = Scope::all().fields(FieldSelector::node_name(NODE));
         let source = watcher::<Pod>(&client, scope);
-        let secrets = SecretManager::new(client.clone(), WatchOptions::default()).unwrap();
-        let config_maps = ConfigMapManager::new(client, WatchOptions::default()).unwrap();
+        let secrets = SecretManager::new(client.clone(), ManagerOptions::default()).unwrap();
+        let config_maps = ConfigMapManager::new(client, ManagerOptions::default()).unwrap();
         Self {
             pods: BTreeMap::new(),
             news,
@@ -286,7 +287,7 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn an_object_of_another_node_is_refused_with_the_authorizers_words() {
     let _up = cluster();
-    let manager = SecretManager::new(client_of("node.yaml"), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(client_of("node.yaml"), ManagerOptions::default()).unwrap();
     let mut pod = Pod::default();
     pod.metadata.namespace = Some("shop".into());
     pod.metadata.name = Some("impostor".into());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec};
 use kubecache::clock::Clock;
-use kubecache::manager::{SecretManager, WatchOptions};
+use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::worker::{Worker, live_workers};
 
 use crate::support::*;
@@ -55,7 +55,7 @@ fn apply_the_secrets() {
 fn many_secrets_from_ten_workers_are_readable_within_ten_seconds() {
     let _alone = cluster_alone();
     apply_the_secrets();
-    let manager = SecretManager::new(client_of("admin.yaml"), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(client_of("admin.yaml"), ManagerOptions::default()).unwrap();
     let manager = Arc::new(manager);
     let started = Clock::system().now();
     let workers: Vec<Worker> = (0..WORKERS)

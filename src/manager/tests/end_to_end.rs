@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigMapManager, SecretManager, WatchOptions};
+use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
@@ -26,7 +26,7 @@ fn immutable(name: &str) -> Secret {
 
 /// A manager and its server on one fake clock, the housekeeper in its first rest.
 fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> Arc<SecretManager> {
-    let options = WatchOptions::default()
+    let options = ManagerOptions::default()
         .clock(Clock::from(clock.clone()))
         .idle_max(ROUND);
     let manager = SecretManager::new(source.clone(), options).unwrap();
@@ -59,7 +59,7 @@ fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn one_list_and_one_watch_per_object() {
     let source = FakeSource::new();
-    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let first = pod("first", &["s"]);
     manager.register_pod(&first);
     let missing = manager.get_secret_by("ns", "s", in_a_minute()).unwrap_err();
@@ -86,7 +86,7 @@ fn one_list_and_one_watch_per_object() {
 fn an_immutable_object_is_listed_once_and_not_watched() {
     let source = FakeSource::new();
     source.set(immutable("s"));
-    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let pod = pod("p", &["s"]);
     manager.register_pod(&pod);
     manager.get_secret_by("ns", "s", in_a_minute()).unwrap();
@@ -192,7 +192,7 @@ fn an_idle_object_comes_back_no_older_than_it_went() {
 #[test]
 fn a_dropped_manager_leaves_no_watch() {
     let source = FakeSource::new();
-    let manager = ConfigMapManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = ConfigMapManager::new(source.clone(), ManagerOptions::default()).unwrap();
     for number in 0..20 {
         let name = format!("c{number}");
         source.set(objects::config_map("shop", &name, "", &[("tax", "7")]));
@@ -222,7 +222,7 @@ fn many_objects_from_many_threads() {
             source.set(secret(&format!("s{worker}-{number}")));
         }
     }
-    let manager = SecretManager::new(source.clone(), WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let manager = Arc::new(manager);
     let workers: Vec<_> = (0..10)
         .map(|worker| {

@@ -9,11 +9,11 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::{Getter, Listed};
-use crate::manager::launch::{Launcher, Plan, RunHandle};
 use crate::manager::object_manager::SecretManager;
-use crate::manager::options::WatchOptions;
-use crate::manager::watch_store::WatchStore;
-use crate::manager::writer::Writer;
+use crate::manager::options::ManagerOptions;
+use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
+use crate::manager::watch::store::WatchStore;
+use crate::manager::watch::writer::Writer;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::sync::{Arc, Monitor, Mutex};
@@ -368,9 +368,9 @@ impl Stage {
         Self::with(|options| options)
     }
 
-    pub(crate) fn with(set: impl FnOnce(WatchOptions) -> WatchOptions) -> Self {
+    pub(crate) fn with(set: impl FnOnce(ManagerOptions) -> ManagerOptions) -> Self {
         let clock = FakeClock::new();
-        let options = set(WatchOptions::default().clock(Clock::from(clock.clone())));
+        let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
         let store = WatchStore::new(Box::new(runs.clone()), Arc::new(getter.clone()), options);
         let manager = Arc::new(SecretManager::over(store.unwrap()));

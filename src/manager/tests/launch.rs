@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
-use crate::manager::launch::Successor;
-use crate::manager::{SecretManager, WatchOptions};
+use crate::manager::watch::launch::Successor;
+use crate::manager::{ManagerOptions, SecretManager};
 use crate::object::{Held, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
 use crate::worker::{StopSource, StopToken, Worker};
@@ -96,7 +96,7 @@ impl ListerWatcher<Secret> for Notes {
 #[test]
 fn a_run_asks_for_one_object() {
     let (api, taken) = notes();
-    let manager = SecretManager::new(api, WatchOptions::default()).unwrap();
+    let manager = SecretManager::new(api, ManagerOptions::default()).unwrap();
     manager.register_pod(&pod("p", &["s"]));
     let Note::List(scope, list) = taken.recv().unwrap() else {
         panic!("a list comes first");

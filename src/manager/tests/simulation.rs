@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::dice::Dice;
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
 use crate::error::{Error, ErrorKind};
-use crate::manager::watch_store::Question;
+use crate::manager::watch::store::Question;
 use crate::manager::{Cached, ObjectState};
 use crate::object::{Held, ObjectKey};
 use crate::reflector::{Sink as _, SinkEvent};

@@ -36,7 +36,7 @@ pub use self::pace::{Speed, Step};
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::http::{Client, ClientOptions, Config};
-/// use kubecache::manager::{SecretManager, WatchOptions};
+/// use kubecache::manager::{SecretManager, ManagerOptions};
 /// use kubecache::testing::{Answer, End, Exchange, FixtureServer, Recording, objects};
 /// use std::time::Duration;
 ///
@@ -53,7 +53,7 @@ pub use self::pace::{Speed, Step};
 ///
 /// // Your agent: what it does with a pod, and what it then reads.
 /// let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
-/// let secrets = SecretManager::new(client, WatchOptions::default())?;
+/// let secrets = SecretManager::new(client, ManagerOptions::default())?;
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
 /// while secrets.get_secret("shop", "db")?.data.as_ref().unwrap()["password"].0 != b"another" {

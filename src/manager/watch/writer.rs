@@ -5,11 +5,11 @@ use std::convert::Infallible;
 use crossbeam_channel::Sender;
 
 use super::item::{Input, RunId};
-use super::kinds::ManagedKind;
 use super::slot::{Item, News, Slot, Written};
 use super::works::Works;
 use crate::error::Error;
 use crate::list_watch::Listed;
+use crate::manager::kinds::ManagedKind;
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::sync::Arc;

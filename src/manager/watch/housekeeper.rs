@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::item::{Effect, Input, State, Why};
-use super::kinds::ManagedKind;
 use super::slot::Item;
-use super::watch_store::Shared;
+use super::store::Shared;
 use super::works::{Chores, Run};
 use crate::clock::Deadline;
+use crate::manager::kinds::ManagedKind;
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 

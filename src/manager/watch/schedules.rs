@@ -3,13 +3,13 @@
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::object_manager::SecretManager;
-use super::options::WatchOptions;
-use super::tests::fake::{FakeGetter, FakeRuns, commit, immutable, pod, secret};
-use super::watch_store::WatchStore;
+use super::store::WatchStore;
 use super::works::Works;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
+use crate::manager::object_manager::SecretManager;
+use crate::manager::options::ManagerOptions;
+use crate::manager::tests::fake::{FakeGetter, FakeRuns, commit, immutable, pod, secret};
 use crate::sync::{Arc, Monitor};
 
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
@@ -32,7 +32,7 @@ struct Model {
 impl Model {
     fn new() -> Self {
         let runs = FakeRuns::default();
-        let options = WatchOptions::default().clock(Clock::from(FakeClock::new()));
+        let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
         let getter = Arc::new(FakeGetter::default());
         let works = Works::new(Box::new(runs.clone()), getter, options);
         let manager = SecretManager::over(WatchStore::unattended(works));
@@ -134,8 +134,9 @@ fn a_reader_is_woken_by_the_shutdown() {
         let manager = Arc::clone(&model.manager);
         let stopper = thread::spawn(move || manager.shut_down());
         let manager = Arc::clone(&model.manager);
-        let late =
-            thread::spawn(move || manager.register_pod(&super::tests::fake::pod("q", &["s"])));
+        let late = thread::spawn(move || {
+            manager.register_pod(&crate::manager::tests::fake::pod("q", &["s"]))
+        });
         let threads = vec![model.reader(), model.committer(false), stopper, late];
         model.join(threads).assert_over();
     });

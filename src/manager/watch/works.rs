@@ -7,17 +7,17 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::answers::Answers;
 use super::ceiling::{Ceiling, Permit};
-use super::changes::Notifier;
 use super::checker::Checker;
 use super::item::{Effect, RunId};
-use super::kinds::ManagedKind;
 use super::launch::{Launcher, Plan, RunHandle};
-use super::options::WatchOptions;
 use super::slot::{Action, Item, News, Slot};
 use super::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::Getter;
+use crate::manager::changes::Notifier;
+use crate::manager::kinds::ManagedKind;
+use crate::manager::options::ManagerOptions;
 use crate::sync::{Arc, Monitor};
 
 /// A run's thread and its room under the ceiling, which is given back after the thread has ended.
@@ -48,7 +48,7 @@ pub(crate) struct Chores {
 /// The shared works of one manager.
 #[derive(Debug)]
 pub(crate) struct Works<K: ManagedKind> {
-    pub(crate) options: WatchOptions,
+    pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
     pub(crate) chores: Arc<Monitor<Chores>>,
     pub(crate) checker: Checker<K>,
@@ -61,7 +61,7 @@ impl<K: ManagedKind> Works<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
         getter: Arc<dyn Getter<K>>,
-        options: WatchOptions,
+        options: ManagerOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
             changes: Notifier::default(),

@@ -1,18 +1,18 @@
 //! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
 
-use super::cached::{Cached, Ready};
 use super::housekeeper::keep_house;
 use super::item::{Check, Input, Machine, State, Why};
-use super::kinds::ManagedKind;
 use super::launch::Launcher;
-use super::options::WatchOptions;
-use super::references::{Added, Deleted, References};
-use super::registry::Difference;
 use super::slot::{About, Action, Asked, Item, News, Slot};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::kinds::ManagedKind;
+use crate::manager::options::ManagerOptions;
+use crate::manager::references::{Added, Deleted, References};
+use crate::manager::registry::Difference;
 use crate::object::{Held, ObjectKey};
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
@@ -67,7 +67,7 @@ impl<K: ManagedKind> WatchStore<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
         getter: Arc<dyn Getter<K>>,
-        options: WatchOptions,
+        options: ManagerOptions,
     ) -> Result<Self, Error> {
         let mut store = Self::unattended(Works::new(launcher, getter, options));
         let shared = Arc::clone(&store.shared);

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{Action, Slot, Written};
 use crate::error::Error;
-use crate::manager::item::{Input, State, Why};
 use crate::manager::kinds::ManagedKind;
+use crate::manager::watch::item::{Input, State, Why};
 use crate::object::{Held, ResourceVersion};
 use crate::reflector::Replacement;
 use crate::sync::Arc;

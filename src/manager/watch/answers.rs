@@ -5,11 +5,11 @@
 
 use hashbrown::HashMap;
 
-use super::cached::{Cached, Ready};
-use super::kinds::ManagedKind;
-use super::references::Borrowed;
 use super::slot::About;
 use crate::clock::Coarse;
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::kinds::ManagedKind;
+use crate::manager::references::Borrowed;
 use crate::object::ObjectKey;
 use crate::sync::{Arc, Mutex};
 

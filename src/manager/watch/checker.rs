@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::item::State;
-use super::kinds::ManagedKind;
 use super::slot::{Asked, Found, Item, News, Written};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
+use crate::manager::kinds::ManagedKind;
 use crate::object::{Held, ResourceVersion};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake, Worker};

@@ -2,12 +2,12 @@
 
 use std::time::Instant;
 
-use super::cached::{Cached, Ready};
 use super::item::{Check, State, Why};
-use super::kinds::ManagedKind;
 use super::slot::{About, Slot};
 use crate::clock::Clock;
 use crate::error::{Error, FailedSync};
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::kinds::ManagedKind;
 use crate::sync::Arc;
 
 impl<K: ManagedKind> Slot<K> {

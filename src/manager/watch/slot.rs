@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
-use super::kinds::ManagedKind;
 use super::works::Run;
 use crate::clock::{Clock, Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Listed, Undecodable};
+use crate::manager::kinds::ManagedKind;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Demand, ReflectorStatus, Replacement};
 use crate::store::{Floor, Identity};

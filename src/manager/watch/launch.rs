@@ -6,13 +6,13 @@ use std::fmt;
 
 use crossbeam_channel::{Receiver, select};
 
-use super::kinds::ManagedKind;
-use super::options::WatchOptions;
 use super::writer::Writer;
 use crate::error::Error;
 use crate::list_watch::{
     Api, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
+use crate::manager::kinds::ManagedKind;
+use crate::manager::options::ManagerOptions;
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 use crate::reflector::{Demand, Reflector, ReflectorOptions};
 use crate::sync::{Arc, Mutex};
@@ -62,7 +62,7 @@ impl RunHandle for Reflector {
 /// The launcher of every manager that is not a model.
 pub(crate) struct Reflectors<K: ManagedKind> {
     pub(crate) api: Arc<dyn Api<K>>,
-    pub(crate) options: WatchOptions,
+    pub(crate) options: ManagerOptions,
 }
 
 impl<K: ManagedKind> fmt::Debug for Reflectors<K> {

@@ -1,0 +1,155 @@
+//! The time to live that the cluster gives its nodes through an annotation (OS-18).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Node;
+
+use crate::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// The annotation which the cluster's TTL controller writes on each node (OS-19).
+const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
+
+/// Stands for "no value": longer than any time to live in seconds that an annotation can hold in 63 bits.
+const NONE: u64 = u64::MAX;
+
+/// The time to live in a node's annotation `node.alpha.kubernetes.io/ttl` (OS-18).
+///
+/// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time" (OS-6). `None` without
+/// the annotation, or when it is not such a number.
+///
+/// # Examples
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Node;
+/// use kubecache::manager::ttl_of_node;
+/// use std::time::Duration;
+///
+/// let mut node = Node::default();
+/// assert_eq!(ttl_of_node(&node), None);
+/// let annotation = ("node.alpha.kubernetes.io/ttl".to_owned(), "15".to_owned());
+/// node.metadata.annotations = Some([annotation].into());
+/// assert_eq!(ttl_of_node(&node), Some(Duration::from_secs(15)));
+/// ```
+#[doc(alias = "GetObjectTTLFromNodeFunc")]
+pub fn ttl_of_node(node: &Node) -> Option<Duration> {
+    let annotations = node.metadata.annotations.as_ref()?;
+    let seconds: i64 = annotations.get(ANNOTATION)?.parse().ok()?;
+    Some(Duration::from_secs(seconds.try_into().unwrap_or_default()))
+}
+
+/// A node's time to live, shared between who watches the node and the managers that use it. Cheap to clone; clones are
+/// one value, which starts as "none".
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::manager::{ChangeDetection, ManagerOptions, NodeTtl};
+/// use std::time::Duration;
+///
+/// let ttl = NodeTtl::new();
+/// let options = ManagerOptions::default().change_detection(ChangeDetection::Cache).node_ttl(ttl.clone());
+/// // Whoever follows the node calls ttl.observe(Some(&node)) for each of its states.
+/// ttl.set(Some(Duration::from_secs(15)));
+/// # drop(options);
+/// ```
+#[derive(Clone, Debug)]
+pub struct NodeTtl(Arc<AtomicU64>);
+
+impl Default for NodeTtl {
+    fn default() -> Self {
+        Self(Arc::new(AtomicU64::new(NONE)))
+    }
+}
+
+impl NodeTtl {
+    /// One without a value: the default time to live applies.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The present value, if there is one. Never blocks.
+    pub fn get(&self) -> Option<Duration> {
+        match self.0.load(Ordering::Relaxed) {
+            NONE => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+
+    /// Sets or clears the value. It counts from the next read on (OS-6); what is beyond five hundred years is cut there.
+    pub fn set(&self, ttl: Option<Duration>) {
+        let longest = NONE.saturating_sub(1);
+        let nanos = ttl.map_or(NONE, |ttl| {
+            u64::try_from(ttl.as_nanos())
+                .unwrap_or(longest)
+                .min(longest)
+        });
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Takes the value from the node's present state; a node that is not known has none (OS-18).
+    pub fn observe(&self, node: Option<&Node>) {
+        self.set(node.and_then(ttl_of_node));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(annotations: Option<&[(&str, &str)]>) -> Node {
+        let mut node = Node::default();
+        node.metadata.annotations = annotations.map(|pairs| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect()
+        });
+        node
+    }
+
+    /// OS-18, `TestParseNodeAnnotation`, row by row.
+    #[test]
+    fn os_18_the_table_of_annotations() {
+        let second = Duration::from_secs;
+        let rows: [(&str, Option<&str>, Option<Duration>); 11] = [
+            ("none", None, None),
+            ("empty", Some(""), None),
+            ("no number", Some("bad"), None),
+            ("zero", Some("0"), Some(second(0))),
+            ("a minute", Some("60"), Some(second(60))),
+            ("signed", Some("+15"), Some(second(15))),
+            ("negative: ask each time", Some("-5"), Some(second(0))),
+            ("a unit", Some("60s"), None),
+            ("a fraction", Some("1.5"), None),
+            ("a space", Some(" 60"), None),
+            ("too large", Some("9223372036854775808"), None),
+        ];
+        for (what, value, expected) in rows {
+            let node = match value {
+                None => node(Some(&[("other", "60")])),
+                Some(value) => node(Some(&[(ANNOTATION, value)])),
+            };
+            assert_eq!(ttl_of_node(&node), expected, "{what}");
+            let ttl = NodeTtl::new();
+            ttl.observe(Some(&node));
+            assert_eq!(ttl.get(), expected, "{what}");
+        }
+        assert_eq!(ttl_of_node(&node(None)), None, "no annotations");
+    }
+
+    /// OS-18: without a node, and when asking for it failed, there is no value, and an old one does not stay.
+    #[test]
+    fn os_18_an_unknown_node_has_no_value() {
+        let ttl = NodeTtl::new();
+        assert_eq!(ttl.get(), None);
+        ttl.set(Some(Duration::ZERO));
+        assert_eq!(ttl.get(), Some(Duration::ZERO));
+        ttl.observe(None);
+        assert_eq!(ttl.get(), None);
+        ttl.set(Some(Duration::MAX));
+        assert!(ttl.get().is_some(), "cut, not lost");
+    }
+}

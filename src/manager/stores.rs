@@ -1,0 +1,109 @@
+//! The one type behind which the strategies stand: a manager asks it, and it asks the store of its strategy.
+
+use super::cached::Cached;
+use super::changes::Notifier;
+use super::kinds::ManagedKind;
+use super::options::ManagerOptions;
+use super::registry::Difference;
+use super::report::ObjectReport;
+use super::watch::store::{Due, WatchStore};
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::object::ObjectKey;
+
+/// The store of one manager.
+#[derive(Debug)]
+pub(crate) enum Stores<K: ManagedKind> {
+    Watch(WatchStore<K>),
+}
+
+/// What a change of references leaves to do once the registry's lock is released.
+#[derive(Debug)]
+#[must_use = "what is due must be performed"]
+pub(crate) enum Chore<K: ManagedKind> {
+    Watch(Due<K>),
+}
+
+impl<K: ManagedKind> Stores<K> {
+    pub(crate) fn options(&self) -> &ManagerOptions {
+        match self {
+            Self::Watch(store) => &store.works().options,
+        }
+    }
+
+    pub(crate) fn changes(&self) -> &Notifier {
+        match self {
+            Self::Watch(store) => &store.works().changes,
+        }
+    }
+
+    /// Counts and takes back references of the pod `uid`. Never blocks.
+    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Chore<K> {
+        match self {
+            Self::Watch(store) => Chore::Watch(store.change_references(uid, change)),
+        }
+    }
+
+    /// Carries out what a change of references asked for. Called under no lock.
+    pub(crate) fn perform(&self, chore: Chore<K>) {
+        match (self, chore) {
+            (Self::Watch(store), Chore::Watch(due)) => store.perform(due),
+        }
+    }
+
+    pub(crate) fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<Cached<K>, Error> {
+        match self {
+            Self::Watch(store) => store.get(namespace, name, deadline),
+        }
+    }
+
+    pub(crate) fn get_cached(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Cached<K>>, Error> {
+        match self {
+            Self::Watch(store) => store.get_cached(namespace, name),
+        }
+    }
+
+    pub(crate) fn get_fresh(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        match self {
+            Self::Watch(store) => store.get_fresh(namespace, name, deadline),
+        }
+    }
+
+    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        match self {
+            Self::Watch(store) => {
+                let now = store.works().clock().now();
+                store.look(key, |slot, about, pods| {
+                    ObjectReport::of(slot, about, pods, now)
+                })
+            }
+        }
+    }
+
+    pub(crate) fn shut_down(&self) {
+        match self {
+            Self::Watch(store) => store.shut_down(),
+        }
+    }
+
+    /// How many objects are referenced.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Watch(store) => store.len(),
+        }
+    }
+}

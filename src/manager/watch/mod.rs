@@ -1,0 +1,16 @@
+//! The watch-based store: each referenced object is kept by a watch of its own (OC-1..OC-29).
+
+mod answer;
+mod answers;
+mod ceiling;
+mod checker;
+mod housekeeper;
+pub(super) mod item;
+pub(super) mod launch;
+pub(super) mod slot;
+pub(super) mod store;
+pub(super) mod works;
+pub(super) mod writer;
+
+#[cfg(all(test, shuttle))]
+mod schedules;
