@@ -1,4 +1,4 @@
-//! How the fake server answers: a page at a version, the version a list reads at, what a watch is fed with.
+//! How the fake server answers: a page at a version, the version a list reads at, what a get finds, what a watch is fed with.
 
 use super::Server;
 use super::faults::SourceFault;
@@ -6,7 +6,7 @@ use super::model::{Item, expired, number, selects, too_large};
 use super::stream::Feed;
 use crate::error::Error;
 use crate::list_watch::{ListPage, ListRequest, WatchRequest};
-use crate::object::{Object, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
 impl<K: Object> Server<K> {
     /// One page: at the most recent version, out of the cache at `0`, not older than a version, or (in pages) at
@@ -71,6 +71,25 @@ impl<K: Object> Server<K> {
         Ok(asked)
     }
 
+    /// One object: at the most recent version, out of the cache at `0`, or not older than a version.
+    pub(super) fn one(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+    ) -> Result<Option<Item<K>>, Error> {
+        let current = self.model.version();
+        let asked = number(version);
+        if let Some(asked) = asked.filter(|asked| *asked > current) {
+            return Err(too_large(asked, current));
+        }
+        let cached = self.cached.unwrap_or(current).min(current);
+        let at = asked.map_or(current, |asked| cached.max(asked));
+        if at == current {
+            return Ok(self.model.present().get(key).cloned());
+        }
+        Ok(self.model.at(at).remove(key))
+    }
+
     pub(super) fn feed(
         &self,
         request: &WatchRequest,
@@ -90,5 +109,54 @@ impl<K: Object> Server<K> {
         };
         feed.meet(fault);
         Ok(feed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+
+    use crate::clock::Deadline;
+    use crate::error::Error;
+    use crate::list_watch::Getter as _;
+    use crate::object::ObjectKey;
+    use crate::testing::{FakeSource, objects};
+    use crate::worker::StopSource;
+
+    fn version(source: &FakeSource<Secret>, name: &str, at: &str) -> Result<String, Error> {
+        let key = ObjectKey::new("ns", name);
+        let found = source.get(
+            &key,
+            &at.into(),
+            Deadline::NEVER,
+            &StopSource::new().token(),
+        );
+        found.map(|object| object.metadata.resource_version.clone().unwrap())
+    }
+
+    #[test]
+    fn a_get_is_answered_by_the_state_its_version_asks_for() {
+        let source = FakeSource::<Secret>::new();
+        let secret = || objects::secret("ns", "s", "", &[("key", "canary")]);
+        let old = source.set(secret());
+        let new = source.set(secret());
+        let later = source.set(objects::secret("ns", "t", "", &[]));
+        source.lag(Some(old));
+        let rows = [
+            ("", new),
+            ("0", old),
+            (&*old.to_string(), old),
+            (&*new.to_string(), new),
+            (&*later.to_string(), new),
+        ];
+        for (asked, expected) in rows {
+            let found = version(&source, "s", asked).unwrap();
+            assert_eq!(found, expected.to_string(), "at {asked:?}");
+        }
+        assert!(version(&source, "t", "0").unwrap_err().is_not_found());
+        let future = version(&source, "s", &later.saturating_add(1).to_string()).unwrap_err();
+        assert!(future.status().unwrap().is_too_large_resource_version());
+        source.lag(None);
+        assert_eq!(version(&source, "s", "0").unwrap(), new.to_string());
     }
 }

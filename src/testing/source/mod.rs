@@ -24,7 +24,7 @@ use stream::{Feed, Stream};
 
 /// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one server.
 ///
-/// Lists and watches behave as an API server's do: consistent and cached reads, pages that expire, a watch cache
+/// Lists, watches and gets behave as an API server's do: consistent and cached reads, pages that expire, a watch cache
 /// that may lag, `410` after compaction, streamed lists. Faults are scripted with [`fail_next`](Self::fail_next) or
 /// decided per request with [`plan`](Self::plan). Of the selectors, namespace and `metadata.name` count.
 ///
@@ -59,7 +59,7 @@ struct Server<K: Object> {
     streams_lists: bool,
     /// The server has no watch cache: it pages lists at `0`.
     pages_at_zero: bool,
-    /// What lists at `0` see, when the cache lags.
+    /// What lists and gets at `0` see, when the cache lags.
     cached: Option<u64>,
     watch_list_failures: usize,
 }
@@ -165,7 +165,7 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Lets lists at `0` see an older state: a watch cache that lags. `None` ends it.
+    /// Lets lists and gets at `0` see an older state: a watch cache that lags. `None` ends it.
     pub fn lag(&self, version: Option<u64>) {
         self.change(|server| server.cached = version);
     }
@@ -437,10 +437,9 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         let mut seen = self.seen(RequestKind::Get, version);
         seen.scope = Scope::object(key);
         self.enter(seen, deadline, stop)?;
-        let server = self.server.lock();
-        match server.model.present().get(key) {
-            Some(Item::Object(object)) => Ok(Arc::clone(object)),
-            Some(Item::Undecodable(object)) => Err(object.error.clone()),
+        match self.server.lock().one(key, version)? {
+            Some(Item::Object(object)) => Ok(object),
+            Some(Item::Undecodable(object)) => Err(object.error),
             None => Err(Error::not_found(K::URL_PATH_SEGMENT, key.name())),
         }
     }
