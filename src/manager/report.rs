@@ -1,14 +1,12 @@
 //! What a manager knows of each pod and object, for tables and health pages: never a value.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::kinds::ManagedKind;
-use super::watch::item::{Check, State, Why};
-use super::watch::slot::{About, Slot};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::object::{ObjectKey, ResourceVersion};
 
 /// A registered pod and the objects of one kind it references.
@@ -102,93 +100,65 @@ pub struct ObjectReport {
     pub refused: u64,
 }
 
-impl ObjectReport {
-    pub(crate) fn of<K: ManagedKind>(
-        slot: &Slot<K>,
-        about: &About,
-        pods: usize,
-        now: Instant,
-    ) -> Self {
-        let (state, reason) = standing(slot, now);
-        let object = slot.object();
-        let (keys, bytes) = object.map_or((0, 0), |object| object.data_size());
-        let contact = slot.last_contact();
+/// What may be told of an object: everything but its values.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Summary {
+    pub(crate) resource_version: ResourceVersion,
+    pub(crate) immutable: bool,
+    pub(crate) keys: usize,
+    pub(crate) bytes: usize,
+    pub(crate) created: Option<Time>,
+}
+
+impl Summary {
+    pub(crate) fn of<K: ManagedKind>(object: &K) -> Self {
+        let (keys, bytes) = object.data_size();
         Self {
-            kind: K::KIND,
-            key: about.key.clone(),
-            state,
-            reason,
-            resource_version: object
-                .map_or_else(ResourceVersion::default, |object| object.resource_version()),
-            immutable: object.is_some_and(|object| object.is_immutable()),
+            resource_version: object.resource_version(),
+            immutable: object.is_immutable(),
             keys,
             bytes,
-            created: object.and_then(|object| object.metadata().creation_timestamp.clone()),
-            since_contact: contact.map(|contact| now.saturating_duration_since(contact)),
-            watched: matches!(slot.state(), State::Starting | State::Running),
+            created: object.metadata().creation_timestamp.clone(),
+        }
+    }
+}
+
+impl ObjectReport {
+    /// The row of an object of which nothing is known yet, for a store to fill in.
+    pub(crate) fn unknown<K: ManagedKind>(key: ObjectKey, pods: usize) -> Self {
+        Self {
+            kind: K::KIND,
+            key,
+            state: ObjectState::Waiting,
+            reason: String::new(),
+            resource_version: ResourceVersion::default(),
+            immutable: false,
+            keys: 0,
+            bytes: 0,
+            created: None,
+            since_contact: None,
+            watched: false,
             pods,
-            last_failure: slot.failure().cloned(),
-            attempts: slot.attempts(),
-            refused: slot.refused(),
+            last_failure: None,
+            attempts: 0,
+            refused: 0,
+        }
+    }
+
+    /// The row with what may be told of the object.
+    pub(crate) fn with(self, summary: Summary) -> Self {
+        Self {
+            resource_version: summary.resource_version,
+            immutable: summary.immutable,
+            keys: summary.keys,
+            bytes: summary.bytes,
+            created: summary.created,
+            ..self
         }
     }
 }
 
-fn standing<K: ManagedKind>(slot: &Slot<K>, now: Instant) -> (ObjectState, String) {
-    let held = slot.object().is_some();
-    let watch = watch_in_words(slot);
-    if slot.state() == State::Stopped(Why::NoRoom) {
-        return (no_room(slot), failure_text(slot));
-    }
-    // What was known when an idle watch was stopped is still the last word.
-    let idle = slot.state() == State::Stopped(Why::Idle) && slot.was_filled();
-    if slot.is_filled() || idle {
-        return match slot.undecodable() {
-            Some(error) => (ObjectState::Undecodable, error.to_string()),
-            None if held => (ObjectState::Synced, watch),
-            None => (ObjectState::NotFound, watch),
-        };
-    }
-    if let Some(denied) = slot.denied() {
-        return (ObjectState::Forbidden, denied.to_string());
-    }
-    let reason = match slot.failure() {
-        None => "no answer from the server yet".to_owned(),
-        Some(failure) => {
-            let since = now.saturating_duration_since(slot.attempts_since());
-            format!("{} failed in {since:.1?}: {failure}", slot.attempts())
-        }
-    };
-    (ObjectState::Waiting, reason)
-}
-
-fn no_room<K: ManagedKind>(slot: &Slot<K>) -> ObjectState {
-    let kind = slot.failure().map(Error::kind);
-    if kind == Some(ErrorKind::TooManyReflectors) {
-        ObjectState::TooManyReflectors
-    } else {
-        ObjectState::Waiting
-    }
-}
-
-fn watch_in_words<K: ManagedKind>(slot: &Slot<K>) -> String {
-    match slot.state() {
-        State::Stopped(Why::Immutable) => "immutable, so its watch is stopped".to_owned(),
-        State::Rechecking(Check::First) => {
-            "immutable; checking that it is still the same".to_owned()
-        }
-        State::Rechecking(Check::Failed | Check::Again) => {
-            format!("immutable; the check failed: {}", failure_text(slot))
-        }
-        State::Stopped(Why::Idle) => "not read for a while, so its watch is stopped".to_owned(),
-        State::Stopped(Why::ShutDown { .. }) => "the manager was shut down".to_owned(),
-        State::Starting
-        | State::Running
-        | State::Stopped(Why::NoRoom | Why::Crashed)
-        | State::Dropped => failure_text(slot),
-    }
-}
-
-fn failure_text<K: ManagedKind>(slot: &Slot<K>) -> String {
-    slot.failure().map(Error::to_string).unwrap_or_default()
+/// The reason of a row that waits: how often it failed, for how long, and how the last time.
+pub(crate) fn failed_so_far(attempts: u32, since: Duration, failure: &Error) -> String {
+    format!("{attempts} failed in {since:.1?}: {failure}")
 }

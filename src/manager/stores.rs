@@ -85,12 +85,7 @@ impl<K: ManagedKind> Stores<K> {
 
     pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
         match self {
-            Self::Watch(store) => {
-                let now = store.works().clock().now();
-                store.look(key, |slot, about, pods| {
-                    ObjectReport::of(slot, about, pods, now)
-                })
-            }
+            Self::Watch(store) => store.inspect(key),
         }
     }
 

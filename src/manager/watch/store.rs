@@ -3,6 +3,7 @@
 use super::housekeeper::keep_house;
 use super::item::{Check, Input, Machine, State, Why};
 use super::launch::Launcher;
+use super::report::report;
 use super::slot::{About, Action, Asked, Item, News, Slot};
 use super::works::Works;
 use crate::clock::Deadline;
@@ -13,6 +14,7 @@ use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
+use crate::manager::report::ObjectReport;
 use crate::object::{Held, ObjectKey};
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
@@ -290,18 +292,15 @@ impl<K: ManagedKind> WatchStore<K> {
         }
     }
 
-    /// Looks at one item, if it is referenced, and at how many pods reference it.
-    pub(crate) fn look<R>(
-        &self,
-        key: &ObjectKey,
-        look: impl FnOnce(&Slot<K>, &About, usize) -> R,
-    ) -> Option<R> {
+    /// What is known of one object, if it is referenced. Does not count as a read.
+    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        let now = self.works().clock().now();
         let books = self.shared.books.lock();
         let item = books.references.get(key.namespace(), key.name())?.clone();
         let pods = books.references.pods(key);
         drop(books);
         let slot = item.slot.lock();
-        Some(look(&slot, &item.about, pods))
+        Some(report(&slot, &item.about, pods, now))
     }
 
     pub(crate) fn len(&self) -> usize {
