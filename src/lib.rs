@@ -67,6 +67,7 @@
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
+//! | [`informer`] | what follows the reflector on its way to handlers |
 //! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
 //! | [`manual`] | pages: the behaviours by ID, the differences from the originals, threads and locks |
@@ -106,6 +107,8 @@ pub mod http;
 pub mod reflector;
 
 pub mod store;
+
+pub mod informer;
 
 pub mod manager;
 

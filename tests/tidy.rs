@@ -26,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("http", &["list_watch", "wire"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
+    ("informer", &["reflector", "store", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),
     ("pod_status", &[]),
     // Nobody imports it; as the top layer it may use what it plays or feeds.
@@ -37,6 +38,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "list_watch",
             "reflector",
             "store",
+            "informer",
             "manager",
         ],
     ),

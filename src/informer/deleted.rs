@@ -1,0 +1,103 @@
+//! A delete, told with its type: the last known object, and whether that was the object's final state (B13).
+
+use std::fmt;
+
+use crate::object::{Held, Object, ObjectKey};
+use crate::sync::Arc;
+
+/// An object is gone: its last known state, and whether that was its final one.
+///
+/// What client-go hides in an untyped tombstone (`DeletedFinalStateUnknown`) is a field here (B13): a handler gets every
+/// delete as this type, and cannot take one for something else. The object is always there.
+#[doc(alias = "DeletedFinalStateUnknown")]
+#[doc(alias = "DeletedObject")]
+#[expect(clippy::exhaustive_structs, reason = "this is what a delete tells")]
+pub struct Deleted<K: Object> {
+    /// The newest state of the object that was seen here.
+    pub last_known: Arc<Held<K>>,
+    /// Whether `last_known` is the state in which the object was deleted: the server told of the delete.
+    ///
+    /// `false` when the delete was not seen, such as while the watch was broken, and the object was then missing from a
+    /// list: it may have changed before it went, and an object of the same name may have come and gone since.
+    pub final_state_known: bool,
+}
+
+impl<K: Object> Deleted<K> {
+    /// A delete the server told of, with the object's final state.
+    pub fn seen(last_known: Arc<Held<K>>) -> Self {
+        Self {
+            last_known,
+            final_state_known: true,
+        }
+    }
+
+    /// A delete that was not seen: the object is missing from a list, and this is the last state known of it.
+    pub fn missed(last_known: Arc<Held<K>>) -> Self {
+        Self {
+            last_known,
+            final_state_known: false,
+        }
+    }
+
+    /// Namespace and name of the object (KEY-6).
+    pub fn key(&self) -> ObjectKey {
+        self.last_known.key()
+    }
+}
+
+impl<K: Object> Clone for Deleted<K> {
+    fn clone(&self) -> Self {
+        Self {
+            last_known: Arc::clone(&self.last_known),
+            final_state_known: self.final_state_known,
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Deleted<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deleted")
+            .field("last_known", &self.last_known)
+            .field("final_state_known", &self.final_state_known)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    fn last_known() -> Arc<Held<Secret>> {
+        let metadata = ObjectMeta {
+            namespace: Some("shop".to_owned()),
+            name: Some("db".to_owned()),
+            resource_version: Some("7".to_owned()),
+            ..ObjectMeta::default()
+        };
+        Arc::new(Held::new(Secret {
+            metadata,
+            string_data: Some([("password".to_owned(), "canary".to_owned())].into()),
+            ..Secret::default()
+        }))
+    }
+
+    #[test]
+    fn key_6_a_delete_has_the_key_of_its_object_seen_or_missed() {
+        for deleted in [Deleted::seen(last_known()), Deleted::missed(last_known())] {
+            assert_eq!(deleted.key(), ObjectKey::new("shop", "db"));
+        }
+    }
+
+    #[test]
+    fn b13_a_delete_says_whether_it_was_seen_and_prints_no_value() {
+        let text = format!("{:?}", Deleted::missed(last_known()));
+        assert_eq!(
+            text,
+            "Deleted { last_known: Secret shop/db @7, final_state_known: false }"
+        );
+        assert!(Deleted::seen(last_known()).final_state_known);
+    }
+}
