@@ -82,7 +82,8 @@ pub trait WatchStream<K: Object>: Send {
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `TooLarge` when a line exceeds its maximum.
+    /// `Stopped`, or `TooLarge` when a line exceeds its maximum, or what comes before the final bookmark of a streamed
+    /// list exceeds a list's.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
     /// When bytes last came from the server, headers included: also those of a line that is not yet whole.

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
-use crate::wire::{DecodeOptions, EventDecoder};
+use crate::wire::EventDecoder;
 use crate::worker::WakeRegistration;
 
 /// After so many bytes the events decoded so far are handed over, though more are there.
@@ -84,6 +84,9 @@ impl<K: Object> OpenWatch<K> {
         if let (true, Some(socket)) = (drained, &self.socket) {
             let socket = [socket.as_fd()];
             blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER)?;
+        } else if Clock::system().has_passed(deadline) {
+            // What comes without a pause, and is no event, is never waited for.
+            return Err(Halt::Limit(call.until.limit));
         }
         let mut stream = self.stream.take().ok_or_else(lost)?;
         let reading = move || {
@@ -141,10 +144,10 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
 
 impl<K: Object> Stream<K> {
     /// A stream of `body`, in the box in which it travels.
-    pub(crate) fn boxed(options: &DecodeOptions, body: Body) -> Box<Self> {
+    pub(crate) fn boxed(decoder: EventDecoder<K>, body: Body) -> Box<Self> {
         Box::new(Self {
             body: Some(body),
-            decoder: EventDecoder::new(options),
+            decoder,
             events: VecDeque::new(),
             drained: false,
             failure: None,

@@ -18,7 +18,7 @@ use crate::list_watch::{
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::{Arc, Mutex};
-use crate::wire::{ListDecoder, Trim, decode_object};
+use crate::wire::{EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room to read a single object into, at first.
@@ -196,6 +196,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
+        let initial_events = request.send_initial_events;
         let opening = move || {
             let ask = Ask {
                 path: &path,
@@ -209,7 +210,13 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 answer,
                 call: asking,
             };
-            Ok(Stream::boxed(&common.options.decode, body))
+            let decode = &common.options.decode;
+            let decoder = if initial_events {
+                EventDecoder::with_initial_events(decode)
+            } else {
+                EventDecoder::new(decode)
+            };
+            Ok(Stream::boxed(decoder, body))
         };
         let Inner {
             threads, readers, ..

@@ -29,6 +29,8 @@ pub(crate) enum Class {
     Internal,
     /// Nobody listens at the server's address.
     Refused,
+    /// More came than the options allow.
+    OverLimit,
     /// Another answer of the server.
     Answer,
     /// No answer: the transport failed.
@@ -54,6 +56,8 @@ pub(crate) enum Disposition {
     PlainList,
     /// A backoff, then a plain list: no answer came that would call for another request at once (B9).
     PlainListLater,
+    /// As `PlainListLater`, and no streamed list again: the next would be as large, and one in pages may fit.
+    PlainListsLater,
 }
 
 pub(crate) fn classify(error: &Error) -> Class {
@@ -62,6 +66,7 @@ pub(crate) fn classify(error: &Error) -> Class {
             ErrorKind::Unreachable if is_refused(error) => Class::Refused,
             ErrorKind::Expired => Class::Expired,
             ErrorKind::TooManyRequests => Class::TooMany,
+            ErrorKind::TooLarge => Class::OverLimit,
             ErrorKind::Unreachable
             | ErrorKind::Timeout
             | ErrorKind::Tls
@@ -76,7 +81,6 @@ pub(crate) fn classify(error: &Error) -> Class {
             | ErrorKind::NotRegistered
             | ErrorKind::NotSynced
             | ErrorKind::Protocol
-            | ErrorKind::TooLarge
             | ErrorKind::Stale
             | ErrorKind::Undecodable
             | ErrorKind::TooManyReflectors => Class::Answer,
@@ -103,7 +107,7 @@ pub(crate) fn is_expired_page(error: &Error) -> bool {
 }
 
 pub(crate) fn disposition(site: Site, error: &Error) -> Disposition {
-    use Class::{Answer, Expired, Internal, Refused, Silence, TooLarge, TooMany};
+    use Class::{Answer, Expired, Internal, OverLimit, Refused, Silence, TooLarge, TooMany};
     let class = classify(error);
     // RS-1: a server error that names a wait is about the request, not about what is known.
     let asks_to_wait = matches!(class, Internal | Answer) && error.retry_after().is_some();
@@ -113,13 +117,14 @@ pub(crate) fn disposition(site: Site, error: &Error) -> Disposition {
         (Site::OpenWatch | Site::InWatch, TooMany | Refused) => Disposition::Rewatch,
         (Site::OpenWatch, Internal | Answer) if asks_to_wait => Disposition::Rewatch,
         (Site::InWatch, Internal) => Disposition::RewatchInWindow,
-        (Site::List, TooMany | Internal | Refused | Answer | Silence)
-        | (Site::OpenWatch, TooLarge | Internal | Answer | Silence)
-        | (Site::InWatch, TooLarge | Answer | Silence) => Disposition::Relist,
+        (Site::List, TooMany | Internal | Refused | OverLimit | Answer | Silence)
+        | (Site::OpenWatch, TooLarge | Internal | OverLimit | Answer | Silence)
+        | (Site::InWatch, TooLarge | OverLimit | Answer | Silence) => Disposition::Relist,
         (Site::Stream, TooMany | Refused) => Disposition::Restream,
         (Site::Stream, Internal | Answer) if asks_to_wait => Disposition::Restream,
         (Site::Stream, Internal | Answer) => Disposition::PlainList,
         (Site::Stream, Silence) => Disposition::PlainListLater,
+        (Site::Stream, OverLimit) => Disposition::PlainListsLater,
     }
 }
 

@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::de::IgnoredAny;
 
 use super::frame::Frames;
+use super::initial::InitialEvents;
 use super::item::{self, Fault, Identity};
 use super::members::{Members, NotAnObject};
 use super::message::{Undecodable, WatchEvent};
@@ -30,6 +31,7 @@ pub struct EventDecoder<K> {
     frames: Frames,
     scan: Scan,
     trim: bool,
+    initial: Option<InitialEvents>,
     ended: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -41,8 +43,19 @@ impl<K: Object> EventDecoder<K> {
             frames: Frames::new(options.frame_bytes_max),
             scan: Scan::default(),
             trim: options.trim == Trim::Skip,
+            initial: None,
             ended: false,
             kind: PhantomData,
+        }
+    }
+
+    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it takes no more
+    /// items and bytes than a list may have ([`list_items_max`](DecodeOptions::list_items_max),
+    /// [`list_bytes_max`](DecodeOptions::list_bytes_max)).
+    pub fn with_initial_events(options: &DecodeOptions) -> Self {
+        Self {
+            initial: Some(InitialEvents::new(options)),
+            ..Self::new(options)
         }
     }
 
@@ -65,31 +78,45 @@ impl<K: Object> EventDecoder<K> {
     ///
     /// # Errors
     ///
-    /// `TooLarge` when a line exceeds its maximum. The stream is then at its end.
+    /// `TooLarge` when a line exceeds its maximum, or the initial events exceed theirs, naming the option. The stream
+    /// is then at its end.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator ends at its first None; a stream goes on when bytes come"
     )]
     pub fn next(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         while !self.ended {
-            let line = match self.frames.next() {
-                Ok(Some(line)) => line,
-                Ok(None) => return Ok(None),
+            match self.next_line() {
+                Ok(Line::Event(event)) => return Ok(Some(event)),
+                Ok(Line::Blank) => {}
+                Ok(Line::NotYet) => return Ok(None),
                 Err(error) => {
                     self.ended = true;
                     return Err(error);
                 }
-            };
-            if line.iter().all(|byte| is_space(*byte)) {
-                continue;
             }
-            let event = decode_line(line, &mut self.scan, self.trim).unwrap_or_else(|broken| {
-                self.ended = true;
-                WatchEvent::Error(broken.into_error())
-            });
-            return Ok(Some(event));
         }
         Ok(None)
+    }
+
+    fn next_line(&mut self) -> Result<Line<K>, Error> {
+        let Some(line) = self.frames.next()? else {
+            return Ok(Line::NotYet);
+        };
+        if let Some(initial) = &mut self.initial {
+            initial.line(line.len().saturating_add(1))?;
+        }
+        if line.iter().all(|byte| is_space(*byte)) {
+            return Ok(Line::Blank);
+        }
+        let event = decode_line(line, &mut self.scan, self.trim).unwrap_or_else(|broken| {
+            self.ended = true;
+            WatchEvent::Error(broken.into_error())
+        });
+        if let Some(initial) = &mut self.initial {
+            initial.event(&event)?;
+        }
+        Ok(Line::Event(event))
     }
 
     /// Whether the decoder found the stream broken: what still comes is not looked at.
@@ -129,6 +156,14 @@ impl<K> fmt::Debug for EventDecoder<K> {
             .field("ended", &self.ended)
             .finish_non_exhaustive()
     }
+}
+
+/// What a line came to.
+enum Line<K: Object> {
+    Event(WatchEvent<K>),
+    Blank,
+    /// Its newline has not come.
+    NotYet,
 }
 
 /// A line that is no watch event, in the words of RS-7.

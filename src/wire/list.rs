@@ -8,8 +8,8 @@ use super::buffer::Buffer;
 use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
-use super::options::{DecodeOptions, Trim};
-use crate::error::{Error, ErrorKind};
+use super::options::{DecodeOptions, Trim, list_too_large};
+use crate::error::Error;
 use crate::object::Object;
 
 /// What the first read is offered: many lists are one small object.
@@ -69,13 +69,13 @@ impl<K: Object> ListDecoder<K> {
         self.buffer.filled(count);
         self.bytes = self.bytes.saturating_add(count);
         if self.bytes > self.bytes_max {
-            return Err(too_large(self.bytes_max, "bytes", "list_bytes_max"));
+            return Err(list_too_large(self.bytes_max, "bytes", "list_bytes_max"));
         }
         loop {
             match self.scan.step(&mut self.buffer, K::KIND) {
                 Ok(Step::Item(_)) if self.scan.items() > self.items_max => {
                     self.hand_over(each)?;
-                    return Err(too_large(self.items_max, "items", "list_items_max"));
+                    return Err(list_too_large(self.items_max, "items", "list_items_max"));
                 }
                 Ok(Step::Item(length)) => self.item(length, each)?,
                 Ok(Step::NeedsBytes) => return self.hand_over(each),
@@ -126,11 +126,6 @@ impl<K: Object> ListDecoder<K> {
             .saturating_add(self.scan.held())
             .saturating_add(self.batch.held())
     }
-}
-
-fn too_large(limit: usize, what: &str, option: &str) -> Error {
-    let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
-    Error::new(ErrorKind::TooLarge, message)
 }
 
 impl<K> fmt::Debug for ListDecoder<K> {

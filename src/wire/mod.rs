@@ -7,6 +7,7 @@ mod batch;
 mod buffer;
 mod event;
 mod frame;
+mod initial;
 mod item;
 mod list;
 mod list_scan;

@@ -1,5 +1,7 @@
 //! How bytes become objects: what is skipped, and how large a line or an item may be.
 
+use crate::error::{Error, ErrorKind};
+
 /// What becomes of the two fields that no reader of a cache needs (B19).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(
@@ -33,6 +35,12 @@ const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 /// others are put aside as they come.
 const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 
+/// A list beyond a limit, which an option raises.
+pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
+    let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
+    Error::new(ErrorKind::TooLarge, message)
+}
+
 /// How bytes become objects. The defaults suit a cache.
 ///
 /// # Examples
@@ -52,10 +60,12 @@ pub struct DecodeOptions {
     /// The largest item of a list, in bytes of JSON; by default 16 MiB. A larger one fails the list, and so does
     /// as much of anything else between two items.
     pub item_bytes_max: usize,
-    /// The most items of one page of a list; by default 500,000, and never more than 10,000 where the scope is one
-    /// object. One more fails the list. Servers may answer with more than was asked for, so no request's limit binds.
+    /// The most items of one page of a list, and of a streamed list up to its final bookmark; by default 500,000, and
+    /// never more than 10,000 where the scope is one object. One more fails the list. Servers may answer with more
+    /// than was asked for, so no request's limit binds.
     pub list_items_max: usize,
-    /// The longest body of one page of a list, in bytes of JSON; by default 2 GiB. A longer one fails the list.
+    /// The longest body of one page of a list, and of a streamed list up to its final bookmark, in bytes of JSON; by
+    /// default 2 GiB. A longer one fails the list.
     pub list_bytes_max: usize,
     /// The longest line of a watch, in bytes; by default 16 MiB and 1 KiB. A longer one fails the watch.
     pub frame_bytes_max: usize,

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, ListerWatcher};
+use kubecache::list_watch::{Api as _, ListerWatcher, Next, WatchEvent, WatchRequest};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
@@ -189,6 +189,60 @@ fn of_the_items_of_a_list_of_one_object() {
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
         let told = "the list has more than 10000 items: DecodeOptions::list_items_max";
         assert!(error.to_string().contains(told), "{error}");
+    });
+}
+
+/// Promise 6, for memory, WL-2: a streamed list of which the final bookmark never comes.
+#[test]
+fn of_the_items_of_a_streamed_list() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| options.decode.list_items_max = 100);
+    let request = WatchRequest {
+        send_initial_events: true,
+        ..watch_from("")
+    };
+    thread::scope(|scope| {
+        let streaming = scope.spawn(|| {
+            let source = secrets(&client);
+            let mut watch = source.watch(&request, &StopToken::never()).unwrap();
+            let mut items = 0;
+            loop {
+                match watch.next(Deadline::NEVER) {
+                    Ok(Next::Event(WatchEvent::Added(_))) => items += 1,
+                    Ok(other) => panic!("{other:?}"),
+                    Err(error) => return (items, error),
+                }
+            }
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        let event = secret("db", "1");
+        peer.flood(&format!("{{\"type\":\"ADDED\",\"object\":{event}}}\n"));
+        let (items, error) = streaming.join().unwrap();
+        assert_eq!(items, 100);
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        let told = "the list has more than 100 items: DecodeOptions::list_items_max";
+        assert!(error.to_string().contains(told), "{error}");
+    });
+}
+
+/// B8, B11: what comes without a pause, and is no event, does not keep its reader from its deadline.
+#[test]
+fn of_the_caller_in_a_flood_of_blank_lines() {
+    let server = Server::start();
+    let client = client(&server.url(), |_| {});
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut watch = super::open(&*secrets(&client));
+            watch.next(Clock::system().after(SHORT)).unwrap()
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.flood(&"\n".repeat(64 * 1024));
+        let next = watching.join().unwrap();
+        assert!(matches!(next, Next::DeadlinePassed), "{next:?}");
     });
 }
 

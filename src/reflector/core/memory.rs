@@ -119,9 +119,14 @@ impl Memory {
         self.may_stream
     }
 
+    /// Streamed lists are not for what this reflector lists.
+    pub(super) fn stream_no_more(&mut self) {
+        self.may_stream = false;
+    }
+
     /// Streamed lists do not work here: never tried again by this reflector, and the source is told (B8).
     pub(super) fn give_up_streams(&mut self) {
-        self.may_stream = false;
+        self.stream_no_more();
         self.effects.push(Effect::WatchListFailed);
     }
 

@@ -216,6 +216,10 @@ impl Core {
             Disposition::Restream => self.fail(error, Next::Stream(pass), facts),
             Disposition::PlainList => self.fall_back(pass, error, facts),
             Disposition::PlainListLater => self.fail(error, Next::List(pass), facts),
+            Disposition::PlainListsLater => {
+                self.memory.stream_no_more();
+                self.fail(error, Next::List(pass), facts)
+            }
             Disposition::MostRecent
             | Disposition::Relist
             | Disposition::RelistExpired

@@ -250,7 +250,8 @@ impl Core {
             | Disposition::MostRecent
             | Disposition::Restream
             | Disposition::PlainList
-            | Disposition::PlainListLater => Next::Pass,
+            | Disposition::PlainListLater
+            | Disposition::PlainListsLater => Next::Pass,
         };
         self.fail(error, next, facts)
     }

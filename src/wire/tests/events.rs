@@ -317,3 +317,47 @@ fn a_release_keeps_part_of_a_line() {
     }
     assert!(matches!(decoder.next(), Ok(Some(WatchEvent::Added(_)))));
 }
+
+/// Promise 6, WL-2: what a streamed list may come to is bounded as a list in one body is, up to its final bookmark.
+#[test]
+fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
+    const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
+    const ASIDE: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"b"},"data":5}}"#;
+    const CHANGED: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"c"}}}"#;
+    const GONE: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"d"}}}"#;
+    const END: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    let list = format!("{ADDED}\n{GONE}\n\n{ASIDE}\n{CHANGED}\n{END}\n");
+    // Behind the bookmark it is a watch, which has no end.
+    let body = format!("{list}{ADDED}\n{ADDED}\n");
+    let streamed = |items: usize, bytes: usize, chunks: Vec<&[u8]>| {
+        let options = DecodeOptions {
+            list_items_max: items,
+            list_bytes_max: bytes,
+            ..DecodeOptions::default()
+        };
+        let decoder = EventDecoder::<Secret>::with_initial_events(&options);
+        events_of(decoder, chunks, &options)
+    };
+    let before_end = list.len() - END.len() - 1;
+    each_split(body.as_bytes(), |chunks| {
+        let events = streamed(3, list.len(), chunks.clone());
+        assert_eq!(events.len(), 7, "{events:?}");
+        let events = streamed(2, list.len(), chunks.clone());
+        assert_eq!(
+            events[3..],
+            ["failed: TooLarge: the list has more than 2 items: DecodeOptions::list_items_max"]
+        );
+        let events = streamed(3, before_end - 1, chunks.clone());
+        let told = format!(
+            "failed: TooLarge: the list has more than {} bytes: DecodeOptions::list_bytes_max",
+            before_end - 1
+        );
+        assert_eq!(events[3..], [told]);
+        let options = DecodeOptions {
+            list_items_max: 0,
+            list_bytes_max: 0,
+            ..DecodeOptions::default()
+        };
+        assert_eq!(watch_of::<Secret>(chunks, &options).len(), 7);
+    });
+}

@@ -113,7 +113,14 @@ fn watch_of<K>(
 where
     K: Object,
 {
-    let mut decoder = EventDecoder::<K>::new(options);
+    events_of(EventDecoder::<K>::new(options), chunks, options)
+}
+
+fn events_of<K: Object>(
+    mut decoder: EventDecoder<K>,
+    chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &DecodeOptions,
+) -> Vec<String> {
     let mut events = Vec::new();
     for chunk in chunks {
         let mut bytes = chunk.as_ref();

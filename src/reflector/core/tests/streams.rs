@@ -148,6 +148,21 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
+        "WL-9, B9: larger than the options allow: plain lists, each after a backoff, and no stream again",
+        "streams",
+        "
+        start               -> stream most-recent
+        opened              -> read
+        added 3             -> stage
+        applied             -> read
+        error too-long      -> rest 800ms
+        rested              -> list 0 limit=500
+        page-error too-long -> rest 1.6s
+        rested              -> list 0 limit=500
+        page-error too-long -> rest 3.2s
+    ",
+    ),
+    row(
         "WL-7, RS-1: a wait the server names comes before the plain list",
         "streams",
         "
