@@ -89,6 +89,8 @@
 mod cached;
 mod change_detection;
 mod changes;
+mod content;
+mod gets;
 mod kinds;
 mod node_ttl;
 mod object_manager;

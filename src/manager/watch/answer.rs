@@ -41,7 +41,7 @@ impl<K: ManagedKind> Slot<K> {
             | State::Stopped(Why::Immutable | Why::Idle | Why::ShutDown { serves: true }) => {}
         }
         if self.is_filled() {
-            return Some(self.content(about, clock));
+            return Some(self.said(about, clock));
         }
         self.denied().cloned().map(Err)
     }
@@ -76,7 +76,7 @@ impl<K: ManagedKind> Slot<K> {
         Error::not_synced(K::RESOURCE, failed)
     }
 
-    fn content(&self, about: &About, clock: &Clock) -> Result<Cached<K>, Error> {
+    fn said(&self, about: &About, clock: &Clock) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = self.undecodable() {
             return Err(undecodable.clone());
         }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::item::State;
-use super::slot::{Asked, Found, Item, News, Written};
+use super::slot::{Found, Item};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::Getter;
+use crate::manager::content::{Asked, News, Written};
 use crate::manager::kinds::ManagedKind;
-use crate::object::{Held, ResourceVersion};
+use crate::object::Held;
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake, Worker};
 
@@ -23,7 +23,6 @@ type Queue<K> = Arc<Monitor<VecDeque<Item<K>>>>;
 /// The manager's worker for checks.
 #[derive(Debug)]
 pub(crate) struct Checker<K: ManagedKind> {
-    getter: Gets<K>,
     queue: Queue<K>,
     helper: Mutex<Helper>,
 }
@@ -39,27 +38,6 @@ enum Helper {
     Ended,
 }
 
-/// A getter that can stand in a `Debug`.
-pub(crate) struct Gets<K: ManagedKind>(pub(crate) Arc<dyn Getter<K>>);
-
-impl<K: ManagedKind> std::fmt::Debug for Gets<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Getter")
-    }
-}
-
-/// A plain get keeps what only writers need, for a cache to leave out.
-fn trimmed<K: ManagedKind>(mut found: Arc<Held<K>>) -> Arc<Held<K>> {
-    if let Some(held) = Arc::get_mut(&mut found) {
-        held.trim();
-        return found;
-    }
-    // The getter kept a share of it.
-    let mut own = Held::new(K::clone(&found));
-    own.trim();
-    Arc::new(own)
-}
-
 /// Wakes the worker's wait for work when its stop is raised.
 struct WakeQueue<K: ManagedKind>(Queue<K>);
 
@@ -70,34 +48,16 @@ impl<K: ManagedKind> Wake for WakeQueue<K> {
     }
 }
 
-impl<K: ManagedKind> Checker<K> {
-    pub(crate) fn new(getter: Arc<dyn Getter<K>>) -> Self {
+impl<K: ManagedKind> Default for Checker<K> {
+    fn default() -> Self {
         Self {
-            getter: Gets(getter),
             queue: Arc::new(Monitor::default()),
             helper: Mutex::new(Helper::NotYet),
         }
     }
+}
 
-    /// Asks the server for the object past the watch, on the caller's thread; trims it as the watch would (B19).
-    ///
-    /// # Errors
-    ///
-    /// What the server said, or what the transport met.
-    pub(crate) fn get_fresh(
-        &self,
-        item: &Item<K>,
-        deadline: Deadline,
-        stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error> {
-        let latest = ResourceVersion::most_recent();
-        let found = self
-            .getter
-            .0
-            .get(&item.about.key, &latest, deadline, stop)?;
-        Ok(trimmed(found))
-    }
-
+impl<K: ManagedKind> Checker<K> {
     /// Puts the item in the queue; starts the thread with the first one.
     pub(crate) fn check(&self, works: &Arc<Works<K>>, item: &Item<K>) {
         let now = works.clock().now();
@@ -111,7 +71,7 @@ impl<K: ManagedKind> Checker<K> {
             );
             let waiting = std::mem::take(&mut *self.queue.lock());
             for item in waiting {
-                let asked = item.slot.lock().ask();
+                let asked = item.slot.lock().content().ask();
                 settle(works, &item, &asked, Err(failure.clone()));
             }
         }
@@ -162,7 +122,7 @@ fn work<K: ManagedKind>(works: &Arc<Works<K>>, queue: &Queue<K>, stop: &StopToke
             continue;
         };
         let deadline = works.clock().after(CHECK_LIMIT);
-        let found = works.checker.get_fresh(&item, deadline, stop);
+        let found = works.gets.get_latest(&item.about.key, deadline, stop);
         if !stop.is_stopped() {
             settle(works, &item, &asked, found);
         }
@@ -171,7 +131,7 @@ fn work<K: ManagedKind>(works: &Arc<Works<K>>, queue: &Queue<K>, stop: &StopToke
 
 fn still_asked<K: ManagedKind>(item: &Item<K>) -> Option<Asked> {
     let slot = item.slot.lock();
-    matches!(slot.state(), State::Rechecking(_)).then(|| slot.ask())
+    matches!(slot.state(), State::Rechecking(_)).then(|| slot.content().ask())
 }
 
 fn next<K: ManagedKind>(works: &Works<K>, queue: &Queue<K>, stop: &StopToken) -> Option<Item<K>> {

@@ -1,9 +1,8 @@
 //! One object's place: its state, content and troubles under one monitor, so that no wake-up is lost.
 
-mod content;
 mod fresh;
 
-pub(crate) use fresh::{Asked, Found};
+pub(crate) use fresh::Found;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -14,11 +13,11 @@ use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
 use super::works::Run;
 use crate::clock::{Clock, Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::Listed;
+use crate::manager::content::{Content, News, Written};
 use crate::manager::kinds::ManagedKind;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Demand, ReflectorStatus, Replacement};
-use crate::store::{Floor, Identity};
 use crate::sync::{Arc, Monitor};
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
@@ -55,17 +54,8 @@ pub(crate) struct About {
 #[derive(Debug)]
 pub(crate) struct Slot<K: ManagedKind> {
     machine: Machine,
-    object: Option<Arc<Held<K>>>,
-    /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
-    undecodable: Option<Error>,
+    content: Content<K>,
     filled_by: Option<RunId>,
-    /// Counts what came in, so that an answer that was overtaken on its way is told from one that was not.
-    revision: u64,
-    floor: Floor,
-    /// Refused before the floor was asked, which counts the others.
-    refused: u64,
-    /// A uid that a consistent read found gone: news about it comes from the past.
-    gone: Option<Box<str>>,
     contact: Option<Instant>,
     began: Instant,
     /// When the present check of an immutable object was asked for (B7).
@@ -122,48 +112,12 @@ impl Action {
     }
 }
 
-/// Whether readers and subscribers are to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    Nothing,
-    /// The object, or what can be said of it, is another one.
-    Changed,
-}
-
-/// What a write did. The old object is dropped by the caller, under no lock.
-#[derive(Debug)]
-pub(crate) struct Written<K: ManagedKind> {
-    pub(crate) news: News,
-    pub(crate) _old: Option<Arc<Held<K>>>,
-}
-
-impl<K: ManagedKind> Written<K> {
-    pub(crate) fn unchanged() -> Self {
-        Self {
-            news: News::Nothing,
-            _old: None,
-        }
-    }
-
-    pub(crate) fn changed() -> Self {
-        Self {
-            news: News::Changed,
-            _old: None,
-        }
-    }
-}
-
 impl<K: ManagedKind> Slot<K> {
     pub(crate) fn new(machine: Machine, clock: &Clock) -> Self {
         Self {
             machine,
-            object: None,
-            undecodable: None,
+            content: Content::default(),
             filled_by: None,
-            revision: 0,
-            floor: Floor::default(),
-            refused: 0,
-            gone: None,
             contact: None,
             began: clock.now(),
             check_began: None,
@@ -251,17 +205,26 @@ impl<K: ManagedKind> Slot<K> {
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.trouble = Trouble::default();
         self.began = now;
-        let floor = self.floor.position();
+        let floor = self.content.floor();
         let floor = (!floor.is_unset()).then(|| floor.clone());
         (floor, self.last_run.replace(ended))
     }
 
+    pub(crate) fn content(&self) -> &Content<K> {
+        &self.content
+    }
+
     pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
-        self.object.as_ref()
+        self.content.object()
     }
 
     pub(crate) fn undecodable(&self) -> Option<&Error> {
-        self.undecodable.as_ref()
+        self.content.undecodable()
+    }
+
+    /// How many events and lists were refused (B18).
+    pub(crate) fn refused(&self) -> u64 {
+        self.content.refused()
     }
 
     pub(crate) fn last_contact(&self) -> Option<Instant> {
@@ -309,11 +272,6 @@ impl<K: ManagedKind> Slot<K> {
         self.filled_by.is_some()
     }
 
-    /// How many events and lists were refused (B18).
-    pub(crate) fn refused(&self) -> u64 {
-        self.refused.saturating_add(self.floor.refused())
-    }
-
     pub(crate) fn is_filled(&self) -> bool {
         self.machine.serves(self.filled_by)
     }
@@ -331,7 +289,7 @@ impl<K: ManagedKind> Slot<K> {
         }
     }
 
-    /// The list of the one object, or of none; `begun` is the [revision](Self::revision) when it was begun.
+    /// The list of the one object, or of none, and the content's revision when it was begun.
     ///
     /// # Errors
     ///
@@ -339,54 +297,21 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn replace(
         &mut self,
         run: RunId,
-        item: (u64, Option<Listed<K>>),
+        (begun, item): (u64, Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
     ) -> Result<Written<K>, Error> {
         self.hear(run)?;
-        let (begun, item) = item;
-        let uid = match &item {
-            Some(Listed::Object(object)) => Some(object.uid()),
-            Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
-            None => None,
-        };
-        // What a fresh read found while the list was on its way may be newer, however the list was read.
-        let overtaken = begun != self.revision;
-        let judged = Replacement {
-            resource_version: of.resource_version.clone(),
-            consistent: of.consistent && !overtaken,
-            history_expired: of.history_expired && !overtaken,
-        };
-        let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
-        if from_the_past {
-            self.refused = self.refused.saturating_add(1);
-        }
-        if from_the_past || !self.floor.admits_replacement(&judged) {
-            return Err(Error::new(
-                ErrorKind::Stale,
-                format!(
-                    "the server answered with version {}, older than {} which is known already",
-                    of.resource_version,
-                    self.floor.position()
-                ),
-            ));
-        }
+        let written = self.content.replace(begun, item, of)?;
         let first = !self.is_filled();
-        self.revision = self.revision.wrapping_add(1);
-        self.gone = None;
         self.filled_by = Some(run);
         self.contact = Some(now);
         self.trouble = Trouble::default();
-        let written = match item {
-            Some(Listed::Object(object)) => self.put(Some(object)),
-            Some(Listed::Undecodable(set_aside)) => self.set_aside(set_aside),
-            None => self.put(None),
-        };
         let news = if first { News::Changed } else { written.news };
         Ok(Written { news, ..written })
     }
 
-    /// An added or modified state of the object.
+    /// An added or modified state of the object, or one that does not decode (B12).
     ///
     /// # Errors
     ///
@@ -394,22 +319,13 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn change(
         &mut self,
         run: RunId,
-        object: Arc<Held<K>>,
+        state: Listed<K>,
         now: Instant,
     ) -> Result<Written<K>, Error> {
         self.hear(run)?;
         self.contact = Some(now);
-        let version = object.resource_version();
-        let incoming = Identity {
-            uid: object.uid(),
-            resource_version: &version,
-        };
-        if self.admits(incoming) {
-            self.revision = self.revision.wrapping_add(1);
-            Ok(self.put(Some(object)))
-        } else {
-            Ok(Written::unchanged())
-        }
+        let written = self.content.change(state);
+        Ok(written.unwrap_or_else(Written::unchanged))
     }
 
     /// The object is gone; `uid` and `version` are its last state's.
@@ -426,46 +342,15 @@ impl<K: ManagedKind> Slot<K> {
     ) -> Result<Written<K>, Error> {
         self.hear(run)?;
         self.contact = Some(now);
-        if version.is_older_than(self.floor.position()) {
-            self.refused = self.refused.saturating_add(1);
-            return Ok(Written::unchanged());
-        }
-        self.floor.raise(version);
-        self.revision = self.revision.wrapping_add(1);
-        self.gone = (!uid.is_empty()).then(|| uid.into());
-        Ok(self.put(None))
-    }
-
-    /// The object is there but does not decode (B12).
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` for a run that has ended.
-    pub(crate) fn change_undecodable(
-        &mut self,
-        run: RunId,
-        set_aside: Undecodable,
-        now: Instant,
-    ) -> Result<Written<K>, Error> {
-        self.hear(run)?;
-        self.contact = Some(now);
-        let incoming = Identity {
-            uid: &set_aside.uid,
-            resource_version: &set_aside.resource_version,
-        };
-        if self.admits(incoming) {
-            self.revision = self.revision.wrapping_add(1);
-            Ok(self.set_aside(set_aside))
-        } else {
-            Ok(Written::unchanged())
-        }
+        let written = self.content.remove(uid, version);
+        Ok(written.unwrap_or_else(Written::unchanged))
     }
 
     /// The server confirmed what is known, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
         if self.machine.hears(run) {
             self.contact = Some(now);
-            self.floor.raise(version);
+            self.content.raise_floor(version);
         }
     }
 
@@ -487,11 +372,5 @@ impl<K: ManagedKind> Slot<K> {
         } else {
             News::Changed
         }
-    }
-
-    /// Whether what is held cannot change any more (OC-17).
-    pub(crate) fn holds_immutable(&self) -> bool {
-        let object = self.object.as_ref();
-        self.undecodable.is_none() && object.is_some_and(|object| object.is_immutable())
     }
 }

@@ -4,12 +4,13 @@ use super::housekeeper::keep_house;
 use super::item::{Check, Input, Machine, State, Why};
 use super::launch::Launcher;
 use super::report::report;
-use super::slot::{About, Action, Asked, Item, News, Slot};
+use super::slot::{About, Action, Item, Slot};
 use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::cached::{Cached, Ready};
+use crate::manager::content::{Asked, News};
 use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
@@ -209,10 +210,8 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let question = self.ask(namespace, name)?;
         let token = self.stop.token();
-        let found = self
-            .works()
-            .checker
-            .get_fresh(&question.item, deadline, &token);
+        let key = &question.item.about.key;
+        let found = self.works().gets.get_latest(key, deadline, &token);
         self.take_answer(&question, found)
     }
 
@@ -227,7 +226,7 @@ impl<K: ManagedKind> WatchStore<K> {
         let asked = {
             let mut slot = item.slot.lock();
             slot.note_read(now);
-            slot.ask()
+            slot.content().ask()
         };
         Ok(Question { item, asked })
     }

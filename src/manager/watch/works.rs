@@ -10,12 +10,14 @@ use super::ceiling::{Ceiling, Permit};
 use super::checker::Checker;
 use super::item::{Effect, RunId};
 use super::launch::{Launcher, Plan, RunHandle};
-use super::slot::{Action, Item, News, Slot};
+use super::slot::{Action, Item, Slot};
 use super::writer::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::manager::changes::Notifier;
+use crate::manager::content::News;
+use crate::manager::gets::Gets;
 use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
 use crate::sync::{Arc, Monitor};
@@ -51,6 +53,7 @@ pub(crate) struct Works<K: ManagedKind> {
     pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
     pub(crate) chores: Arc<Monitor<Chores>>,
+    pub(crate) gets: Gets<K>,
     pub(crate) checker: Checker<K>,
     pub(crate) answers: Answers<K>,
     launcher: Box<dyn Launcher<K>>,
@@ -66,7 +69,8 @@ impl<K: ManagedKind> Works<K> {
         Arc::new(Self {
             changes: Notifier::default(),
             chores: Arc::new(Monitor::default()),
-            checker: Checker::new(getter),
+            gets: Gets::new(getter),
+            checker: Checker::default(),
             answers: Answers::default(),
             launcher,
             ceiling: Arc::new(Ceiling::new(options.reflectors_max)),

@@ -5,10 +5,11 @@ use std::convert::Infallible;
 use crossbeam_channel::Sender;
 
 use super::item::{Input, RunId};
-use super::slot::{Item, News, Slot, Written};
+use super::slot::{Item, Slot};
 use super::works::Works;
 use crate::error::Error;
 use crate::list_watch::Listed;
+use crate::manager::content::{News, Written};
 use crate::manager::kinds::ManagedKind;
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
@@ -50,7 +51,7 @@ impl<K: ManagedKind> Writer<K> {
     ) -> Result<(), Error> {
         let changed = self.works.change(&self.item, |slot| {
             let written = change(slot)?;
-            let immutable = slot.holds_immutable();
+            let immutable = slot.content().holds_immutable();
             let ending = immutable.then(|| slot.act(Input::Immutable(self.run)));
             Ok((written, ending))
         });
@@ -76,7 +77,7 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
     type Staging = (u64, Option<Listed<K>>);
 
     fn begin(&mut self) -> Self::Staging {
-        (self.item.slot.lock().revision(), None)
+        (self.item.slot.lock().content().revision(), None)
     }
 
     fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>) {
@@ -110,14 +111,14 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
             SinkEvent::Added(object) | SinkEvent::Modified(object)
                 if self.is_ours(&object.key()) =>
             {
-                self.write(|slot| slot.change(run, object, now))
+                self.write(|slot| slot.change(run, Listed::Object(object), now))
             }
             SinkEvent::Deleted(object) if self.is_ours(&object.key()) => {
                 let version = object.resource_version();
                 self.write(|slot| slot.remove(run, object.uid(), &version, now))
             }
             SinkEvent::Undecodable(set_aside) if self.is_ours(&set_aside.key) => {
-                self.write(|slot| slot.change_undecodable(run, set_aside, now))
+                self.write(|slot| slot.change(run, Listed::Undecodable(set_aside), now))
             }
             SinkEvent::DeletedUndecodable(gone) if self.is_ours(&gone.key) => {
                 self.write(|slot| slot.remove(run, &gone.uid, &gone.resource_version, now))

@@ -1,0 +1,310 @@
+//! What is known of one object, and the judgement of what comes in: nothing older takes the place of newer (B18). Pure.
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{Listed, Undecodable};
+use crate::manager::kinds::ManagedKind;
+use crate::object::{Held, ResourceVersion};
+use crate::reflector::Replacement;
+use crate::store::{Floor, Identity};
+use crate::sync::Arc;
+
+/// The content of one object's place.
+#[derive(Debug)]
+pub(crate) struct Content<K: ManagedKind> {
+    object: Option<Arc<Held<K>>>,
+    /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
+    undecodable: Option<Error>,
+    /// Counts what came in, so that an answer that was overtaken on its way is told from one that was not.
+    revision: u64,
+    floor: Floor,
+    /// Refused before the floor was asked, which counts the others.
+    refused: u64,
+    /// A uid that a consistent read found gone: news about it comes from the past.
+    gone: Option<Box<str>>,
+}
+
+impl<K: ManagedKind> Default for Content<K> {
+    fn default() -> Self {
+        Self {
+            object: None,
+            undecodable: None,
+            revision: 0,
+            floor: Floor::default(),
+            refused: 0,
+            gone: None,
+        }
+    }
+}
+
+/// What was known when a consistent read was sent: its answer is judged by that.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    revision: u64,
+    uid: Option<Box<str>>,
+}
+
+/// Whether readers and subscribers are to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Nothing,
+    /// The object, or what can be said of it, is another one.
+    Changed,
+}
+
+/// What a write did. The old object is dropped by the caller, under no lock.
+#[derive(Debug)]
+pub(crate) struct Written<K: ManagedKind> {
+    pub(crate) news: News,
+    pub(crate) _old: Option<Arc<Held<K>>>,
+}
+
+impl<K: ManagedKind> Written<K> {
+    pub(crate) fn unchanged() -> Self {
+        Self {
+            news: News::Nothing,
+            _old: None,
+        }
+    }
+
+    pub(crate) fn changed() -> Self {
+        Self {
+            news: News::Changed,
+            _old: None,
+        }
+    }
+}
+
+impl<K: ManagedKind> Content<K> {
+    pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
+        self.object.as_ref()
+    }
+
+    pub(crate) fn undecodable(&self) -> Option<&Error> {
+        self.undecodable.as_ref()
+    }
+
+    /// The latest version that is known; cached answers are not older.
+    pub(crate) fn floor(&self) -> &ResourceVersion {
+        self.floor.position()
+    }
+
+    /// The server has said that nothing changed up to `version`.
+    pub(crate) fn raise_floor(&mut self, version: &ResourceVersion) {
+        self.floor.raise(version);
+    }
+
+    /// How many answers and events were refused (B18).
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.saturating_add(self.floor.refused())
+    }
+
+    /// A moment in the life of the content, for [`Self::replace`].
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether what is held cannot change any more (OC-17).
+    pub(crate) fn holds_immutable(&self) -> bool {
+        let object = self.object.as_ref();
+        self.undecodable.is_none() && object.is_some_and(|object| object.is_immutable())
+    }
+
+    /// A list of the one object, or of none; `begun` is the [revision](Self::revision) when it was begun.
+    ///
+    /// # Errors
+    ///
+    /// `Stale` for an answer older than what is known (B18).
+    pub(crate) fn replace(
+        &mut self,
+        begun: u64,
+        item: Option<Listed<K>>,
+        of: &Replacement,
+    ) -> Result<Written<K>, Error> {
+        let uid = match &item {
+            Some(Listed::Object(object)) => Some(object.uid()),
+            Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
+            None => None,
+        };
+        // What a fresh read found while the list was on its way may be newer, however the list was read.
+        let overtaken = begun != self.revision;
+        let judged = Replacement {
+            resource_version: of.resource_version.clone(),
+            consistent: of.consistent && !overtaken,
+            history_expired: of.history_expired && !overtaken,
+        };
+        let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
+        if from_the_past {
+            self.refused = self.refused.saturating_add(1);
+        }
+        if from_the_past || !self.floor.admits_replacement(&judged) {
+            return Err(self.stale(&of.resource_version));
+        }
+        self.gone = None;
+        Ok(self.take_in(item))
+    }
+
+    /// An added or modified state of the object, or one that does not decode (B12); `None` if it is older than what is
+    /// known.
+    pub(crate) fn change(&mut self, state: Listed<K>) -> Option<Written<K>> {
+        let admitted = match &state {
+            Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
+            Listed::Undecodable(set_aside) => {
+                self.admits(&set_aside.uid, &set_aside.resource_version)
+            }
+        };
+        admitted.then(|| self.take_in(Some(state)))
+    }
+
+    /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than what is known.
+    pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<Written<K>> {
+        if version.is_older_than(self.floor.position()) {
+            self.refused = self.refused.saturating_add(1);
+            return None;
+        }
+        self.floor.raise(version);
+        self.gone = (!uid.is_empty()).then(|| uid.into());
+        Some(self.take_in(None))
+    }
+
+    /// To be called before a consistent read is sent.
+    pub(crate) fn ask(&self) -> Asked {
+        let uid = self.object.as_ref().map(|held| held.uid().into());
+        Asked {
+            revision: self.revision,
+            uid,
+        }
+    }
+
+    /// A consistent read found the object, or that there is none. `None` if what came in while the answer was on its way
+    /// is newer.
+    pub(crate) fn found(
+        &mut self,
+        asked: &Asked,
+        object: Option<Arc<Held<K>>>,
+    ) -> Option<Written<K>> {
+        match object {
+            Some(object) => self.take_fresh(asked, object),
+            None => self.take_gone(asked),
+        }
+    }
+
+    /// A consistent read is always accepted, also when it is older (B18), unless something came in meanwhile.
+    fn take_fresh(&mut self, asked: &Asked, object: Arc<Held<K>>) -> Option<Written<K>> {
+        let version = object.resource_version();
+        let floor = self.floor.position();
+        if self.revision != asked.revision {
+            let newer = floor.is_unset() || floor.is_older_than(&version);
+            if !newer || self.is_gone(object.uid()) {
+                return None;
+            }
+        } else if self.is_put_back(object.uid(), &version) {
+            self.floor.admits_replacement(&Replacement {
+                resource_version: version.clone(),
+                consistent: true,
+                history_expired: false,
+            });
+        }
+        self.gone = None;
+        self.floor.raise(&version);
+        Some(self.take_in(Some(Listed::Object(object))))
+    }
+
+    /// Whether the answer shows that the server's history was put back: a state that was known to be over.
+    fn is_put_back(&self, uid: &str, version: &ResourceVersion) -> bool {
+        match &self.object {
+            Some(held) if held.uid() == uid => version.is_older_than(&held.resource_version()),
+            Some(_) | None => version.is_older_than(self.floor.position()),
+        }
+    }
+
+    /// `NotFound` has no version: it tells the end of the object that was held when it was asked for, and of no other.
+    fn take_gone(&mut self, asked: &Asked) -> Option<Written<K>> {
+        let held = self.object.as_ref().map(|held| held.uid());
+        if self.revision != asked.revision && (held.is_none() || held != asked.uid.as_deref()) {
+            return None;
+        }
+        if let Some(uid) = held.filter(|uid| !uid.is_empty()) {
+            self.gone = Some(uid.into());
+        }
+        Some(self.take_in(None))
+    }
+
+    fn admits(&mut self, uid: &str, version: &ResourceVersion) -> bool {
+        if self.is_gone(uid) || version.is_older_than(self.floor.position()) {
+            self.refused = self.refused.saturating_add(1);
+            return false;
+        }
+        let held_version = self.object.as_ref().map(|held| held.resource_version());
+        let held = self.object.as_ref().zip(held_version.as_ref());
+        let held = held.map(|(object, resource_version)| Identity {
+            uid: object.uid(),
+            resource_version,
+        });
+        let incoming = Identity {
+            uid,
+            resource_version: version,
+        };
+        self.floor.admits_change(held, incoming)
+    }
+
+    fn is_gone(&self, uid: &str) -> bool {
+        self.gone.as_deref() == Some(uid)
+    }
+
+    fn stale(&self, version: &ResourceVersion) -> Error {
+        Error::new(
+            ErrorKind::Stale,
+            format!(
+                "the server answered with version {version}, older than {} which is known already",
+                self.floor.position()
+            ),
+        )
+    }
+
+    /// Takes in what was admitted.
+    fn take_in(&mut self, state: Option<Listed<K>>) -> Written<K> {
+        self.revision = self.revision.wrapping_add(1);
+        match state {
+            Some(Listed::Object(object)) => self.put(Some(object)),
+            Some(Listed::Undecodable(set_aside)) => self.set_aside(set_aside),
+            None => self.put(None),
+        }
+    }
+
+    /// An object that is the same one in the same version keeps its allocation and is no news.
+    fn put(&mut self, object: Option<Arc<Held<K>>>) -> Written<K> {
+        let same = match (&self.object, &object) {
+            (Some(held), Some(new)) => {
+                let version = held.resource_version();
+                held.uid() == new.uid() && !version.is_unset() && version == new.resource_version()
+            }
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        if same && self.undecodable.is_none() {
+            return Written {
+                news: News::Nothing,
+                _old: object,
+            };
+        }
+        self.undecodable = None;
+        Written {
+            news: News::Changed,
+            _old: std::mem::replace(&mut self.object, object),
+        }
+    }
+
+    fn set_aside(&mut self, set_aside: Undecodable) -> Written<K> {
+        self.undecodable = Some(set_aside.error);
+        // The state before it of another object is no last good copy of this one.
+        let other = !set_aside.uid.is_empty()
+            && self
+                .object
+                .as_ref()
+                .is_some_and(|held| held.uid() != set_aside.uid);
+        Written {
+            _old: if other { self.object.take() } else { None },
+            ..Written::changed()
+        }
+    }
+}
