@@ -76,11 +76,15 @@ impl Backoff {
         Self { options, base }
     }
 
-    /// The wait after a failure that came after `health`: only lasting health starts the sequence again (B10, BK-5).
-    pub(crate) fn next(&mut self, health: Duration, chance: &mut Chance) -> Duration {
+    /// Notes the health before a failure: only when it lasted does the sequence start again (B10, BK-5).
+    pub(crate) fn after(&mut self, health: Duration) {
         if health > self.options.reset_after || self.options.reset_after.is_zero() {
             self.base = self.options.initial;
         }
+    }
+
+    /// The next wait of the sequence.
+    pub(crate) fn next(&mut self, chance: &mut Chance) -> Duration {
         let wait = chance.stretch(self.base, self.options.jitter);
         self.base = grown(self.base, self.options.factor, self.options.cap);
         wait
@@ -216,7 +220,10 @@ mod tests {
         });
         let mut chance = Chance::new(SEED);
         (0..count)
-            .map(|_| backoff.next(Duration::ZERO, &mut chance))
+            .map(|_| {
+                backoff.after(Duration::ZERO);
+                backoff.next(&mut chance)
+            })
             .collect()
     }
 
@@ -251,7 +258,10 @@ mod tests {
         };
         let mut backoff = Backoff::new(options);
         let mut chance = Chance::new(SEED);
-        let mut next = |health| backoff.next(Duration::from_secs(health), &mut chance);
+        let mut next = |health| {
+            backoff.after(Duration::from_secs(health));
+            backoff.next(&mut chance)
+        };
         for _ in 0..20 {
             next(0);
         }

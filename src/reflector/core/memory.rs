@@ -198,18 +198,18 @@ impl Memory {
 
     /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
-        let health = self.note(&error, facts);
+        self.note(&error, facts);
         self.status.phase = Phase::BackingOff;
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
         self.status.last_error = Some(error);
+        // The server's wait, not ours: it uses nothing up of the backoff either.
         if let Some(asked) = retry_after {
-            self.steady(health);
             return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
         }
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
         // Fast retries come before the steady backoff (B3): they use nothing up of it.
-        let wait = fast.unwrap_or_else(|| self.steady(health));
+        let wait = fast.unwrap_or_else(|| self.backoff.next(&mut self.chance).max(STEADY_MIN));
         let until = later(facts.now, wait);
         let until = match grace_end {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
@@ -217,10 +217,6 @@ impl Memory {
         };
         let hastened = !self.status.synced && self.status.denied.is_none() && fast.is_none();
         (until, hastened)
-    }
-
-    fn steady(&mut self, health: Duration) -> Duration {
-        self.backoff.next(health, &mut self.chance).max(STEADY_MIN)
     }
 
     /// The end of a rest that somebody began to wait in (B3): never later than it would have been.
@@ -235,7 +231,7 @@ impl Memory {
 
     /// A failure that costs no backoff: it is counted and shown, and what follows decides.
     pub(super) fn note_failure(&mut self, error: Error, facts: &Facts) {
-        let _health = self.note(&error, facts);
+        self.note(&error, facts);
         self.status.last_error = Some(error);
     }
 
@@ -248,7 +244,7 @@ impl Memory {
         self.effects.push(Effect::Log(level, text));
     }
 
-    fn note(&mut self, error: &Error, facts: &Facts) -> Duration {
+    fn note(&mut self, error: &Error, facts: &Facts) {
         let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
             facts.now.saturating_duration_since(since)
         });
@@ -256,7 +252,7 @@ impl Memory {
         self.status.attempts_since = self.status.attempts_since.or(Some(facts.now));
         self.note_refusal(error, facts.now);
         self.log_failure(error, facts.now);
-        health
+        self.backoff.after(health);
     }
 
     /// R4: a refusal becomes an answer once it has outlasted the grace.

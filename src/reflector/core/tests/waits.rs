@@ -76,6 +76,35 @@ const BACKOFFS: &[Row] = &[
         page-error 429 retry-after=90000 -> rest 300s
     ",
     ),
+    row(
+        "Retry-After uses nothing up of the backoff: it is the server's wait and not ours",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 429 retry-after=7 -> rest 7s firm
+        rested              -> list 0 limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list 0 limit=500
+        page-error 429 retry-after=7 -> rest 7s firm
+        rested              -> list 0 limit=500
+        page-error 500      -> rest 1.6s
+    ",
+    ),
+    row(
+        "BK-5: health before a Retry-After starts the backoff again as it does before any failure",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +121s error 429 retry-after=7 -> rest 7s firm
+        rested              -> watch 5
+        open-error 429      -> rest 800ms
+    ",
+    ),
 ];
 
 #[test]
