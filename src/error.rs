@@ -136,16 +136,14 @@ impl Error {
         let mut message =
             format!("failed to sync {resource} cache: timed out waiting for the condition");
         failed.describe(&mut message);
-        let history = History {
-            attempts: failed.attempts,
-            since: failed.since,
-            last_failure: failed.last_failure,
-        };
-        let inner = Inner {
-            history: Some(history),
-            ..Inner::new(ErrorKind::NotSynced, message, None)
-        };
-        Self(Arc::new(inner))
+        Self::with_history(ErrorKind::NotSynced, message, failed)
+    }
+
+    /// A read that came to no answer by the caller's deadline: what was waited for, for how long, and why (B2).
+    pub fn timed_out(what: &str, failed: FailedSync) -> Self {
+        let mut message = format!("timed out waiting for {what}");
+        failed.describe(&mut message);
+        Self::with_history(ErrorKind::Timeout, message, failed)
     }
 
     /// Adds the error underneath; its text is not repeated in this one's.
@@ -216,6 +214,19 @@ impl Error {
         Self(Arc::new(Inner::new(kind, message, status)))
     }
 
+    fn with_history(kind: ErrorKind, message: String, failed: FailedSync) -> Self {
+        let history = History {
+            attempts: failed.attempts,
+            since: failed.since,
+            last_failure: failed.last_failure,
+        };
+        let inner = Inner {
+            history: Some(history),
+            ..Inner::new(kind, message, None)
+        };
+        Self(Arc::new(inner))
+    }
+
     fn map(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| Inner {
             kind: shared.kind,
@@ -247,14 +258,14 @@ impl Inner {
     }
 }
 
-/// The story of a first sync that did not come in time, for [`Error::not_synced`].
+/// The story of a wait that ended without an answer, for [`Error::not_synced`] and [`Error::timed_out`].
 #[derive(Clone, Debug)]
 #[expect(
     clippy::exhaustive_structs,
     reason = "a plain parameter list with names"
 )]
 pub struct FailedSync {
-    /// Attempts made since the cache began to fill.
+    /// Attempts made since the wait, or the cache, began.
     pub attempts: u32,
     /// When the first of them began.
     pub since: Instant,

@@ -1,5 +1,7 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
+#[cfg(feature = "testing")]
+mod at_least;
 mod dice;
 #[cfg(feature = "testing")]
 mod end_to_end;

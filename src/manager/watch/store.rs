@@ -9,6 +9,7 @@ use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
+use crate::manager::ask::Ask;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::content::{Asked, News};
 use crate::manager::kinds::ManagedKind;
@@ -16,7 +17,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::{Held, ObjectKey};
+use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, Worker};
@@ -210,8 +211,14 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let question = self.ask(namespace, name)?;
         let token = self.stop.token();
-        let key = &question.item.about.key;
-        let found = self.works().gets.get_latest(key, deadline, &token);
+        let ask = Ask {
+            key: &question.item.about.key,
+            clock: self.works().clock(),
+            deadline,
+            stop: &token,
+        };
+        let latest = ResourceVersion::most_recent();
+        let found = self.works().gets.ask(&ask, &latest);
         self.take_answer(&question, found)
     }
 
