@@ -16,3 +16,6 @@ mod demo;
 mod program;
 #[path = "node_agent/rows.rs"]
 mod rows;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/signals.rs"]
+mod signals;

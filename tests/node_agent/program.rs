@@ -65,7 +65,7 @@ fn target() -> PathBuf {
     test.ancestors().nth(3).unwrap().to_owned()
 }
 
-fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
     command
         .args(arguments)
@@ -93,9 +93,19 @@ pub(crate) fn run_in(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     }
 }
 
+/// A process that ends with the test, whatever becomes of it.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
 /// A run that goes on.
 pub(crate) struct Running {
-    child: Child,
+    child: Killed,
     lines: Receiver<String>,
     stderr: Receiver<String>,
     seen: String,
@@ -123,7 +133,7 @@ impl Running {
         Self {
             lines,
             stderr,
-            child,
+            child: Killed(child),
             seen: String::new(),
             _readers: [reader.unwrap(), second_reader.unwrap()],
         }
@@ -144,14 +154,14 @@ impl Running {
 
     /// Sends a signal and waits for the end.
     pub(crate) fn stop(mut self, signal: Signal) -> Ended {
-        let pid = Pid::from_child(&self.child);
+        let pid = Pid::from_child(&self.child.0);
         kill_process(pid, signal).unwrap();
         let rest: Vec<_> = self.lines.iter().collect();
         for line in &rest {
             self.see(line);
         }
         let stderr = self.stderr.recv().unwrap();
-        let status = self.child.wait().unwrap();
+        let status = self.child.0.wait().unwrap();
         Ended {
             code: status.code().expect("it ends by itself, not by the signal"),
             stdout: std::mem::take(&mut self.seen),
@@ -162,12 +172,5 @@ impl Running {
     fn see(&mut self, line: &str) {
         self.seen.push_str(line);
         self.seen.push('\n');
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }

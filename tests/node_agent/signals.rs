@@ -1,0 +1,49 @@
+//! Two signals: the first asks the agent to end, the second ends it where it stands.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+
+use rustix::pipe::{fcntl_setpipe_size, pipe};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::program::{Killed, command};
+
+/// A page: the smallest pipe there is, and much less than the table of the demonstration.
+const PIPE_BYTES: usize = 4096;
+
+/// The agent stands in a write that nobody takes, so the first signal cannot end it.
+#[test]
+fn a_second_signal_ends_it_at_once_wherever_it_stands() {
+    let (stdout, write_end) = pipe().unwrap();
+    fcntl_setpipe_size(&stdout, PIPE_BYTES).unwrap();
+    let mut command = command(&["--demo", "--once", "-o", "json", "-v"]);
+    let mut agent = Killed(command.stdout(Stdio::from(write_end)).spawn().unwrap());
+    // It holds the other copy of the pipe's end.
+    drop(command);
+    let mut stderr = BufReader::new(agent.0.stderr.take().unwrap());
+    let mut stdout = std::fs::File::from(stdout);
+    stdout.read_exact(&mut [0]).unwrap();
+
+    let pid = Pid::from_child(&agent.0);
+    kill_process(pid, Signal::INT).unwrap();
+    let told = "signal 2: stopping; another ends the process at once\n";
+    let mut line = String::new();
+    while !line.ends_with(told) {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "{told}: not told");
+    }
+    assert_eq!(agent.0.try_wait().unwrap(), None, "it ended by the first");
+
+    kill_process(pid, Signal::TERM).unwrap();
+    let status = agent.0.wait().unwrap();
+    assert_eq!(
+        status.signal(),
+        None,
+        "it ends by itself, not by the signal"
+    );
+    assert_eq!(status.code(), Some(128 + 15), "as a shell tells of SIGTERM");
+    let mut printed = String::new();
+    stdout.read_to_string(&mut printed).unwrap();
+    assert!(printed.len() <= PIPE_BYTES, "the table was printed in full");
+}
