@@ -112,6 +112,8 @@ pub mod informer;
 
 pub mod manager;
 
+pub mod pod_status;
+
 pub mod manual;
 
 #[cfg(feature = "testing")]

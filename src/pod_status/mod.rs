@@ -1,0 +1,15 @@
+//! The pod-status cache: what the container runtime last said of each pod, and blocking waits for something newer.
+
+mod cache;
+mod options;
+mod reading;
+mod status;
+mod table;
+mod timeout;
+mod timestamp;
+
+pub use cache::{PodStatusCache, Waiting};
+pub use options::PodStatusOptions;
+pub use reading::{Reading, StatusError};
+pub use status::{ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus, Status};
+pub use timestamp::Timestamp;

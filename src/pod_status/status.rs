@@ -1,0 +1,176 @@
+//! What the cache keeps of a pod: the field's status type, and what a user's own must say of itself.
+
+use std::time::SystemTime;
+
+/// What is kept of a pod: [`PodStatus`], or a type of the user's own.
+///
+/// The cache looks at nothing in it.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::clock::Clock;
+/// use kubecache::pod_status::{PodStatusCache, Status};
+///
+/// struct Lean {
+///     uid: String,
+///     running: u32,
+/// }
+///
+/// impl Status for Lean {
+///     fn with_id(uid: &str) -> Self {
+///         Self { uid: uid.to_owned(), running: 0 }
+///     }
+/// }
+///
+/// let cache = PodStatusCache::<Lean>::new(Clock::system());
+/// let unknown = cache.get("uid-1");
+/// assert_eq!(unknown.status().map(|status| (&*status.uid, status.running)), Some(("uid-1", 0)));
+/// ```
+pub trait Status: Send + Sync + 'static {
+    /// The status of a pod which the runtime knows nothing of: only its UID is set (PC-2).
+    ///
+    /// Called on the reader's thread, under no lock.
+    fn with_id(uid: &str) -> Self;
+}
+
+/// What the container runtime last said of a pod, as the kubelet keeps it (PC-16).
+///
+/// This is the runtime's view, not the API's `PodStatus`. Wall-clock times in it are the runtime's and only for showing:
+/// what is newer is decided by [`Timestamp`](super::Timestamp)s.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::pod_status::{ContainerState, ContainerStatus, PodStatus};
+///
+/// let mut container = ContainerStatus::default();
+/// container.name = "web".into();
+/// container.state = ContainerState::Running;
+///
+/// let mut pod = PodStatus::default();
+/// pod.id = "uid-1".into();
+/// pod.container_statuses.push(container);
+/// assert_eq!(pod.find_container("web").map(|found| found.state), Some(ContainerState::Running));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[doc(alias = "kubecontainer.PodStatus")]
+pub struct PodStatus {
+    /// The pod's UID.
+    #[doc(alias = "ID")]
+    pub id: String,
+    /// The pod's name.
+    pub name: String,
+    /// The pod's namespace.
+    pub namespace: String,
+    /// All addresses of the pod, the primary one first.
+    #[doc(alias = "IPs")]
+    pub ips: Vec<String>,
+    /// Every container the runtime has, those of earlier attempts included.
+    pub container_statuses: Vec<ContainerStatus>,
+    /// The containers of the newest sandbox.
+    pub active_container_statuses: Vec<ContainerStatus>,
+    /// The pod's sandboxes, newest first.
+    pub sandbox_statuses: Vec<SandboxStatus>,
+    /// When the runtime recorded this, by its wall clock; `None` where it does not say.
+    #[doc(alias = "TimeStamp")]
+    pub timestamp: Option<SystemTime>,
+}
+
+impl PodStatus {
+    /// The first container of that name in `container_statuses`.
+    #[doc(alias = "FindContainerStatusByName")]
+    pub fn find_container(&self, name: &str) -> Option<&ContainerStatus> {
+        let mut containers = self.container_statuses.iter();
+        containers.find(|container| container.name == name)
+    }
+
+    /// Whether a sandbox of the pod is ready.
+    pub fn has_ready_sandbox(&self) -> bool {
+        let mut sandboxes = self.sandbox_statuses.iter();
+        sandboxes.any(|sandbox| sandbox.state == SandboxState::Ready)
+    }
+}
+
+impl Status for PodStatus {
+    fn with_id(uid: &str) -> Self {
+        Self {
+            id: uid.to_owned(),
+            ..Self::default()
+        }
+    }
+}
+
+/// One container of a pod, as the runtime has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContainerStatus {
+    /// The runtime's ID of this container.
+    #[doc(alias = "ID")]
+    pub id: String,
+    /// The container's name in the pod's spec.
+    pub name: String,
+    /// What the container is doing.
+    pub state: ContainerState,
+    /// When it was created, by the runtime's wall clock.
+    pub created_at: Option<SystemTime>,
+    /// When it was started, by the runtime's wall clock.
+    pub started_at: Option<SystemTime>,
+    /// When it exited, by the runtime's wall clock.
+    pub finished_at: Option<SystemTime>,
+    /// Its exit code, once it has exited.
+    pub exit_code: Option<i32>,
+    /// The image it was created from, as the pod's spec names it.
+    pub image: String,
+    /// The runtime's ID of that image.
+    pub image_id: String,
+    /// How often the container was started again.
+    pub restart_count: u32,
+    /// Why it is in its state, in one word such as `OOMKilled`.
+    pub reason: String,
+    /// Why it is in its state, for people.
+    pub message: String,
+}
+
+/// What a container is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ContainerState {
+    /// Created and not started.
+    Created,
+    /// Running.
+    Running,
+    /// Ended, by itself or by force.
+    Exited,
+    /// The runtime cannot tell.
+    #[default]
+    Unknown,
+}
+
+/// One sandbox of a pod: what its containers share, the network above all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxStatus {
+    /// The runtime's ID of this sandbox.
+    pub id: String,
+    /// Whether it is ready for containers.
+    pub state: SandboxState,
+    /// When it was created, by the runtime's wall clock.
+    pub created_at: Option<SystemTime>,
+    /// Which attempt at a sandbox for the pod this is, from 0.
+    pub attempt: u32,
+    /// All addresses of the sandbox, the primary one first.
+    pub ips: Vec<String>,
+}
+
+/// Whether a sandbox is ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SandboxState {
+    /// Ready for containers.
+    Ready,
+    /// Not ready: not yet, or no more.
+    #[default]
+    NotReady,
+}
