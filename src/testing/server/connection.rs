@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::faults::Act;
-use super::matching::Taken;
+use super::matching::{Now, Taken};
 use super::pace::{Passage, Speed, Step};
 use super::{Answered, Shared};
 use crate::sync::Arc;
@@ -84,11 +84,16 @@ impl<'a, S: Read + Write> Connection<'a, S> {
                 self.stop.wait();
                 Ok(Then::Close)
             }
-            Decision::Play(exchange, act) => Play {
+            Decision::Play {
+                exchange,
+                number,
+                act,
+            } => Play {
                 server: self.server,
                 stream: &mut self.stream,
                 stop: self.stop,
                 exchange: &exchange,
+                number,
                 arrived,
                 act,
                 sent: 0,
@@ -114,7 +119,12 @@ impl<'a, S: Read + Write> Connection<'a, S> {
 
 /// What the server does with a request.
 pub(super) enum Decision {
-    Play(Arc<Exchange>, Option<Act>),
+    Play {
+        exchange: Arc<Exchange>,
+        /// Its number in the book; none where it is not recorded.
+        number: Option<usize>,
+        act: Option<Act>,
+    },
     Status(ErrorAnswer),
     Hang,
     /// A body that is empty and does not end.
@@ -166,16 +176,32 @@ impl Shared {
                 (Decision::Status(status), Answered::Fault)
             }
             Some(Act::Hang) => (Decision::Hang, Answered::Fault),
-            act => self.play(request, act),
+            act => self.play(request, arrived, act),
         };
         self.received(request, arrived, answered);
         decision
     }
 
-    fn play(&self, request: &Request, act: Option<Act>) -> (Decision, Answered) {
-        let taken = self.book.lock().take(&request.method, &request.target);
+    fn play(&self, request: &Request, arrived: Instant, act: Option<Act>) -> (Decision, Answered) {
+        let passed = |since| self.pace.recorded(arrived.saturating_duration_since(since));
+        let now = Now {
+            instant: arrived,
+            passed: &passed,
+        };
+        let taken = self
+            .book
+            .lock()
+            .take(&request.method, &request.target, &now);
+        let play = |exchange, number| Decision::Play {
+            exchange,
+            number,
+            act,
+        };
         match taken {
-            Ok(Taken::Recorded(exchange)) => (Decision::Play(exchange, act), Answered::Recorded),
+            Ok(Taken::Recorded(exchange, number)) => {
+                (play(exchange, Some(number)), Answered::Recorded)
+            }
+            Ok(Taken::Derived(exchange)) => (play(exchange, None), Answered::Derived),
             Ok(Taken::Silence) => (Decision::Silence, Answered::Recorded),
             Err(message) => {
                 log::warn!("fixture server: {message}");
@@ -197,6 +223,7 @@ struct Play<'a, S> {
     stream: &'a mut S,
     stop: &'a StopToken,
     exchange: &'a Exchange,
+    number: Option<usize>,
     arrived: Instant,
     act: Option<Act>,
     /// Bytes of the body so far.
@@ -213,7 +240,14 @@ impl<S: Read + Write> Play<'_, S> {
         }
         write_head(self.stream, answer.status, &answer.headers, framing)?;
         for chunk in &answer.chunks {
-            if !self.turn(&mut passage, chunk.after, &chunk.text) || !self.chunk(chunk, framing)? {
+            if !self.turn(&mut passage, chunk.after, &chunk.text) {
+                return Ok(Then::Close);
+            }
+            // Before the bytes: who has read them and then asks finds a server that is as far.
+            if let Some(number) = self.number {
+                server.book.lock().sent(number);
+            }
+            if !self.chunk(chunk, framing)? {
                 return Ok(Then::Close);
             }
         }

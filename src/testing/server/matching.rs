@@ -1,8 +1,13 @@
-//! Which recorded answer a request gets: verb, path, selectors, and the how-manieth request of its kind it is.
+//! Which answer a request gets: the recorded one by verb, path, selectors and the how-manieth request of its kind it
+//! is; for a get of one object that was not recorded, one by what the recording tells of the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
+use super::history::{History, Point};
+use super::place::Place;
+use super::single;
 use crate::sync::Arc;
 use crate::testing::recording::{Exchange, Recording, Target, is_true};
 
@@ -71,18 +76,32 @@ fn in_order(selector: &str) -> String {
     Vec::from_iter(terms).join(",")
 }
 
+/// A recorded get further ahead than this was not meant for a request that comes now.
+const SLACK: Duration = Duration::from_secs(1);
+
 /// The recorded exchanges, each given out once.
 #[derive(Debug)]
 pub(super) struct Book {
     pages: Vec<Page>,
+    /// What the exchanges tell of single objects; read when it is first needed.
+    history: Option<Arc<History>>,
     /// Whether there are answers behind the end of the recording.
     endless: bool,
+}
+
+/// The time on the server's clock, and how much recorded time has passed since an instant.
+pub(super) struct Now<'a> {
+    pub(super) instant: Instant,
+    pub(super) passed: &'a dyn Fn(Instant) -> Duration,
 }
 
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Taken {
-    Recorded(Arc<Exchange>),
+    /// An exchange, and its number for [`Book::sent`].
+    Recorded(Arc<Exchange>, usize),
+    /// A get of one object, answered by what the recording tells of it so far.
+    Derived(Arc<Exchange>),
     /// A watch behind the end of an endless recording: it opens, and nothing happens any more.
     Silence,
 }
@@ -91,50 +110,129 @@ pub(super) enum Taken {
 struct Page {
     exchange: Arc<Exchange>,
     question: Question,
-    used: bool,
+    /// Whether its recording has times: one put together by hand has none between its exchanges.
+    timed: bool,
+    /// When it was given out.
+    begun: Option<Instant>,
+    /// How many pieces of its answer went out.
+    sent: usize,
+}
+
+impl Page {
+    fn new(exchange: Exchange, timed: bool) -> Self {
+        Self {
+            question: Question::of(&exchange.method, &exchange.target),
+            exchange: Arc::new(exchange),
+            timed,
+            begun: None,
+            sent: 0,
+        }
+    }
+
+    fn used(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// How far into the recording it has brought the replay, when so much of recorded time has passed since it began.
+    fn reached(&self, passed: Duration) -> Duration {
+        let answer = &self.exchange.answer;
+        let sent = self.sent.checked_sub(1);
+        let sent = sent.and_then(|last| answer.chunks.get(last));
+        let sent = sent.map_or(Duration::ZERO, |piece| piece.after);
+        let reached = passed.min(answer.end_after).max(sent);
+        self.exchange.at.saturating_add(reached)
+    }
 }
 
 impl Book {
     pub(super) fn new(recordings: Vec<Recording>, endless: bool) -> Self {
-        let exchanges = recordings
-            .into_iter()
-            .flat_map(|recording| recording.exchanges);
-        let pages = exchanges.map(|exchange| Page {
-            question: Question::of(&exchange.method, &exchange.target),
-            exchange: Arc::new(exchange),
-            used: false,
+        let pages = recordings.into_iter().flat_map(|recording| {
+            let timed = recording.exchanges.iter().any(|one| !one.at.is_zero());
+            let exchanges = recording.exchanges.into_iter();
+            exchanges.map(move |exchange| Page::new(exchange, timed))
         });
         Self {
             pages: pages.collect(),
+            history: None,
             endless,
         }
     }
 
-    /// The first exchange of that kind which nobody had yet; `Err` says what was asked and what there would be.
-    pub(super) fn take(&mut self, method: &str, target: &Target) -> Result<Taken, String> {
+    /// The first exchange of that kind which nobody had yet, or what stands for it; `Err` says what was asked and what
+    /// there would be.
+    pub(super) fn take(
+        &mut self,
+        method: &str,
+        target: &Target,
+        now: &Now<'_>,
+    ) -> Result<Taken, String> {
         let question = Question::of(method, target);
+        let single = (method == "GET")
+            .then(|| Place::of(target))
+            .flatten()
+            .and_then(|place| self.derive(&place, target, now));
+        let due = single.is_none().then_some(Duration::MAX);
+        let due = due.unwrap_or_else(|| self.present(now).saturating_add(SLACK));
         let alike =
-            |page: &&mut Page| page.question == question && conditions_hold(&page.exchange, target);
-        let unused = self.pages.iter_mut().filter(|page| !page.used).find(alike);
-        if let Some(page) = unused {
-            page.used = true;
-            return Ok(Taken::Recorded(Arc::clone(&page.exchange)));
+            |page: &Page| page.question == question && conditions_hold(&page.exchange, target);
+        let mut pages = self.pages.iter_mut().enumerate();
+        let unused = pages.find(|(_, page)| !page.used() && page.exchange.at <= due && alike(page));
+        if let Some((number, page)) = unused {
+            page.begun = Some(now.instant);
+            return Ok(Taken::Recorded(Arc::clone(&page.exchange), number));
         }
-        let last = self.pages.iter_mut().rfind(alike);
+        if let Some(answer) = single {
+            return Ok(Taken::Derived(Arc::new(answer)));
+        }
+        let last = self.pages.iter().enumerate().rfind(|(_, page)| alike(page));
         match last {
             // Who was refused and asks again is refused again, however often.
-            Some(page) if page.exchange.answer.status >= 400 => {
-                Ok(Taken::Recorded(Arc::clone(&page.exchange)))
+            Some((number, page)) if page.exchange.answer.status >= 400 => {
+                Ok(Taken::Recorded(Arc::clone(&page.exchange), number))
             }
             Some(_) if self.endless && target.is_watch() => Ok(Taken::Silence),
-            Some(page) if self.endless => Ok(Taken::Recorded(Arc::clone(&page.exchange))),
+            Some((number, page)) if self.endless => {
+                Ok(Taken::Recorded(Arc::clone(&page.exchange), number))
+            }
             _ => Err(self.missing(method, target, &question)),
         }
     }
 
+    /// Notes that one more piece of an answer goes out.
+    pub(super) fn sent(&mut self, number: usize) {
+        if let Some(page) = self.pages.get_mut(number) {
+            page.sent = page.sent.saturating_add(1);
+        }
+    }
+
+    /// How far the replay is in the recording: as far as the furthest of its answers.
+    fn present(&self, now: &Now<'_>) -> Duration {
+        let reached = self.pages.iter().filter_map(|page| {
+            let passed = (now.passed)(page.begun?);
+            Some(page.reached(passed))
+        });
+        reached.max().unwrap_or_default()
+    }
+
+    fn derive(&mut self, place: &Place, target: &Target, now: &Now<'_>) -> Option<Exchange> {
+        let pages = &self.pages;
+        let history = self.history.get_or_insert_with(|| {
+            let mut exchanges = pages.iter().map(|page| &page.exchange);
+            Arc::new(History::of(&mut exchanges))
+        });
+        let history = Arc::clone(history);
+        let present = self.present(now);
+        let past = |point: &Point| {
+            self.pages
+                .get(point.page)
+                .is_some_and(|page| (page.timed && point.at <= present) || point.piece < page.sent)
+        };
+        single::answer(&history, place, target, &past)
+    }
+
     /// The exchanges nobody has had yet.
     pub(super) fn unused(&self) -> Vec<Arc<Exchange>> {
-        let unused = self.pages.iter().filter(|page| !page.used);
+        let unused = self.pages.iter().filter(|page| !page.used());
         unused.map(|page| Arc::clone(&page.exchange)).collect()
     }
 
@@ -164,7 +262,7 @@ impl Book {
                 .entry(format!("{} {}", page.exchange.method, page.exchange.target))
                 .or_default();
             counts.0 = counts.0.saturating_add(1);
-            counts.1 = counts.1.saturating_add(usize::from(page.used));
+            counts.1 = counts.1.saturating_add(usize::from(page.used()));
         }
         if there.is_empty() {
             say(format_args!("; nothing is recorded for this path"));
@@ -199,8 +297,12 @@ mod tests {
     }
 
     fn ask(book: &mut Book, target: &str) -> Result<u16, String> {
-        match book.take("GET", &Target::parse(target))? {
-            Taken::Recorded(exchange) => Ok(exchange.answer.status),
+        let now = Now {
+            instant: crate::clock::FakeClock::new().now(),
+            passed: &|_since| Duration::ZERO,
+        };
+        match book.take("GET", &Target::parse(target), &now)? {
+            Taken::Recorded(exchange, _) | Taken::Derived(exchange) => Ok(exchange.answer.status),
             Taken::Silence => Ok(0),
         }
     }

@@ -2,8 +2,11 @@
 
 mod connection;
 mod faults;
+mod history;
 mod matching;
 mod pace;
+mod place;
+mod single;
 mod tls;
 
 use std::time::Instant;
@@ -28,6 +31,14 @@ pub use self::pace::{Speed, Step};
 /// the parameters and the terms of selectors stand; `resourceVersion`, `limit`, `timeoutSeconds` and their like
 /// count only where the recording says so. Without one it gets a 404 that says what was asked and what there is; a
 /// recorded refusal (status 400 and above) is repeated as often as it is asked for.
+///
+/// A get of one object that was not recorded is answered out of what the recorded lists and watches tell of it, as far
+/// as the replay has come: with the object, with the API server's 404 while it is not there, or refused where its list
+/// was. The replay is as far as the furthest piece it has sent; of a recording with times, everything before that counts
+/// as past, also on watches that nobody has opened, and at [`Speed::Times`] the time passes between two pieces too. What
+/// was before the first news of an object follows from that news. The versions `""` and `0` ask for the present state,
+/// any other one for a state not older than it: the API server's 504 if the replay has not come to it. A recorded get is
+/// given out before all that, once the replay is no more than a second of recorded time before it.
 ///
 /// Each connection is a thread with this server as its owner; dropping the server ends and joins them all.
 ///
@@ -105,6 +116,8 @@ pub struct Received {
 pub enum Answered {
     /// A recorded answer.
     Recorded,
+    /// A get of one object, by what the recording tells of the object.
+    Derived,
     /// 404: nothing is recorded for it, or no more.
     Unmatched,
     /// A fault took the answer's place.

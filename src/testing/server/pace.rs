@@ -52,6 +52,14 @@ impl Pace {
         self.until(due, stop)
     }
 
+    /// How much of recorded time passes in that time; none where recorded times do not count.
+    pub(super) fn recorded(&self, passed: Duration) -> Duration {
+        let Speed::Times(factor) = self.speed else {
+            return Duration::ZERO;
+        };
+        Duration::try_from_secs_f64(passed.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+    }
+
     pub(super) fn until(&self, due: Deadline, stop: &StopToken) -> bool {
         stop.wait_until(&self.clock, due) == WaitEnd::DeadlinePassed
     }

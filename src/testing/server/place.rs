@@ -1,0 +1,218 @@
+//! Where a request's path leads: to a collection of one kind, or to one object in it.
+
+use crate::testing::recording::Target;
+
+/// A kind's place in the API, such as secrets of the core group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// `api/v1`, `apis/apps/v1`.
+    pub(super) group_version: String,
+    /// The plural, such as `secrets`.
+    pub(super) plural: String,
+}
+
+/// One object's place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) resource: Resource,
+    pub(super) object: Name,
+}
+
+/// Which object of its kind; the namespace is empty where there is none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) namespace: String,
+    pub(super) name: String,
+}
+
+/// What a list or watch is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope {
+    pub(super) resource: Resource,
+    namespace: Option<String>,
+    name: Option<String>,
+    /// Whether it picks objects by more than namespace and name, so that an object it does not tell of may exist.
+    picks: bool,
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Path {
+    Collection(Resource, Option<String>),
+    Object(Place),
+}
+
+impl Path {
+    fn parse(path: &str) -> Option<Self> {
+        let segments: Vec<_> = path.split('/').skip(1).collect();
+        let (group_version, rest) = match segments.as_slice() {
+            ["api", version, rest @ ..] => (format!("api/{version}"), rest),
+            ["apis", group, version, rest @ ..] => (format!("apis/{group}/{version}"), rest),
+            _ => return None,
+        };
+        let resource = |plural: &str| Resource {
+            group_version: group_version.clone(),
+            plural: plural.to_owned(),
+        };
+        let object = |plural: &str, namespace: &str, name: &str| {
+            Self::Object(Place {
+                resource: resource(plural),
+                object: Name {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                },
+            })
+        };
+        match rest {
+            [plural] => Some(Self::Collection(resource(plural), None)),
+            // A namespace is an object too; what is in it has a third segment.
+            [plural, name] => Some(object(plural, "", name)),
+            ["namespaces", namespace, plural] => Some(Self::Collection(
+                resource(plural),
+                Some((*namespace).to_owned()),
+            )),
+            ["namespaces", namespace, plural, name] => Some(object(plural, namespace, name)),
+            _ => None,
+        }
+    }
+}
+
+impl Place {
+    /// The object which a plain get of `target` would read.
+    pub(super) fn of(target: &Target) -> Option<Self> {
+        match Path::parse(&target.path)? {
+            Path::Object(place) => Some(place),
+            Path::Collection(..) => None,
+        }
+    }
+}
+
+impl Resource {
+    /// The plural as the server's messages write it: `secrets`, `deployments.apps`.
+    pub(super) fn in_messages(&self) -> String {
+        match self.group() {
+            "" => self.plural.clone(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    pub(super) fn group(&self) -> &str {
+        let mut parts = self.group_version.split('/');
+        match (parts.next(), parts.next()) {
+            (Some("apis"), Some(group)) => group,
+            _ => "",
+        }
+    }
+}
+
+impl Scope {
+    /// What a list or watch of `target` is about.
+    pub(super) fn of(target: &Target) -> Option<Self> {
+        let Path::Collection(resource, namespace) = Path::parse(&target.path)? else {
+            return None;
+        };
+        let labels = target.value("labelSelector").unwrap_or_default();
+        let mut scope = Self {
+            resource,
+            namespace,
+            name: None,
+            picks: !labels.is_empty(),
+        };
+        let fields = target.value("fieldSelector").unwrap_or_default();
+        for term in fields.split(',').filter(|term| !term.is_empty()) {
+            let (field, value) = term.split_once('=').unwrap_or((term, ""));
+            let value = value.strip_prefix('=').unwrap_or(value);
+            match field {
+                "metadata.name" => scope.name = Some(value.to_owned()),
+                "metadata.namespace" => scope.namespace = Some(value.to_owned()),
+                _ => scope.picks = true,
+            }
+        }
+        Some(scope)
+    }
+
+    /// Whether the object, if it were there, would be in it.
+    pub(super) fn covers(&self, place: &Place) -> bool {
+        let is = |wanted: &Option<String>, value: &String| {
+            wanted.as_ref().is_none_or(|wanted| wanted == value)
+        };
+        !self.picks
+            && self.resource == place.resource
+            && is(&self.namespace, &place.object.namespace)
+            && is(&self.name, &place.object.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(path: &str) -> Option<(String, Name)> {
+        let place = Place::of(&Target::parse(path))?;
+        Some((place.resource.in_messages(), place.object))
+    }
+
+    fn name(namespace: &str, name: &str) -> Name {
+        Name {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_path_leads_to_an_object_or_to_none() {
+        let rows = [
+            (
+                "/api/v1/namespaces/shop/secrets/db",
+                Some(("secrets", name("shop", "db"))),
+            ),
+            (
+                "/api/v1/nodes/node-1?pretty=1",
+                Some(("nodes", name("", "node-1"))),
+            ),
+            (
+                "/api/v1/namespaces/shop",
+                Some(("namespaces", name("", "shop"))),
+            ),
+            (
+                "/apis/apps/v1/namespaces/shop/deployments/web",
+                Some(("deployments.apps", name("shop", "web"))),
+            ),
+            ("/api/v1/namespaces/shop/secrets", None),
+            ("/api/v1/pods", None),
+            ("/api/v1/namespaces/shop/pods/web/status", None),
+            ("/version", None),
+            ("", None),
+        ];
+        for (path, expected) in rows {
+            let expected = expected.map(|(plural, name)| (plural.to_owned(), name));
+            assert_eq!(place(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_scope_covers_what_it_would_have_to_tell_of() {
+        let db = Place::of(&Target::parse("/api/v1/namespaces/shop/secrets/db")).unwrap();
+        let rows = [
+            ("/api/v1/secrets", true),
+            ("/api/v1/namespaces/shop/secrets", true),
+            (
+                "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb",
+                true,
+            ),
+            (
+                "/api/v1/secrets?fieldSelector=metadata.namespace%3Dshop,metadata.name%3D%3Ddb",
+                true,
+            ),
+            ("/api/v1/namespaces/ops/secrets", false),
+            ("/api/v1/namespaces/shop/configmaps", false),
+            ("/api/v1/secrets?fieldSelector=metadata.name%3Dweb", false),
+            ("/api/v1/secrets?labelSelector=a%3Db", false),
+            ("/api/v1/secrets?fieldSelector=type%3DOpaque", false),
+        ];
+        for (target, covers) in rows {
+            let scope = Scope::of(&Target::parse(target)).unwrap();
+            assert_eq!(scope.covers(&db), covers, "{target}");
+        }
+    }
+}
