@@ -25,12 +25,13 @@ impl<K: ManagedKind> Gets<K> {
     /// # Errors
     ///
     /// What the server said, or what the transport met; `Timeout` in [`Error::timed_out`]'s words when it was the
-    /// caller's deadline that ended it; `Stopped`.
+    /// caller's deadline that ended it; those of [`Ask::check`].
     pub(crate) fn ask(
         &self,
         ask: &Ask<'_>,
         version: &ResourceVersion,
     ) -> Result<Arc<Held<K>>, Error> {
+        ask.check::<K>(version)?;
         let mut story = ask.begin();
         self.ask_once(ask, version).map_err(|error| {
             story.attempts = 1;
@@ -42,24 +43,43 @@ impl<K: ManagedKind> Gets<K> {
         })
     }
 
-    /// One request, whose errors are as they come. None is sent once the stop is raised or the deadline has passed.
+    /// One request, whose errors are as they come.
     pub(super) fn ask_once(
         &self,
         ask: &Ask<'_>,
         version: &ResourceVersion,
     ) -> Result<Arc<Held<K>>, Error> {
-        if ask.stop.is_stopped() {
-            return Err(Error::stopped(K::CACHE));
-        }
-        if ask.clock.has_passed(ask.deadline) {
-            let message = "no request was sent: the caller's deadline had passed";
-            return Err(Error::new(ErrorKind::Timeout, message));
-        }
         self.get(ask.key, version, ask.deadline, ask.stop)
     }
 }
 
 impl Ask<'_> {
+    /// Whether a request may be sent at all.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` once the stop is raised, `Timeout` once the deadline has passed.
+    pub(crate) fn check<K: ManagedKind>(&self, version: &ResourceVersion) -> Result<(), Error> {
+        if self.stop.is_stopped() {
+            return Err(Error::stopped(K::CACHE));
+        }
+        if self.clock.has_passed(self.deadline) {
+            let what = self.what::<K>(version);
+            let message = format!("no request for {what} was sent: the deadline had passed");
+            return Err(Error::new(ErrorKind::Timeout, message));
+        }
+        Ok(())
+    }
+
+    fn what<K: ManagedKind>(&self, version: &ResourceVersion) -> String {
+        let (resource, key) = (K::RESOURCE, self.key);
+        if version.is_unset() {
+            format!("{resource} {key}")
+        } else {
+            format!("{resource} {key} at version {version} or later")
+        }
+    }
+
     pub(super) fn begin(&self) -> Story {
         Story {
             attempts: 0,
@@ -88,18 +108,12 @@ impl Story {
         version: &ResourceVersion,
         last_failure: Option<Error>,
     ) -> Error {
-        let (resource, key) = (K::RESOURCE, ask.key);
-        let what = if version.is_unset() {
-            format!("{resource} {key}")
-        } else {
-            format!("{resource} {key} at version {version} or later")
-        };
         let failed = FailedSync {
             attempts: self.attempts,
             since: self.since,
             now: ask.clock.now(),
             last_failure,
         };
-        Error::timed_out(&what, failed)
+        Error::timed_out(&ask.what::<K>(version), failed)
     }
 }

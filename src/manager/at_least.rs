@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ask::Ask;
+use super::cached::Cached;
 use super::gets::Gets;
 use super::kinds::ManagedKind;
 use crate::clock::Deadline;
@@ -18,14 +19,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// What a store knows of the object while the server is asked for it.
-pub(crate) trait Meanwhile {
-    /// The version to ask for next: not older than the caller's, nor than what is known already, so that no answer
-    /// goes back behind that.
-    fn version(&self) -> ResourceVersion;
+pub(crate) trait Meanwhile<K: ManagedKind> {
+    /// The version to ask for next; called before each request. Not older than the caller's, nor than what is known
+    /// already, so that no answer goes back behind that.
+    fn version(&mut self) -> ResourceVersion;
 
-    /// Lets time go by until `pause` at the latest; true when memory can give the answer now. Returns early, with
-    /// false, when the stop is raised.
-    fn rest(&self, pause: Deadline) -> bool;
+    /// Lets time go by until `pause` at the latest; ends early with what memory can say by then, or with nothing when the
+    /// stop is raised.
+    fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<K>, Error>>;
 }
 
 /// Where the answer is.
@@ -36,7 +37,7 @@ pub(crate) enum Reached<K: ManagedKind> {
     /// The server says, of this version or a later one, that there is no such object.
     Gone(Error, ResourceVersion),
     /// It came into the memory in the meantime.
-    InMemory,
+    InMemory(Result<Cached<K>, Error>),
 }
 
 /// Asks for a state that is not older than a version, until there is one or the deadline has passed. A server that has
@@ -49,13 +50,16 @@ pub(crate) enum Reached<K: ManagedKind> {
 pub(crate) fn get_at_least<K: ManagedKind>(
     gets: &Gets<K>,
     ask: &Ask<'_>,
-    meanwhile: &impl Meanwhile,
+    meanwhile: &mut impl Meanwhile<K>,
 ) -> Result<Reached<K>, Error> {
     let mut story = ask.begin();
-    let mut pause = PAUSE;
+    let mut next = PAUSE;
     let mut refusal = None;
     loop {
         let version = meanwhile.version();
+        if story.attempts == 0 || ask.stop.is_stopped() {
+            ask.check::<K>(&version)?;
+        }
         story.attempts = story.attempts.saturating_add(1);
         let error = match gets.ask_once(ask, &version) {
             Ok(object) => return Ok(Reached::Answer(object, version)),
@@ -72,15 +76,16 @@ pub(crate) fn get_at_least<K: ManagedKind>(
         let wait = match error.retry_after().filter(|wait| !wait.is_zero()) {
             Some(asked) => asked.min(RETRY_AFTER_MAX),
             None => {
-                let longer = pause.saturating_mul(2).min(PAUSE_MAX);
-                std::mem::replace(&mut pause, longer)
+                let longer = next.saturating_mul(2).min(PAUSE_MAX);
+                std::mem::replace(&mut next, longer)
             }
         };
         refusal = Some(error);
-        if meanwhile.rest(ask.deadline.earlier(ask.clock.after(wait))) {
-            return Ok(Reached::InMemory);
+        let pause = ask.deadline.earlier(ask.clock.after(wait));
+        if let Some(answer) = meanwhile.rest(pause) {
+            return Ok(Reached::InMemory(answer));
         }
-        if ask.clock.has_passed(ask.deadline) && !ask.stop.is_stopped() {
+        if !ask.stop.is_stopped() && ask.clock.has_passed(ask.deadline) {
             return Err(story.over::<K>(ask, &version, refusal));
         }
     }

@@ -188,6 +188,19 @@ impl<K: ManagedKind> Content<K> {
         }
     }
 
+    /// As [`found`](Self::found), of a read of a state not older than `version`, which later answers are not older than
+    /// either. The version is not older than what was known when it was sent.
+    pub(crate) fn found_at_least(
+        &mut self,
+        asked: &Asked,
+        object: Option<Arc<Held<K>>>,
+        version: &ResourceVersion,
+    ) -> Option<Written<K>> {
+        let written = self.found(asked, object)?;
+        self.floor.raise(version);
+        Some(written)
+    }
+
     /// A consistent read is always accepted, also when it is older (B18), unless something came in meanwhile.
     fn take_fresh(&mut self, asked: &Asked, object: Arc<Held<K>>) -> Option<Written<K>> {
         let version = object.resource_version();

@@ -92,6 +92,7 @@ mod cached;
 mod change_detection;
 mod changes;
 mod content;
+mod fetch;
 mod gets;
 mod kinds;
 mod node_ttl;

@@ -6,7 +6,9 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 
 use super::cached::Cached;
+use super::change_detection::ChangeDetection;
 use super::changes::Changes;
+use super::fetch::store::FetchStore;
 use super::kinds::ManagedKind;
 use super::options::ManagerOptions;
 use super::registry::{Difference, PodId, Registry};
@@ -17,7 +19,7 @@ use super::watch::store::WatchStore;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::list_watch::Api;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, ResourceVersion};
 use crate::sync::{Arc, Mutex};
 
 /// Keeps the Secrets of the registered pods.
@@ -55,25 +57,33 @@ impl<K: ManagedKind> ObjectManager<K> {
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = api.getter();
-        let launcher = Box::new(Reflectors {
-            api,
-            options: options.clone(),
-        });
-        Ok(Self::over(WatchStore::new(launcher, getter, options)?))
+        let store = match options.change_detection {
+            ChangeDetection::Watch | ChangeDetection::Cache => {
+                let launcher = Box::new(Reflectors {
+                    api,
+                    options: options.clone(),
+                });
+                Stores::Watch(WatchStore::new(launcher, getter, options)?)
+            }
+            ChangeDetection::Get => Stores::Get(FetchStore::new(getter, options)),
+        };
+        Ok(Self::over(store))
     }
 
-    pub(crate) fn over(store: WatchStore<K>) -> Self {
+    pub(crate) fn over(store: Stores<K>) -> Self {
         Self {
             registry: Mutex::new(Registry::default()),
-            store: Stores::Watch(store),
+            store,
         }
     }
 
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {
-        let Stores::Watch(store) = &self.store;
-        store
+        match &self.store {
+            Stores::Watch(store) => store,
+            Stores::Get(_) => panic!("this manager does not watch"),
+        }
     }
 
     /// References what the pod names; registering it again references what is new and lets go what is not named any
@@ -89,7 +99,11 @@ impl<K: ManagedKind> ObjectManager<K> {
         });
         let due = {
             let mut registry = self.registry.lock();
-            let difference = registry.register(&id, names);
+            let difference = if self.invalidates_on_update() {
+                registry.register_anew(&id, names)
+            } else {
+                registry.register(&id, names)
+            };
             self.store.change_references(&id.uid, &difference)
         };
         self.store.perform(due);
@@ -182,6 +196,35 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.get_fresh(namespace, name, deadline)
     }
 
+    /// The object in a state not older than `version` (R11): for a reader who has seen that version elsewhere, such as in
+    /// the answer to a write.
+    ///
+    /// Memory gives it at once if it is current by the strategy's own rule and has come that far. Else the server is
+    /// asked for it, on the caller's thread; a server whose own cache has not come that far is asked again, after the
+    /// time it names or after 50 ms, doubling to a second. A watch that comes that far meanwhile ends the wait, too.
+    /// The answer is trimmed as all that a manager holds (B19), and later cached reads do not go back behind it.
+    ///
+    /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for any, as
+    /// [`get_by`](Self::get_by). Versions of another resource of the same server are of the same count.
+    ///
+    /// # Errors
+    ///
+    /// - `NotRegistered`: no registered pod references the object; not with `Get`.
+    /// - `NotFound`: there is no such object at that version or a later one: an answer.
+    /// - `Timeout`: there was no such state by `deadline`, in the server's own words if it said so
+    ///   ([`Error::last_failure`]).
+    /// - What the server said else, such as that the version is none, or what the transport met.
+    /// - `Stopped`: the manager was shut down.
+    pub fn get_at_least(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        self.store.get_at_least(namespace, name, version, deadline)
+    }
+
     /// Each registered pod with the objects it references, sorted by namespace and name. Never blocks on the network,
     /// and does not count as a read.
     pub fn inspect(&self) -> Vec<PodReport> {
@@ -201,6 +244,18 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// What is known of one object; `None` if nobody references it. Does not count as a read.
     pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
         self.store.inspect(key)
+    }
+
+    /// How this manager learns of changes, as it was chosen by
+    /// [`ManagerOptions::change_detection`].
+    pub fn change_detection(&self) -> ChangeDetection {
+        self.store.options().change_detection
+    }
+
+    fn invalidates_on_update(&self) -> bool {
+        let options = self.store.options();
+        // The other strategies have nothing to drop; a watch would be asked needless questions.
+        options.invalidate_on_update && options.change_detection == ChangeDetection::Cache
     }
 
     /// Subscribes to the changes of this manager's objects, for programs that show each as it comes. The manager never

@@ -42,6 +42,15 @@ pub(crate) struct Difference {
 }
 
 impl Registry {
+    /// Remembers that the pod holds exactly `names` (CM-1), and tells what kubelets before 1.29 made of it: all names are
+    /// referenced anew, then all previous references are taken back. The counts end as with [`register`](Self::register).
+    pub(crate) fn register_anew(&mut self, pod: &PodId, names: BTreeSet<Box<str>>) -> Difference {
+        let added = names.iter().map(|name| pod.object(name)).collect();
+        let before = self.pods.insert(pod.clone(), names).unwrap_or_default();
+        let removed = before.iter().map(|name| pod.object(name)).collect();
+        Difference { added, removed }
+    }
+
     /// Remembers that the pod holds exactly `names` (CM-1), and tells what that changes (CM-2).
     pub(crate) fn register(&mut self, pod: &PodId, names: BTreeSet<Box<str>>) -> Difference {
         let before = self.pods.get(pod);
@@ -115,6 +124,19 @@ mod tests {
         let update = registry.register(&pod("p", "1"), names(&["b", "c"]));
         assert_eq!(update.added, keys(&["c"]));
         assert_eq!(update.removed, keys(&["a"]));
+    }
+
+    /// CM-2 as kubelets before 1.29 had it: an update references everything anew and takes back what was before.
+    #[test]
+    fn an_update_by_the_older_rule_references_everything_anew() {
+        let mut registry = Registry::default();
+        let first = registry.register_anew(&pod("p", "1"), names(&["a", "b"]));
+        assert_eq!(first.added, keys(&["a", "b"]));
+        assert_eq!(first.removed, keys(&[]));
+        let update = registry.register_anew(&pod("p", "1"), names(&["b", "c"]));
+        assert_eq!(update.added, keys(&["b", "c"]));
+        assert_eq!(update.removed, keys(&["a", "b"]));
+        assert_eq!(registry.unregister(&pod("p", "1")), keys(&["b", "c"]));
     }
 
     /// CM-3, CM-4: another uid is another registration; unknown and repeated unregistrations do nothing.

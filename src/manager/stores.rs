@@ -2,6 +2,7 @@
 
 use super::cached::Cached;
 use super::changes::Notifier;
+use super::fetch::store::FetchStore;
 use super::kinds::ManagedKind;
 use super::options::ManagerOptions;
 use super::registry::Difference;
@@ -9,12 +10,13 @@ use super::report::ObjectReport;
 use super::watch::store::{Due, WatchStore};
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, ResourceVersion};
 
 /// The store of one manager.
 #[derive(Debug)]
 pub(crate) enum Stores<K: ManagedKind> {
     Watch(WatchStore<K>),
+    Get(FetchStore<K>),
 }
 
 /// What a change of references leaves to do once the registry's lock is released.
@@ -22,18 +24,21 @@ pub(crate) enum Stores<K: ManagedKind> {
 #[must_use = "what is due must be performed"]
 pub(crate) enum Chore<K: ManagedKind> {
     Watch(Due<K>),
+    Nothing,
 }
 
 impl<K: ManagedKind> Stores<K> {
     pub(crate) fn options(&self) -> &ManagerOptions {
         match self {
             Self::Watch(store) => &store.works().options,
+            Self::Get(store) => store.options(),
         }
     }
 
     pub(crate) fn changes(&self) -> &Notifier {
         match self {
             Self::Watch(store) => &store.works().changes,
+            Self::Get(store) => store.changes(),
         }
     }
 
@@ -41,13 +46,17 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Chore<K> {
         match self {
             Self::Watch(store) => Chore::Watch(store.change_references(uid, change)),
+            Self::Get(store) => {
+                store.change_references(uid, change);
+                Chore::Nothing
+            }
         }
     }
 
     /// Carries out what a change of references asked for. Called under no lock.
     pub(crate) fn perform(&self, chore: Chore<K>) {
-        match (self, chore) {
-            (Self::Watch(store), Chore::Watch(due)) => store.perform(due),
+        if let (Self::Watch(store), Chore::Watch(due)) = (self, chore) {
+            store.perform(due);
         }
     }
 
@@ -59,6 +68,7 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Cached<K>, Error> {
         match self {
             Self::Watch(store) => store.get(namespace, name, deadline),
+            Self::Get(store) => store.get(namespace, name, deadline),
         }
     }
 
@@ -69,6 +79,7 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Option<Cached<K>>, Error> {
         match self {
             Self::Watch(store) => store.get_cached(namespace, name),
+            Self::Get(_) => Ok(None),
         }
     }
 
@@ -80,18 +91,41 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Cached<K>, Error> {
         match self {
             Self::Watch(store) => store.get_fresh(namespace, name, deadline),
+            Self::Get(store) => store.get_fresh(namespace, name, deadline),
+        }
+    }
+
+    pub(crate) fn get_at_least(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        // As the API means them: the most recent state, and any.
+        if version.is_empty() {
+            return self.get_fresh(namespace, name, deadline);
+        }
+        if version.is_unset() {
+            return self.get(namespace, name, || deadline);
+        }
+        match self {
+            Self::Watch(store) => store.get_at_least(namespace, name, version, deadline),
+            Self::Get(store) => store.get_at_least(namespace, name, version, deadline),
         }
     }
 
     pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
         match self {
             Self::Watch(store) => store.inspect(key),
+            Self::Get(store) => store.inspect(key),
         }
     }
 
     pub(crate) fn shut_down(&self) {
         match self {
             Self::Watch(store) => store.shut_down(),
+            Self::Get(store) => store.shut_down(),
         }
     }
 
@@ -99,6 +133,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Watch(store) => store.len(),
+            Self::Get(store) => store.len(),
         }
     }
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
+use crate::manager::Cached;
 use crate::manager::ask::Ask;
 use crate::manager::at_least::{Meanwhile, Reached, get_at_least, is_reached, later};
 use crate::manager::gets::Gets;
@@ -21,14 +22,14 @@ struct Rests {
     stop: StopToken,
 }
 
-impl Meanwhile for Rests {
-    fn version(&self) -> ResourceVersion {
+impl Meanwhile<Secret> for Rests {
+    fn version(&mut self) -> ResourceVersion {
         self.version.clone()
     }
 
-    fn rest(&self, pause: Deadline) -> bool {
+    fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<Secret>, Error>> {
         self.stop.wait_until(&self.clock, pause);
-        false
+        None
     }
 }
 
@@ -64,13 +65,13 @@ impl Stage {
                 deadline: clock.after(within),
                 stop: &stop,
             };
-            let rests = Rests {
+            let mut rests = Rests {
                 version,
                 clock: clock.clone(),
                 stop: stop.clone(),
             };
             let gets = Gets::new(Arc::new(source));
-            let reached = get_at_least(&gets, &ask, &rests);
+            let reached = get_at_least(&gets, &ask, &mut rests);
             send.send(reached.map(found)).unwrap();
         });
         Asked {
@@ -111,7 +112,7 @@ fn found(reached: Reached<Secret>) -> Option<String> {
             assert!(error.is_not_found());
             None
         }
-        Reached::InMemory => panic!("there is no memory"),
+        Reached::InMemory(_) => panic!("there is no memory"),
     }
 }
 

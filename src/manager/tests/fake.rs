@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::list_watch::{Getter, Listed};
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
+use crate::manager::stores::Stores;
 use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
@@ -373,7 +374,7 @@ impl Stage {
         let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
         let store = WatchStore::new(Box::new(runs.clone()), Arc::new(getter.clone()), options);
-        let manager = Arc::new(SecretManager::over(store.unwrap()));
+        let manager = Arc::new(SecretManager::over(Stores::Watch(store.unwrap())));
         clock.wait_for_timer(ROUND);
         Self {
             manager,

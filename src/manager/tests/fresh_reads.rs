@@ -7,7 +7,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Undecodable;
 use crate::manager::ObjectReport;
-use crate::object::{Held, ObjectKey};
+use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Sink as _, SinkEvent};
 use crate::sync::Arc;
 
@@ -41,7 +41,7 @@ fn overtaken(
     let question = store.ask("ns", "s").unwrap();
     happens();
     let answer = answer.map(|object| Arc::new(Held::new(object)));
-    let cached = store.take_answer(&question, answer)?;
+    let cached = store.take_answer(&question, answer, &ResourceVersion::most_recent())?;
     Ok(cached.metadata.resource_version.clone().unwrap())
 }
 

@@ -6,6 +6,8 @@ mod dice;
 #[cfg(feature = "testing")]
 mod end_to_end;
 pub(super) mod fake;
+#[cfg(feature = "testing")]
+mod fetch;
 mod fresh_reads;
 mod launch;
 mod object_manager;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::dice::Dice;
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
 use crate::error::{Error, ErrorKind};
-use crate::manager::watch::store::Question;
+use crate::manager::watch::past::Question;
 use crate::manager::{Cached, ObjectState};
-use crate::object::{Held, ObjectKey};
+use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Sink as _, SinkEvent};
 use crate::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
@@ -139,7 +139,13 @@ impl World {
         }
         let answer = answer.map(|object| Arc::new(Held::new(object)));
         let answer = answer.ok_or_else(|| Error::not_found("secret", &name));
-        match self.stage.manager.store().take_answer(&question, answer) {
+        let latest = ResourceVersion::most_recent();
+        match self
+            .stage
+            .manager
+            .store()
+            .take_answer(&question, answer, &latest)
+        {
             Ok(cached) => self.note_read(&name, &cached),
             Err(error) => assert!(error.is_not_found(), "{name}: {error}"),
         }

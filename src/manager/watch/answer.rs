@@ -6,8 +6,10 @@ use super::item::{Check, State, Why};
 use super::slot::{About, Slot};
 use crate::clock::Clock;
 use crate::error::{Error, FailedSync};
+use crate::manager::at_least::is_reached;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::kinds::ManagedKind;
+use crate::object::ResourceVersion;
 use crate::sync::Arc;
 
 impl<K: ManagedKind> Slot<K> {
@@ -44,6 +46,28 @@ impl<K: ManagedKind> Slot<K> {
             return Some(self.said(about, clock));
         }
         self.denied().cloned().map(Err)
+    }
+
+    /// What there is to say to a reader whom a state of `version` or later will do (R11); `None` while the watch has not
+    /// come that far, or stands still and so may never.
+    pub(crate) fn answer_at_least(
+        &self,
+        about: &About,
+        clock: &Clock,
+        version: &ResourceVersion,
+    ) -> Option<Result<Cached<K>, Error>> {
+        let current = match self.state() {
+            State::Dropped => return Some(Err(Error::not_registered(&about.key))),
+            State::Starting
+            | State::Running
+            | State::Stopped(Why::Immutable | Why::ShutDown { serves: true }) => self.is_filled(),
+            State::Rechecking(_)
+            | State::Stopped(
+                Why::Idle | Why::NoRoom | Why::Crashed | Why::ShutDown { serves: false },
+            ) => false,
+        };
+        let reached = current && is_reached(self.content().floor(), version);
+        reached.then(|| self.said(about, clock))
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).

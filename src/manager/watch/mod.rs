@@ -7,6 +7,7 @@ mod checker;
 mod housekeeper;
 pub(super) mod item;
 pub(super) mod launch;
+pub(super) mod past;
 mod report;
 pub(super) mod slot;
 pub(super) mod store;

@@ -9,6 +9,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
+use crate::manager::stores::Stores;
 use crate::manager::tests::fake::{FakeGetter, FakeRuns, commit, immutable, pod, secret};
 use crate::sync::{Arc, Monitor};
 
@@ -35,7 +36,7 @@ impl Model {
         let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
         let getter = Arc::new(FakeGetter::default());
         let works = Works::new(Box::new(runs.clone()), getter, options);
-        let manager = SecretManager::over(WatchStore::unattended(works));
+        let manager = SecretManager::over(Stores::Watch(WatchStore::unattended(works)));
         Self {
             manager: Arc::new(manager),
             runs,

@@ -9,18 +9,16 @@ use super::works::Works;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
-use crate::manager::ask::Ask;
-use crate::manager::cached::{Cached, Ready};
-use crate::manager::content::{Asked, News};
+use crate::manager::cached::Cached;
 use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::ObjectKey;
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
-use crate::worker::{StopSource, Worker};
+use crate::worker::{StopSource, StopToken, Worker};
 
 /// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
 #[derive(Debug)]
@@ -41,13 +39,6 @@ pub(crate) struct Shared<K: ManagedKind> {
 struct Books<K: ManagedKind> {
     references: References<Item<K>>,
     shut_down: bool,
-}
-
-/// A fresh read that is under way.
-#[derive(Debug)]
-pub(crate) struct Question<K: ManagedKind> {
-    pub(crate) item: Item<K>,
-    asked: Asked,
 }
 
 /// What a change of references leaves to do once all locks are released.
@@ -171,7 +162,7 @@ impl<K: ManagedKind> WatchStore<K> {
         if let Some(cached) = self.works().answers.read(namespace, name, now) {
             return Ok(cached);
         }
-        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
+        let item = self.item(namespace, name)?;
         item.slot.lock().note_read(now);
         self.wait(&item, deadline())
     }
@@ -188,7 +179,7 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Option<Cached<K>>, Error> {
         let clock = self.works().clock();
         let now = clock.coarse();
-        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
+        let item = self.item(namespace, name)?;
         let (action, cached) = self.works().change(&item, |slot| {
             slot.note_read(now);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
@@ -198,88 +189,18 @@ impl<K: ManagedKind> WatchStore<K> {
         Ok(cached)
     }
 
-    /// The object past the watch, from the server.
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_fresh`](super::ObjectManager::get_fresh).
-    pub(crate) fn get_fresh(
-        &self,
-        namespace: &str,
-        name: &str,
-        deadline: Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let question = self.ask(namespace, name)?;
-        let token = self.stop.token();
-        let ask = Ask {
-            key: &question.item.about.key,
-            clock: self.works().clock(),
-            deadline,
-            stop: &token,
-        };
-        let latest = ResourceVersion::most_recent();
-        let found = self.works().gets.ask(&ask, &latest);
-        self.take_answer(&question, found)
-    }
-
-    /// The first half of a fresh read, before the request; counts as a read.
+    /// The item of an object that is referenced.
     ///
     /// # Errors
     ///
     /// `NotRegistered`.
-    pub(crate) fn ask(&self, namespace: &str, name: &str) -> Result<Question<K>, Error> {
-        let item = find(&self.shared.books.lock(), namespace, name)?.clone();
-        let now = self.works().clock().coarse();
-        let asked = {
-            let mut slot = item.slot.lock();
-            slot.note_read(now);
-            slot.content().ask()
-        };
-        Ok(Question { item, asked })
+    pub(super) fn item(&self, namespace: &str, name: &str) -> Result<Item<K>, Error> {
+        find(&self.shared.books.lock(), namespace, name).cloned()
     }
 
-    /// The second half, with the answer: gives it, or what came in meanwhile if that is newer.
-    ///
-    /// # Errors
-    ///
-    /// The answer's.
-    pub(crate) fn take_answer(
-        &self,
-        question: &Question<K>,
-        answer: Result<Arc<Held<K>>, Error>,
-    ) -> Result<Cached<K>, Error> {
-        let works = self.works();
-        let Question { item, asked } = question;
-        let (object, absent) = match answer {
-            Ok(object) => (Some(object), None),
-            Err(error) if error.is_not_found() => (None, Some(error)),
-            Err(error) => return Err(error),
-        };
-        let now = works.clock().now();
-        let not_found = || Error::not_found(K::RESOURCE, item.about.key.name());
-        let (found, result) = works.change(item, |slot| {
-            let found = slot.found(asked, object, now);
-            let result = match (absent, slot.undecodable()) {
-                // That was true while this read was under way.
-                (Some(error), _) => Err(error),
-                (None, Some(undecodable)) => Err(undecodable.clone()),
-                (None, None) => slot.object().map(Arc::clone).ok_or_else(not_found),
-            };
-            (found, result)
-        });
-        item.slot.notify_all();
-        if found.written.news == News::Changed {
-            works.changes.tell(&item.about.key);
-        }
-        works.perform(item, found.action);
-        let ready = |object| Ready {
-            object,
-            contact: now,
-            failure: None,
-            stale: false,
-            clock: works.clock().clone(),
-        };
-        result.map(|object| Cached::new(Arc::new(ready(object))))
+    /// Ends the requests of readers when the store is shut down.
+    pub(super) fn stop_token(&self) -> StopToken {
+        self.stop.token()
     }
 
     /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.

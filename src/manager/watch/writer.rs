@@ -135,6 +135,8 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
         let now = self.works.clock().now();
         self.works
             .change(&self.item, |slot| slot.confirm(self.run, version, now));
+        // Somebody may wait for the watch to come this far.
+        self.item.slot.notify_all();
     }
 
     fn report(&mut self, status: &ReflectorStatus) {

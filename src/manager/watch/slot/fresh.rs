@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::manager::content::{Asked, Written};
 use crate::manager::kinds::ManagedKind;
 use crate::manager::watch::item::{Input, State, Why};
-use crate::object::Held;
+use crate::object::{Held, ResourceVersion};
 use crate::sync::Arc;
 
 /// What an answer from past the watch did.
@@ -28,8 +28,19 @@ impl<K: ManagedKind> Slot<K> {
         object: Option<Arc<Held<K>>>,
         now: Instant,
     ) -> Found<K> {
+        self.found_at_least(asked, object, &ResourceVersion::most_recent(), now)
+    }
+
+    /// As [`found`](Self::found), of a read of a state not older than `version`.
+    pub(crate) fn found_at_least(
+        &mut self,
+        asked: &Asked,
+        object: Option<Arc<Held<K>>>,
+        version: &ResourceVersion,
+        now: Instant,
+    ) -> Found<K> {
         let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());
-        let Some(written) = self.content.found(asked, object) else {
+        let Some(written) = self.content.found_at_least(asked, object, version) else {
             return Found {
                 written: Written::unchanged(),
                 action: Action::nothing(),

@@ -1,0 +1,369 @@
+//! The fetching store: what it asks, what it says, and what its rows show (SC-2).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use super::fake::pod;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::{Error, ErrorKind};
+use crate::manager::{
+    ChangeDetection, Changed, ConfigMapManager, ManagerOptions, ObjectReport, ObjectState,
+    SecretManager,
+};
+use crate::object::{ObjectKey, ResourceVersion, Status};
+use crate::sync::Arc;
+use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::worker::Worker;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Stage {
+    source: FakeSource<Secret>,
+    clock: FakeClock,
+    manager: Arc<SecretManager>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let clock = FakeClock::new();
+        let source = FakeSource::with_clock(Clock::from(clock.clone()));
+        let options = ManagerOptions::default()
+            .clock(Clock::from(clock.clone()))
+            .change_detection(ChangeDetection::Get);
+        let manager = Arc::new(SecretManager::new(source.clone(), options).unwrap());
+        Self {
+            source,
+            clock,
+            manager,
+        }
+    }
+
+    fn with_secret() -> Self {
+        let stage = Self::new();
+        stage.set();
+        stage
+    }
+
+    /// Creates or changes the Secret; its version.
+    fn set(&self) -> String {
+        let secret = objects::secret("ns", "s", "", &[("key", "canary")]);
+        self.source.set(secret).to_string()
+    }
+
+    fn get(&self) -> Result<String, Error> {
+        let cached = self.manager.get_secret("ns", "s")?;
+        Ok(cached.metadata.resource_version.clone().unwrap())
+    }
+
+    fn fail_next(&self, code: u16, message: &str) {
+        let error = Error::from_status(Status::new(code, message));
+        self.source
+            .fail_next(RequestKind::Get, SourceFault::Fail(error));
+    }
+
+    fn row(&self) -> ObjectReport {
+        self.manager.inspect_object(&key()).unwrap()
+    }
+
+    /// A read on a thread of its own.
+    fn reader(
+        &self,
+        read: impl FnOnce(&SecretManager) -> Result<(), Error> + Send + 'static,
+    ) -> Reader {
+        let (send, answer) = crossbeam_channel::bounded(1);
+        let manager = Arc::clone(&self.manager);
+        let worker = Worker::spawn("t-read", move |_| send.send(read(&manager)).unwrap());
+        Reader {
+            answer,
+            worker: worker.unwrap(),
+        }
+    }
+}
+
+struct Reader {
+    answer: crossbeam_channel::Receiver<Result<(), Error>>,
+    worker: Worker,
+}
+
+impl Reader {
+    fn answer(self) -> Result<(), Error> {
+        let answer = self.answer.recv().unwrap();
+        self.worker.join().unwrap();
+        answer
+    }
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("ns", "s")
+}
+
+/// SC-2: each read is one consistent GET, whoever is registered; registrations ask nothing and are not needed.
+#[test]
+fn sc_2_each_read_asks_the_server_and_registrations_ask_nothing() {
+    let stage = Stage::with_secret();
+    assert_eq!(stage.get().unwrap(), "2");
+    stage.manager.register_pod(&pod("p", &["s"]));
+    assert_eq!(stage.get().unwrap(), "2");
+    assert_eq!(stage.set(), "3");
+    assert_eq!(stage.get().unwrap(), "3", "nothing lies between");
+    stage.manager.unregister_pod(&pod("p", &[]));
+    assert_eq!(stage.get().unwrap(), "3");
+    let requests = stage.source.requests();
+    let seen: Vec<_> = requests
+        .iter()
+        .map(|request| (request.kind, request.resource_version.as_str()))
+        .collect();
+    assert_eq!(seen, [(RequestKind::Get, ""); 4]);
+}
+
+/// SC-1, SC-2: the same for ConfigMaps.
+#[test]
+fn sc_2_config_maps_are_fetched_alike() {
+    let source = FakeSource::<ConfigMap>::new();
+    source.set(objects::config_map("shop", "c", "", &[("tax", "7")]));
+    let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
+    let manager = ConfigMapManager::new(source.clone(), options).unwrap();
+    let found = manager.get_config_map("shop", "c").unwrap();
+    assert_eq!(found.data.as_ref().unwrap()["tax"], "7");
+    let missing = manager.get_config_map("shop", "d").unwrap_err();
+    assert_eq!(missing.to_string(), "configmap \"d\" not found");
+    assert_eq!(source.requests().len(), 2);
+}
+
+/// SC-2: nothing is kept: not the object, and so nothing to give without asking.
+#[test]
+fn sc_2_nothing_is_kept() {
+    let stage = Stage::with_secret();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    assert!(!cached.is_stale() && cached.last_failure().is_none());
+    assert_eq!(cached.age(), Duration::ZERO);
+    stage.clock.advance(SECOND);
+    assert_eq!(cached.age(), SECOND, "it grows in the holder's hands");
+    assert!(stage.manager.get_cached("ns", "s").unwrap().is_none());
+    assert!(stage.manager.get_cached("ns", "other").unwrap().is_none());
+    assert_eq!(stage.source.requests().len(), 1);
+    // The server's own copy and this one: no third.
+    let held = Arc::clone(cached.held());
+    drop(cached);
+    assert_eq!(Arc::strong_count(&held), 1);
+}
+
+/// SC-2, B19: what only writers need is left out, as every strategy leaves it out.
+#[test]
+fn sc_2_what_is_fetched_is_trimmed() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let stage = Stage::new();
+    let mut secret = objects::secret("ns", "s", "", &[("key", "canary")]);
+    secret.metadata.managed_fields = Some(Vec::default());
+    secret.metadata.annotations = Some([(LAST.to_owned(), "canary".to_owned())].into());
+    stage.source.set(secret);
+    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    assert_eq!(cached.metadata.managed_fields, None);
+    assert!(cached.metadata.annotations.as_ref().unwrap().is_empty());
+    assert_eq!(format!("{cached:?}"), "Secret ns/s @2");
+}
+
+/// SC-2, OC-10: what the server says is the answer; that there is no such object in the words of the other strategies.
+#[test]
+fn sc_2_errors_are_the_servers_own() {
+    use std::error::Error as _;
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let missing = stage.get().unwrap_err();
+    assert!(missing.is_not_found());
+    assert_eq!(missing.to_string(), "secret \"s\" not found");
+    let server = missing.source().unwrap().to_string();
+    assert_eq!(server, "secrets \"s\" not found");
+    stage.fail_next(500, "etcdserver: leader changed");
+    let failed = stage.get().unwrap_err();
+    assert_eq!(failed.to_string(), "etcdserver: leader changed");
+    assert_eq!(failed.status().unwrap().code(), 500);
+    stage.source.set_undecodable("ns", "s");
+    assert_eq!(stage.get().unwrap_err().kind(), ErrorKind::Undecodable);
+    assert_eq!(stage.row().state, ObjectState::Undecodable);
+}
+
+/// SC-2, B1, B2: the wait has an end, which says what was waited for, and how long; by default ten seconds.
+#[test]
+fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
+    let stage = Stage::with_secret();
+    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    let reader = stage.reader(|manager| manager.get_secret("ns", "s").map(drop));
+    stage.clock.wait_for_timer(10 * SECOND);
+    stage.clock.advance(10 * SECOND);
+    let error = reader.answer().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = error.to_string();
+    let expected = "timed out waiting for secret ns/s\n1 attempt in 10.0s, the last one failed: ";
+    assert!(text.starts_with(expected), "{text}");
+    let now = Deadline::at(stage.clock.now());
+    let late = stage.manager.get_secret_by("ns", "s", now).unwrap_err();
+    assert_eq!(
+        late.to_string(),
+        "no request for secret ns/s was sent: the deadline had passed"
+    );
+    assert_eq!(stage.source.requests().len(), 1);
+}
+
+/// OC-25, promise 4: a shutdown ends the request that is under way, and no other is sent.
+#[test]
+fn a_shutdown_ends_requests_that_are_under_way() {
+    let stage = Stage::with_secret();
+    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    let never = Deadline::NEVER;
+    let fetching = stage.reader(move |manager| manager.get_secret_by("ns", "s", never).map(drop));
+    stage.source.wait_for_requests(1);
+    let pausing = stage.reader(move |manager| {
+        let future = ResourceVersion::from("100");
+        manager.get_at_least("ns", "s", &future, never).map(drop)
+    });
+    stage.clock.wait_for_timer(Duration::from_millis(50));
+    stage.manager.shut_down();
+    for reader in [fetching, pausing] {
+        assert!(reader.answer().unwrap_err().is_stopped());
+    }
+    let late = stage.get().unwrap_err();
+    assert_eq!(late.to_string(), "the secret cache: stopped");
+    assert!(
+        stage
+            .manager
+            .get_fresh("ns", "s", never)
+            .unwrap_err()
+            .is_stopped()
+    );
+    assert_eq!(stage.source.requests().len(), 2);
+}
+
+/// Rows: only what is referenced has one, and it shows how the last read ended, never a value.
+#[test]
+fn a_row_shows_how_the_last_read_ended() {
+    let stage = Stage::with_secret();
+    stage.get().unwrap();
+    assert!(
+        stage.manager.inspect_object(&key()).is_none(),
+        "nobody references it"
+    );
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let row = stage.row();
+    assert_eq!(
+        (row.state, row.reason.as_str()),
+        (ObjectState::Waiting, "not read yet")
+    );
+    assert_eq!((row.pods, row.watched, row.since_contact), (1, false, None));
+    stage.get().unwrap();
+    stage.clock.advance(SECOND);
+    let row = stage.row();
+    assert_eq!(
+        (row.state, row.keys, row.bytes),
+        (ObjectState::Synced, 1, 6)
+    );
+    assert_eq!(row.resource_version.as_str(), "2");
+    assert_eq!(row.since_contact, Some(SECOND));
+    assert!(!format!("{row:?}").contains("canary"));
+    stage.fail_next(503, "one moment");
+    stage.get().unwrap_err();
+    stage.clock.advance(SECOND);
+    stage.fail_next(503, "one moment");
+    stage.get().unwrap_err();
+    let row = stage.row();
+    assert_eq!(row.reason, "2 failed in 1.0s: one moment");
+    assert_eq!((row.state, row.attempts), (ObjectState::Waiting, 2));
+    assert_eq!(row.last_failure.unwrap().to_string(), "one moment");
+    assert_eq!(
+        row.resource_version.as_str(),
+        "2",
+        "the last one that was found"
+    );
+    stage.source.delete("ns", "s");
+    stage.get().unwrap_err();
+    let row = stage.row();
+    assert_eq!((row.state, row.attempts), (ObjectState::NotFound, 0));
+    assert_eq!(row.resource_version.as_str(), "");
+    stage.manager.shut_down();
+    assert_eq!(stage.row().reason, "the manager was shut down");
+}
+
+/// R4: a refusal is said to the reader at once; the row calls it one when refusals have lasted three seconds.
+#[test]
+fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
+    let stage = Stage::with_secret();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let refuse = || {
+        stage.fail_next(403, "no relationship found");
+        stage.get().unwrap_err()
+    };
+    assert_eq!(refuse().kind(), ErrorKind::Forbidden);
+    let row = stage.row();
+    let reason = "1 failed in 0.0ns: no relationship found";
+    assert_eq!(
+        (row.state, row.reason.as_str()),
+        (ObjectState::Waiting, reason)
+    );
+    stage.clock.advance(3 * SECOND);
+    assert_eq!(
+        stage.row().state,
+        ObjectState::Waiting,
+        "nobody asked again"
+    );
+    refuse();
+    let row = stage.row();
+    let expected = (ObjectState::Forbidden, "no relationship found");
+    assert_eq!((row.state, row.reason.as_str()), expected);
+    stage.fail_next(500, "other");
+    stage.get().unwrap_err();
+    refuse();
+    assert_eq!(stage.row().state, ObjectState::Waiting, "it begins anew");
+    stage.get().unwrap();
+    assert_eq!(stage.row().state, ObjectState::Synced);
+}
+
+/// Subscribers hear when a row changes, and not when a read finds what the one before found.
+#[test]
+fn subscribers_hear_when_reads_end_otherwise() {
+    let stage = Stage::with_secret();
+    let changes = stage.manager.subscribe();
+    let mut heard = |expected: bool, when: &str| {
+        let Changed::Keys(keys) = changes.take() else {
+            panic!("{when}")
+        };
+        assert_eq!(keys.contains(&key()), expected, "{when}");
+    };
+    stage.get().unwrap();
+    heard(false, "nobody references it");
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.get().unwrap();
+    heard(true, "it was found");
+    stage.get().unwrap();
+    heard(false, "the same");
+    stage.set();
+    stage.get().unwrap();
+    heard(true, "it changed");
+    stage.fail_next(500, "once");
+    stage.get().unwrap_err();
+    heard(true, "it failed");
+    stage.fail_next(500, "twice");
+    stage.get().unwrap_err();
+    heard(false, "it fails");
+    stage.source.delete("ns", "s");
+    stage.get().unwrap_err();
+    heard(true, "it is gone");
+    stage.manager.shut_down();
+    heard(true, "nothing comes any more");
+}
+
+/// A read that began earlier and ends later does not take the row back.
+#[test]
+fn a_read_that_was_overtaken_does_not_take_the_row_back() {
+    let stage = Stage::with_secret();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    let slow = stage.reader(|manager| manager.get_secret("ns", "s").map(drop));
+    stage.source.wait_for_requests(1);
+    stage.get().unwrap();
+    stage.clock.advance(10 * SECOND);
+    assert_eq!(slow.answer().unwrap_err().kind(), ErrorKind::Timeout);
+    let row = stage.row();
+    assert_eq!((row.state, row.attempts), (ObjectState::Synced, 0));
+}
