@@ -45,6 +45,9 @@ impl Deadline {
     }
 }
 
+/// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels, and what rounding takes.
+const COARSE_LAG: u64 = 16;
+
 /// A reading of the coarse clock: milliseconds since an arbitrary start, a few of them behind the exact clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Coarse(u64);
@@ -54,6 +57,13 @@ impl Coarse {
     pub(crate) fn is_later_than(self, earlier: Self, by: Duration) -> bool {
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.0 > earlier.0.saturating_add(by)
+    }
+
+    /// Whether less than `by` has passed since `earlier` for certain, on the exact clock too, which this one lags. When it
+    /// says no, only the exact clock knows.
+    pub(crate) fn is_surely_within(self, earlier: Self, by: Duration) -> bool {
+        let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+        self.0.saturating_sub(earlier.0).saturating_add(COARSE_LAG) < by
     }
 }
 

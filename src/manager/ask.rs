@@ -88,7 +88,7 @@ impl Ask<'_> {
     }
 
     /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
-    pub(super) fn was_ended_by_deadline(&self, error: &Error) -> bool {
+    pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
     }
 }

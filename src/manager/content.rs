@@ -166,6 +166,27 @@ impl<K: ManagedKind> Content<K> {
         Some(self.take_in(None))
     }
 
+    /// An answer that may come out of a cache of the server which lags. `None` if it is older than what is known: another
+    /// state of the object that is held is judged by that one's version, which the floor may be ahead of.
+    pub(crate) fn answer(&mut self, object: Arc<Held<K>>) -> Option<Written<K>> {
+        let held = self.object.as_ref().map(|held| held.uid());
+        let admitted = if held == Some(object.uid()) && !self.is_gone(object.uid()) {
+            let version = self.object.as_ref().map(|held| held.resource_version());
+            version.is_none_or(|held| !object.resource_version().is_older_than(&held))
+        } else {
+            let past = object
+                .resource_version()
+                .is_older_than(self.floor.position());
+            !past && !self.is_gone(object.uid())
+        };
+        if !admitted {
+            self.refused = self.refused.saturating_add(1);
+            return None;
+        }
+        self.floor.raise(&object.resource_version());
+        Some(self.take_in(Some(Listed::Object(object))))
+    }
+
     /// To be called before a consistent read is sent.
     pub(crate) fn ask(&self) -> Asked {
         let uid = self.object.as_ref().map(|held| held.uid().into());

@@ -86,6 +86,7 @@
 //! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
 //! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (names are stored, not pods).
 
+mod answers;
 mod ask;
 mod at_least;
 mod cached;
@@ -103,6 +104,7 @@ mod references;
 mod registry;
 mod report;
 mod stores;
+mod ttl;
 mod watch;
 
 pub use cached::Cached;

@@ -14,6 +14,7 @@ use super::options::ManagerOptions;
 use super::registry::{Difference, PodId, Registry};
 use super::report::{ObjectReport, PodReport};
 use super::stores::Stores;
+use super::ttl::store::TtlStore;
 use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
 use crate::clock::Deadline;
@@ -58,13 +59,14 @@ impl<K: ManagedKind> ObjectManager<K> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = api.getter();
         let store = match options.change_detection {
-            ChangeDetection::Watch | ChangeDetection::Cache => {
+            ChangeDetection::Watch => {
                 let launcher = Box::new(Reflectors {
                     api,
                     options: options.clone(),
                 });
                 Stores::Watch(WatchStore::new(launcher, getter, options)?)
             }
+            ChangeDetection::Cache => Stores::Cache(TtlStore::new(getter, options)),
             ChangeDetection::Get => Stores::Get(FetchStore::new(getter, options)),
         };
         Ok(Self::over(store))
@@ -82,7 +84,7 @@ impl<K: ManagedKind> ObjectManager<K> {
     pub(crate) fn store(&self) -> &WatchStore<K> {
         match &self.store {
             Stores::Watch(store) => store,
-            Stores::Get(_) => panic!("this manager does not watch"),
+            Stores::Cache(_) | Stores::Get(_) => panic!("this manager does not watch"),
         }
     }
 

@@ -106,6 +106,13 @@ impl<I: Clone> References<I> {
         self.entries.get(&key).map(|entry| &entry.item)
     }
 
+    /// Puts another item in the place of the one of an object that is referenced.
+    pub(crate) fn set_item(&mut self, key: &ObjectKey, item: I) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.item = item;
+        }
+    }
+
     /// How many pods reference the object.
     pub(crate) fn pods(&self, key: &ObjectKey) -> usize {
         self.entries.get(key).map_or(0, |entry| entry.pods.len())

@@ -7,6 +7,7 @@ use super::kinds::ManagedKind;
 use super::options::ManagerOptions;
 use super::registry::Difference;
 use super::report::ObjectReport;
+use super::ttl::store::{Due as Dropped, TtlStore};
 use super::watch::store::{Due, WatchStore};
 use crate::clock::Deadline;
 use crate::error::Error;
@@ -16,6 +17,7 @@ use crate::object::{ObjectKey, ResourceVersion};
 #[derive(Debug)]
 pub(crate) enum Stores<K: ManagedKind> {
     Watch(WatchStore<K>),
+    Cache(TtlStore<K>),
     Get(FetchStore<K>),
 }
 
@@ -24,6 +26,7 @@ pub(crate) enum Stores<K: ManagedKind> {
 #[must_use = "what is due must be performed"]
 pub(crate) enum Chore<K: ManagedKind> {
     Watch(Due<K>),
+    Cache(Dropped<K>),
     Nothing,
 }
 
@@ -31,6 +34,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn options(&self) -> &ManagerOptions {
         match self {
             Self::Watch(store) => &store.works().options,
+            Self::Cache(store) => store.options(),
             Self::Get(store) => store.options(),
         }
     }
@@ -38,6 +42,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn changes(&self) -> &Notifier {
         match self {
             Self::Watch(store) => &store.works().changes,
+            Self::Cache(store) => store.changes(),
             Self::Get(store) => store.changes(),
         }
     }
@@ -46,6 +51,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Chore<K> {
         match self {
             Self::Watch(store) => Chore::Watch(store.change_references(uid, change)),
+            Self::Cache(store) => Chore::Cache(store.change_references(uid, change)),
             Self::Get(store) => {
                 store.change_references(uid, change);
                 Chore::Nothing
@@ -55,8 +61,10 @@ impl<K: ManagedKind> Stores<K> {
 
     /// Carries out what a change of references asked for. Called under no lock.
     pub(crate) fn perform(&self, chore: Chore<K>) {
-        if let (Self::Watch(store), Chore::Watch(due)) = (self, chore) {
-            store.perform(due);
+        match (self, chore) {
+            (Self::Watch(store), Chore::Watch(due)) => store.perform(due),
+            (Self::Cache(store), Chore::Cache(due)) => store.perform(due),
+            (Self::Watch(_) | Self::Cache(_) | Self::Get(_), _) => {}
         }
     }
 
@@ -68,6 +76,7 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Cached<K>, Error> {
         match self {
             Self::Watch(store) => store.get(namespace, name, deadline),
+            Self::Cache(store) => store.get(namespace, name, deadline),
             Self::Get(store) => store.get(namespace, name, deadline),
         }
     }
@@ -79,6 +88,7 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Option<Cached<K>>, Error> {
         match self {
             Self::Watch(store) => store.get_cached(namespace, name),
+            Self::Cache(store) => store.get_cached(namespace, name),
             Self::Get(_) => Ok(None),
         }
     }
@@ -91,6 +101,7 @@ impl<K: ManagedKind> Stores<K> {
     ) -> Result<Cached<K>, Error> {
         match self {
             Self::Watch(store) => store.get_fresh(namespace, name, deadline),
+            Self::Cache(store) => store.get_fresh(namespace, name, deadline),
             Self::Get(store) => store.get_fresh(namespace, name, deadline),
         }
     }
@@ -111,6 +122,7 @@ impl<K: ManagedKind> Stores<K> {
         }
         match self {
             Self::Watch(store) => store.get_at_least(namespace, name, version, deadline),
+            Self::Cache(store) => store.get_at_least(namespace, name, version, deadline),
             Self::Get(store) => store.get_at_least(namespace, name, version, deadline),
         }
     }
@@ -118,6 +130,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
         match self {
             Self::Watch(store) => store.inspect(key),
+            Self::Cache(store) => store.inspect(key),
             Self::Get(store) => store.inspect(key),
         }
     }
@@ -125,6 +138,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn shut_down(&self) {
         match self {
             Self::Watch(store) => store.shut_down(),
+            Self::Cache(store) => store.shut_down(),
             Self::Get(store) => store.shut_down(),
         }
     }
@@ -133,6 +147,7 @@ impl<K: ManagedKind> Stores<K> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Watch(store) => store.len(),
+            Self::Cache(store) => store.len(),
             Self::Get(store) => store.len(),
         }
     }

@@ -356,6 +356,36 @@ impl Getter<Secret> for FakeGetter {
     }
 }
 
+/// A getter that gives the answers put into it, in order, and notes the versions it is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct VersionedGetter(Arc<Mutex<(Vec<String>, VecDeque<Result<Secret, Error>>)>>);
+
+impl VersionedGetter {
+    pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
+        self.0.lock().1.push_back(answer);
+    }
+
+    /// The versions that were asked for.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.0.lock().0.clone()
+    }
+}
+
+impl Getter<Secret> for VersionedGetter {
+    fn get(
+        &self,
+        _: &ObjectKey,
+        version: &ResourceVersion,
+        _: Deadline,
+        _: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        let mut state = self.0.lock();
+        state.0.push(version.to_string());
+        let answer = state.1.pop_front().unwrap();
+        answer.map(|secret| Arc::new(Held::new(secret)))
+    }
+}
+
 /// A manager of Secrets over fakes, its housekeeper in its first rest.
 pub(crate) struct Stage {
     pub(crate) manager: Arc<SecretManager>,

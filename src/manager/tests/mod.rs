@@ -14,4 +14,6 @@ mod object_manager;
 mod pod_references;
 mod reflect;
 mod simulation;
+#[cfg(feature = "testing")]
+mod ttl_store;
 mod watch_store;

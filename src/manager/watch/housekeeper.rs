@@ -94,7 +94,7 @@ fn go_round<K: ManagedKind>(shared: &Shared<K>) {
     let idle_max = shared.works.idle_max();
     for item in shared.items() {
         let action = shared.works.change(&item, |slot| {
-            slot.note_read(shared.works.answers.read_at(&item.about));
+            slot.note_read(shared.works.answers.mark(&item.about.key, &item.about));
             let idle = slot.is_filled() && slot.is_idle(now, idle_max);
             // An unfilled item goes on trying for as long as it is referenced (OC-20).
             let input = if idle { Input::Idle } else { Input::Retry };

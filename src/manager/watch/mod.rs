@@ -1,7 +1,6 @@
 //! The watch-based store: each referenced object is kept by a watch of its own (OC-1..OC-29).
 
 mod answer;
-mod answers;
 mod ceiling;
 mod checker;
 mod housekeeper;

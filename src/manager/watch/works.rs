@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
 
-use super::answers::Answers;
 use super::ceiling::{Ceiling, Permit};
 use super::checker::Checker;
 use super::item::{Effect, RunId};
 use super::launch::{Launcher, Plan, RunHandle};
-use super::slot::{Action, Item, Slot};
+use super::slot::{About, Action, Item, Slot};
 use super::writer::Writer;
-use crate::clock::Clock;
+use crate::clock::{Clock, Coarse};
 use crate::error::Error;
 use crate::list_watch::Getter;
+use crate::manager::answers::Answers;
 use crate::manager::changes::Notifier;
 use crate::manager::content::News;
 use crate::manager::gets::Gets;
@@ -55,7 +55,7 @@ pub(crate) struct Works<K: ManagedKind> {
     pub(crate) chores: Arc<Monitor<Chores>>,
     pub(crate) gets: Gets<K>,
     pub(crate) checker: Checker<K>,
-    pub(crate) answers: Answers<K>,
+    pub(crate) answers: Answers<K, About>,
     launcher: Box<dyn Launcher<K>>,
     ceiling: Arc<Ceiling>,
 }
@@ -83,7 +83,9 @@ impl<K: ManagedKind> Works<K> {
         let (result, _replaced) = {
             let mut slot = item.slot.lock();
             let result = change(&mut slot);
-            let (replaced, read_at) = self.answers.publish(&item.about, slot.ready(self.clock()));
+            let (key, ready) = (&item.about.key, slot.ready(self.clock()));
+            let unread = Coarse::default();
+            let (replaced, read_at) = self.answers.publish(key, &item.about, ready, unread);
             slot.note_read(read_at);
             (result, replaced)
         };

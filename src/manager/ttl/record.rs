@@ -1,0 +1,472 @@
+//! What is known of one object since its data was last dropped, and what a reader is to do about it (OS-5..OS-17, B17).
+//! Pure.
+
+use std::time::{Duration, Instant};
+
+use super::trouble::Trouble;
+use crate::clock::{Clock, Coarse};
+use crate::error::{Error, ErrorKind, FailedSync};
+use crate::manager::ask::Ask;
+use crate::manager::at_least::is_reached;
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::content::{Asked, Content, News, Written};
+use crate::manager::kinds::ManagedKind;
+use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::sync::Arc;
+
+/// A fetch that was given less time than this says nothing about the server when the time is up.
+const FAIR_TIME: Duration = Duration::from_secs(1);
+
+/// When something happens, and how long what was fetched lives at that time (OS-6).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) clock: &'a Clock,
+    pub(crate) now: Instant,
+    /// Read before `now`.
+    pub(crate) coarse: Coarse,
+    pub(crate) ttl: Duration,
+}
+
+/// A fetch that readers share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlightId(u64);
+
+/// What a leader asks the server.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    flight: FlightId,
+    pub(crate) version: ResourceVersion,
+    asked: Asked,
+    begun: Instant,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Fetched<K: ManagedKind> {
+    Object(Arc<Held<K>>),
+    Absent(Error),
+    Failed(Error),
+    /// The leader's own deadline ended it.
+    OutOfTime(Error),
+    /// The store was shut down.
+    Stopped(Error),
+}
+
+impl Fetch {
+    pub(crate) fn flight(&self) -> FlightId {
+        self.flight
+    }
+}
+
+impl<K: ManagedKind> Fetched<K> {
+    pub(crate) fn of(result: Result<Arc<Held<K>>, Error>, ask: &Ask<'_>) -> Self {
+        match result {
+            Ok(object) => Self::Object(object),
+            Err(error) if error.is_not_found() => Self::Absent(error),
+            Err(error) if error.is_stopped() => Self::Stopped(error),
+            Err(error) if ask.was_ended_by_deadline(&error) => Self::OutOfTime(error),
+            Err(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// What a reader is to do.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// Take what is held: it is fresh (OS-6).
+    Fresh,
+    /// Take the answer of the fetch that was waited for: there is no such object.
+    Absent(Error),
+    /// Take the failure of the fetch that was waited for, or of the last one, whose backoff is not over (B17).
+    Failed(Error),
+    /// Wait for the fetch that is under way.
+    Follow(FlightId),
+    /// Fetch.
+    Lead,
+    /// Look for the record that has taken the place of this one (OS-2).
+    Elsewhere,
+}
+
+/// What a fetch, or a read past the cache, did.
+#[derive(Debug)]
+#[must_use = "news must be told"]
+pub(crate) struct Settled<K: ManagedKind> {
+    pub(crate) result: Result<Cached<K>, Error>,
+    pub(crate) news: News,
+    /// Dropped by the caller, under no lock.
+    _written: Option<Written<K>>,
+}
+
+/// How the last fetch ended.
+#[derive(Debug)]
+struct Landed {
+    flight: FlightId,
+    how: How,
+}
+
+#[derive(Debug)]
+enum How {
+    /// With an object, which readers take if it is still fresh when they look.
+    Object,
+    Absent(Error),
+    Failed(Error),
+    /// Without an answer, by what concerned its leader only: the next reader fetches, backoff or not.
+    HandedOver,
+}
+
+/// What is known of one object since its data was last dropped.
+#[derive(Debug)]
+pub(crate) struct Record<K: ManagedKind> {
+    content: Content<K>,
+    /// The server's words that there is no such object (OS-11).
+    absent: Option<Error>,
+    /// When the server last confirmed what is stored.
+    updated: Option<(Instant, Coarse)>,
+    /// The server's cache was behind what is known: the next fetch reads past it.
+    past_cache: bool,
+    /// A reader was promised that cached reads do not go back behind what is held (R11).
+    promised: bool,
+    /// The fetch that is under way, and since when.
+    flight: Option<(FlightId, Instant)>,
+    last_flight: FlightId,
+    landed: Option<Landed>,
+    trouble: Trouble,
+    /// Another record has taken its place, or the last reference is gone: what comes in is stored for nobody (OS-17).
+    orphaned: bool,
+}
+
+impl<K: ManagedKind> Default for Record<K> {
+    fn default() -> Self {
+        Self {
+            content: Content::default(),
+            absent: None,
+            updated: None,
+            past_cache: false,
+            promised: false,
+            flight: None,
+            last_flight: FlightId::default(),
+            landed: None,
+            trouble: Trouble::default(),
+            orphaned: false,
+        }
+    }
+}
+
+impl<K: ManagedKind> Record<K> {
+    /// What a reader is to do who has waited for the fetch `followed`, if for one.
+    pub(crate) fn look(&self, at: &Moment<'_>, followed: Option<FlightId>) -> Look {
+        let waited = followed.is_some();
+        if self.is_fresh(at) && (waited || !self.orphaned) {
+            return Look::Fresh;
+        }
+        let landed = self.landed.as_ref();
+        let ended = landed.filter(|landed| followed.is_some_and(|id| id <= landed.flight));
+        let ended = ended.map(|landed| &landed.how);
+        match (ended, self.flight) {
+            (Some(How::Absent(error)), _) => Look::Absent(error.clone()),
+            (Some(How::Failed(error)), _) => Look::Failed(error.clone()),
+            _ if self.orphaned && (!waited || self.flight.is_none()) => Look::Elsewhere,
+            (_, Some((flight, _))) => Look::Follow(flight),
+            (Some(How::HandedOver), None) => Look::Lead,
+            (Some(How::Object) | None, None) => match self.trouble.backing_off(at.now) {
+                Some(failure) => Look::Failed(failure.clone()),
+                None => Look::Lead,
+            },
+        }
+    }
+
+    /// A reader begins to fetch: out of the server's cache if an object is held, else past it (OS-7).
+    pub(crate) fn begin(&mut self, at: &Moment<'_>) -> Fetch {
+        let flight = FlightId(self.last_flight.0.wrapping_add(1));
+        self.last_flight = flight;
+        self.flight = Some((flight, at.now));
+        let cached = self.content.object().is_some() && !self.past_cache;
+        let version = if cached {
+            ResourceVersion::any()
+        } else {
+            ResourceVersion::most_recent()
+        };
+        Fetch {
+            flight,
+            version,
+            asked: self.content.ask(),
+            begun: at.now,
+        }
+    }
+
+    /// The server's cache knows no such object, but a reader was promised that cached reads do not go back behind one:
+    /// asks once more, past the cache, before that is believed.
+    pub(crate) fn confirm(&self, fetch: &Fetch) -> Option<Fetch> {
+        let doubtful = !fetch.version.is_empty() && self.promised;
+        (doubtful && self.content.object().is_some()).then(|| Fetch {
+            version: ResourceVersion::most_recent(),
+            asked: self.content.ask(),
+            ..*fetch
+        })
+    }
+
+    /// The fetch has come back. This table is OS-8..OS-14 with B17.
+    pub(crate) fn land(
+        &mut self,
+        fetch: &Fetch,
+        fetched: Fetched<K>,
+        key: &ObjectKey,
+        at: &Moment<'_>,
+    ) -> Settled<K> {
+        let before = self.face();
+        let (how, result, written) = match fetched {
+            Fetched::Object(object) => {
+                let written = if fetch.version.is_empty() {
+                    self.content.found(&fetch.asked, Some(object))
+                } else {
+                    self.content.answer(object)
+                };
+                let taken = written.is_some();
+                if taken {
+                    self.confirmed(None, at);
+                } else {
+                    // Overtaken by a read past the cache, or from before what is known (OS-10).
+                    self.past_cache = !fetch.version.is_empty();
+                    self.trouble = Trouble::default();
+                }
+                let stale = !taken && self.past_cache;
+                (How::Object, self.in_hand(key, stale, at), written)
+            }
+            Fetched::Absent(error) => {
+                let written = {
+                    let any = ResourceVersion::any();
+                    self.take_absence(&fetch.asked, &error, &any, at)
+                };
+                (How::Absent(error.clone()), Err(error), written)
+            }
+            Fetched::Failed(error) => {
+                self.trouble
+                    .fetch_failed(&error, fetch.begun, at.now, at.ttl);
+                let result = self.after(&error, at);
+                (How::Failed(error), result, None)
+            }
+            Fetched::OutOfTime(error) => {
+                let result = self.late(Some((fetch.begun, &error)), at);
+                if at.now.saturating_duration_since(fetch.begun) >= FAIR_TIME {
+                    self.trouble
+                        .fetch_failed(&error, fetch.begun, at.now, at.ttl);
+                }
+                (How::HandedOver, result, None)
+            }
+            Fetched::Stopped(error) => (How::Failed(error.clone()), Err(error), None),
+        };
+        self.end(fetch.flight, how);
+        self.settled(before, result, written)
+    }
+
+    /// The leader is gone; returns whether it left no answer, which is a panic.
+    pub(crate) fn abandon(&mut self, flight: FlightId) -> bool {
+        let abandoned = self.flight.is_some_and(|(up, _)| up == flight);
+        if abandoned {
+            self.end(flight, How::HandedOver);
+        }
+        abandoned
+    }
+
+    /// To be called before a read past the cache is sent.
+    pub(crate) fn ask(&self) -> Asked {
+        self.content.ask()
+    }
+
+    /// A read past the cache came back, which promises its reader that cached reads do not go back behind it (R11). Its
+    /// answer is not older than `version`.
+    pub(crate) fn take_read(
+        &mut self,
+        (asked, begun): (&Asked, Instant),
+        fetched: Fetched<K>,
+        version: &ResourceVersion,
+        key: &ObjectKey,
+        at: &Moment<'_>,
+    ) -> Settled<K> {
+        let before = self.face();
+        let (result, written) = match fetched {
+            Fetched::Object(object) => {
+                self.promised = true;
+                let written = self.content.found_at_least(asked, Some(object), version);
+                if written.is_some() {
+                    self.confirmed(None, at);
+                }
+                (self.in_hand(key, false, at), written)
+            }
+            Fetched::Absent(error) => {
+                let written = self.take_absence(asked, &error, version, at);
+                (Err(error), written)
+            }
+            Fetched::Failed(error) => {
+                self.trouble.failed(&error, begun, at.now);
+                (Err(error), None)
+            }
+            Fetched::OutOfTime(error) | Fetched::Stopped(error) => (Err(error), None),
+        };
+        self.settled(before, result, written)
+    }
+
+    /// Takes the record out of use: data that is fetched from now on is stored elsewhere, or nowhere.
+    pub(crate) fn orphan(&mut self) {
+        self.orphaned = true;
+    }
+
+    /// What readers can have at once while it is fresh, and since when it is, for the table of answers.
+    pub(crate) fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
+        let (_, fetched) = self.updated?;
+        let ready = self.held(self.trouble.failure().cloned(), false, clock)?;
+        (!self.orphaned).then_some((ready, fetched))
+    }
+
+    /// The object whatever its age.
+    pub(crate) fn whatever_there_is(&self, at: &Moment<'_>) -> Option<Cached<K>> {
+        let failure = self.trouble.failure().cloned();
+        let ready = self.held(failure, !self.is_fresh(at), at.clock)?;
+        Some(Cached::new(Arc::new(ready)))
+    }
+
+    /// What is held, or that there is no such object.
+    pub(crate) fn in_hand(
+        &self,
+        key: &ObjectKey,
+        stale: bool,
+        at: &Moment<'_>,
+    ) -> Result<Cached<K>, Error> {
+        match self.held(self.trouble.failure().cloned(), stale, at.clock) {
+            Some(ready) => Ok(Cached::new(Arc::new(ready))),
+            None => Err(self
+                .absent
+                .clone()
+                .unwrap_or_else(|| Error::not_found(K::RESOURCE, key.name()))),
+        }
+    }
+
+    /// What there is to say after `failure`: what was known before, with it, or it alone (OS-12..OS-14).
+    pub(crate) fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+        if let Some(ready) = self.held(Some(failure.clone()), true, at.clock) {
+            return Ok(Cached::new(Arc::new(ready)));
+        }
+        match &self.absent {
+            Some(absent) => Err(absent.clone().with_source(failure.clone())),
+            None => Err(failure.clone()),
+        }
+    }
+
+    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own that this ended.
+    pub(crate) fn late(
+        &self,
+        own: Option<(Instant, &Error)>,
+        at: &Moment<'_>,
+    ) -> Result<Cached<K>, Error> {
+        let begun = own.map(|(begun, _)| begun);
+        let begun = begun.or(self.flight.map(|(_, begun)| begun));
+        let since = self.trouble.since().or(begun);
+        let error = own.map(|(_, error)| error).or(self.trouble.failure());
+        let failed = FailedSync {
+            attempts: self
+                .trouble
+                .attempts()
+                .saturating_add(u32::from(own.is_some())),
+            since: since.unwrap_or(at.now),
+            now: at.now,
+            last_failure: error.cloned(),
+        };
+        self.after(&Error::not_synced(K::RESOURCE, failed), at)
+    }
+
+    /// Whether what is held may be served without asking (OS-6).
+    pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
+        let Some((updated, _)) = self.updated.filter(|_| self.content.object().is_some()) else {
+            return false;
+        };
+        let ends = updated.checked_add(at.ttl);
+        ends.is_none_or(|ends| at.now < ends)
+    }
+
+    /// Whether what is held is fresh and not older than `version` (R11).
+    pub(crate) fn has_reached(&self, version: &ResourceVersion, at: &Moment<'_>) -> bool {
+        self.is_fresh(at) && is_reached(self.content.floor(), version)
+    }
+
+    pub(crate) fn content(&self) -> &Content<K> {
+        &self.content
+    }
+
+    pub(crate) fn is_absent(&self) -> bool {
+        self.absent.is_some()
+    }
+
+    pub(crate) fn trouble(&self) -> &Trouble {
+        &self.trouble
+    }
+
+    /// When the server last confirmed what is stored.
+    pub(crate) fn updated(&self) -> Option<Instant> {
+        self.updated.map(|(at, _)| at)
+    }
+
+    /// An absence is stored as an answer, too, but the next reader asks again (OS-11, OS-16).
+    fn take_absence(
+        &mut self,
+        asked: &Asked,
+        error: &Error,
+        version: &ResourceVersion,
+        at: &Moment<'_>,
+    ) -> Option<Written<K>> {
+        let written = self.content.found_at_least(asked, None, version);
+        if written.is_some() {
+            self.confirmed(Some(error.clone()), at);
+        }
+        written
+    }
+
+    fn confirmed(&mut self, absent: Option<Error>, at: &Moment<'_>) {
+        self.absent = absent;
+        self.updated = Some((at.now, at.coarse));
+        self.past_cache = false;
+        self.trouble = Trouble::default();
+    }
+
+    fn end(&mut self, flight: FlightId, how: How) {
+        self.flight = None;
+        self.landed = Some(Landed { flight, how });
+    }
+
+    fn held(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {
+        let (contact, _) = self.updated?;
+        Some(Ready {
+            object: Arc::clone(self.content.object()?),
+            contact,
+            failure,
+            stale,
+            clock: clock.clone(),
+        })
+    }
+
+    /// What subscribers are told of besides the object itself.
+    fn face(&self) -> (Option<ErrorKind>, bool, bool) {
+        let failure = self.trouble.failure().map(Error::kind);
+        (failure, self.trouble.is_denied(), self.absent.is_some())
+    }
+
+    fn settled(
+        &self,
+        before: (Option<ErrorKind>, bool, bool),
+        result: Result<Cached<K>, Error>,
+        written: Option<Written<K>>,
+    ) -> Settled<K> {
+        let changed = written
+            .as_ref()
+            .is_some_and(|written| written.news == News::Changed);
+        let news = if changed || before != self.face() {
+            News::Changed
+        } else {
+            News::Nothing
+        };
+        Settled {
+            result,
+            news,
+            _written: written,
+        }
+    }
+}

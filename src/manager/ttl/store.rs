@@ -1,0 +1,423 @@
+//! The TTL store: a reader who finds nothing fresh fetches, on its own thread; the others wait for that fetch.
+
+use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
+use super::report::report;
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::list_watch::Getter;
+use crate::manager::answers::Answers;
+use crate::manager::ask::Ask;
+use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::changes::Notifier;
+use crate::manager::content::{Asked, News};
+use crate::manager::gets::Gets;
+use crate::manager::kinds::ManagedKind;
+use crate::manager::options::ManagerOptions;
+use crate::manager::references::{Added, Deleted, References};
+use crate::manager::registry::Difference;
+use crate::manager::report::ObjectReport;
+use crate::object::{ObjectKey, ResourceVersion};
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::worker::{StopSource, StopToken};
+
+/// The store of one manager. It has no thread: fetches are made on the threads of readers.
+#[derive(Debug)]
+pub(crate) struct TtlStore<K: ManagedKind> {
+    options: ManagerOptions,
+    gets: Gets<K>,
+    changes: Notifier,
+    answers: Answers<K, Place<K>>,
+    references: Mutex<References<Arc<Place<K>>>>,
+    stop: StopSource,
+}
+
+/// One referenced object. A further reference puts a new one in its place, which is how data is dropped (OS-2).
+#[derive(Debug)]
+struct Place<K: ManagedKind> {
+    key: ObjectKey,
+    record: Arc<Monitor<Record<K>>>,
+}
+
+/// What a change of references took out of use, to be let go once all locks are released.
+#[derive(Debug)]
+#[must_use = "what is due must be performed"]
+pub(crate) struct Due<K: ManagedKind>(Vec<Orphan<K>>);
+
+#[derive(Debug)]
+struct Orphan<K: ManagedKind> {
+    place: Arc<Place<K>>,
+    _ready: Option<Arc<Ready<K>>>,
+}
+
+impl<K: ManagedKind> TtlStore<K> {
+    /// A store without references. Touches no network.
+    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self {
+        Self {
+            options,
+            gets: Gets::new(getter),
+            changes: Notifier::default(),
+            answers: Answers::default(),
+            references: Mutex::new(References::default()),
+            stop: StopSource::new(),
+        }
+    }
+
+    pub(crate) fn options(&self) -> &ManagerOptions {
+        &self.options
+    }
+
+    pub(crate) fn changes(&self) -> &Notifier {
+        &self.changes
+    }
+
+    /// Counts and takes back references of the pod `uid` (OS-2, OS-3): each added one drops what is cached. Never blocks.
+    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Due<K> {
+        let mut due = Vec::new();
+        let mut references = self.references.lock();
+        for key in &change.added {
+            if let Added::Shared(place) = references.add(key, uid, || Place::new(key)) {
+                due.push(self.orphan(place));
+                references.set_item(key, Place::new(key));
+            }
+        }
+        for key in &change.removed {
+            if let Deleted::Last(place) = references.delete(key, uid) {
+                due.push(self.orphan(place));
+            }
+        }
+        Due(due)
+    }
+
+    fn orphan(&self, place: Arc<Place<K>>) -> Orphan<K> {
+        let mut record = place.record.lock();
+        record.orphan();
+        let (ready, _) = self
+            .answers
+            .publish(&place.key, &place, None, Default::default());
+        drop(record);
+        Orphan {
+            place,
+            _ready: ready,
+        }
+    }
+
+    /// Tells what a change of references dropped. Called under no lock.
+    pub(crate) fn perform(&self, due: Due<K>) {
+        for orphan in due.0 {
+            self.changes.tell(&orphan.place.key);
+        }
+    }
+
+    /// The object out of memory while it is fresh, else fetched, until `deadline` (OS-5, OS-6).
+    ///
+    /// # Errors
+    ///
+    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).
+    pub(crate) fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let now = self.options.clock.coarse();
+        let ttl = self.options.ttl_now();
+        let fresh = |fetched| now.is_surely_within(fetched, ttl);
+        if let Some(cached) = self.answers.read_if(namespace, name, fresh) {
+            return Ok(cached);
+        }
+        let deadline = deadline();
+        loop {
+            let place = self.find(namespace, name)?;
+            if let Some(result) = self.read(&place, deadline) {
+                return result;
+            }
+        }
+    }
+
+    /// What memory holds, at once and whatever its age.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    pub(crate) fn get_cached(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Cached<K>>, Error> {
+        let place = self.find(namespace, name)?;
+        let record = place.record.lock();
+        Ok(record.whatever_there_is(&self.moment()))
+    }
+
+    /// The object past the cache, from the server.
+    ///
+    /// # Errors
+    ///
+    /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh).
+    pub(crate) fn get_fresh(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let place = self.find(namespace, name)?;
+        let token = self.stop.token();
+        let ask = self.request(&place, deadline, &token);
+        let asked = place.record.lock().ask();
+        let begun = self.moment().now;
+        let latest = ResourceVersion::most_recent();
+        let found = Fetched::of(self.gets.ask(&ask, &latest), &ask);
+        self.change(&place, |record, at| {
+            record.take_read((&asked, begun), found, &latest, &place.key, at)
+        })
+    }
+
+    /// The object in a state not older than `version` (R11).
+    ///
+    /// # Errors
+    ///
+    /// See [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
+    pub(crate) fn get_at_least(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let place = self.find(namespace, name)?;
+        {
+            let (record, at) = (place.record.lock(), self.moment());
+            if record.has_reached(version, &at) {
+                return record.in_hand(&place.key, false, &at);
+            }
+        }
+        let token = self.stop.token();
+        let ask = self.request(&place, deadline, &token);
+        let begun = self.moment().now;
+        let mut waiting = Waiting {
+            store: self,
+            place: &place,
+            version,
+            stop: &token,
+            asked: place.record.lock().ask(),
+        };
+        let (found, reached) = match get_at_least(&self.gets, &ask, &mut waiting) {
+            Ok(Reached::Answer(object, reached)) => (Fetched::Object(object), reached),
+            Ok(Reached::Gone(error, reached)) => (Fetched::Absent(error), reached),
+            Ok(Reached::InMemory(answer)) => return answer,
+            Err(error) => (Fetched::of(Err(error), &ask), ResourceVersion::default()),
+        };
+        self.change(&place, |record, at| {
+            record.take_read((&waiting.asked, begun), found, &reached, &place.key, at)
+        })
+    }
+
+    /// What is known of one object; `None` if nobody references it.
+    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        let references = self.references.lock();
+        let place = Arc::clone(references.get(key.namespace(), key.name())?);
+        let pods = references.pods(key);
+        drop(references);
+        let record = place.record.lock();
+        Some(report(&record, key, pods, &self.moment()))
+    }
+
+    /// Ends the fetches that are under way and makes none any more; what is fresh is still served. Returns at once.
+    pub(crate) fn shut_down(&self) {
+        self.stop.stop();
+        let places: Vec<_> = self.references.lock().items().cloned().collect();
+        for place in places {
+            // Taking the mutex closes the gap between a waiter's look at the stop and its wait.
+            drop(place.record.lock());
+            place.record.notify_all();
+            self.changes.tell(&place.key);
+        }
+    }
+
+    /// How many objects are referenced.
+    pub(crate) fn len(&self) -> usize {
+        self.references.lock().len()
+    }
+
+    fn find(&self, namespace: &str, name: &str) -> Result<Arc<Place<K>>, Error> {
+        let references = self.references.lock();
+        let place = references.get(namespace, name).map(Arc::clone);
+        place.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
+    }
+
+    fn moment(&self) -> Moment<'_> {
+        let clock = &self.options.clock;
+        // In this order: the table's times are to err on the early side.
+        let coarse = clock.coarse();
+        Moment {
+            clock,
+            now: clock.now(),
+            coarse,
+            ttl: self.options.ttl_now(),
+        }
+    }
+
+    fn request<'a>(
+        &'a self,
+        place: &'a Place<K>,
+        deadline: Deadline,
+        stop: &'a StopToken,
+    ) -> Ask<'a> {
+        Ask {
+            key: &place.key,
+            clock: &self.options.clock,
+            deadline,
+            stop,
+        }
+    }
+
+    /// Reads one record; `None` when another one has taken its place.
+    fn read(&self, place: &Arc<Place<K>>, deadline: Deadline) -> Option<Result<Cached<K>, Error>> {
+        let mut followed: Option<FlightId> = None;
+        let mut record = place.record.lock();
+        loop {
+            let at = self.moment();
+            let look = record.look(&at, followed);
+            let stopped = self.stop.token().is_stopped();
+            match look {
+                Look::Fresh => return Some(record.in_hand(&place.key, false, &at)),
+                Look::Elsewhere => return None,
+                _ if stopped => return Some(Err(Error::stopped(K::CACHE))),
+                Look::Absent(error) => return Some(Err(error)),
+                Look::Failed(error) => return Some(record.after(&error, &at)),
+                Look::Lead | Look::Follow(_) if deadline.has_passed(at.now) => {
+                    return Some(record.late(None, &at));
+                }
+                Look::Lead => {
+                    let fetch = record.begin(&at);
+                    drop(record);
+                    return Some(self.lead(place, fetch, deadline));
+                }
+                Look::Follow(flight) => {
+                    followed = Some(flight);
+                    let clock = &self.options.clock;
+                    record = clock.wait_until(&place.record, record, deadline);
+                }
+            }
+        }
+    }
+
+    /// Makes the fetch that others wait for.
+    fn lead(
+        &self,
+        place: &Arc<Place<K>>,
+        mut fetch: Fetch,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let _over = HandOver {
+            place,
+            flight: fetch.flight(),
+        };
+        let mut found = self.fetch(place, &fetch, deadline);
+        if matches!(found, Fetched::Absent(_)) {
+            let confirm = place.record.lock().confirm(&fetch);
+            if let Some(again) = confirm {
+                fetch = again;
+                found = self.fetch(place, &fetch, deadline);
+            }
+        }
+        self.change(place, |record, at| {
+            record.land(&fetch, found, &place.key, at)
+        })
+    }
+
+    fn fetch(&self, place: &Place<K>, fetch: &Fetch, deadline: Deadline) -> Fetched<K> {
+        let token = self.stop.token();
+        let ask = self.request(place, deadline, &token);
+        let version = &fetch.version;
+        let may = ask.check::<K>(version);
+        let result = may.and_then(|()| self.gets.ask_once(&ask, version));
+        Fetched::of(result, &ask)
+    }
+
+    /// Changes a record, and what its readers find at once, in one step; tells of it after that.
+    fn change(
+        &self,
+        place: &Arc<Place<K>>,
+        change: impl FnOnce(&mut Record<K>, &Moment<'_>) -> Settled<K>,
+    ) -> Result<Cached<K>, Error> {
+        let (settled, _replaced) = {
+            let mut record = place.record.lock();
+            let at = self.moment();
+            let settled = change(&mut record, &at);
+            let (ready, fetched) = record.ready(at.clock).unzip();
+            let fetched = fetched.unwrap_or_default();
+            let replaced = self.answers.publish(&place.key, place, ready, fetched);
+            (settled, replaced)
+        };
+        place.record.notify_all();
+        if settled.news == News::Changed {
+            self.changes.tell(&place.key);
+        }
+        settled.result
+    }
+}
+
+impl<K: ManagedKind> Drop for TtlStore<K> {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+impl<K: ManagedKind> Place<K> {
+    fn new(key: &ObjectKey) -> Arc<Self> {
+        Arc::new(Self {
+            key: key.clone(),
+            record: Arc::new(Monitor::default()),
+        })
+    }
+}
+
+/// Ends a leader's fetch however the leader ends: when its getter panics, somebody who waits takes over.
+struct HandOver<'a, K: ManagedKind> {
+    place: &'a Place<K>,
+    flight: FlightId,
+}
+
+impl<K: ManagedKind> Drop for HandOver<'_, K> {
+    fn drop(&mut self) {
+        let abandoned = self.place.record.lock().abandon(self.flight);
+        if abandoned {
+            self.place.record.notify_all();
+        }
+    }
+}
+
+/// A reader that waits for the server to come as far as a version.
+struct Waiting<'a, K: ManagedKind> {
+    store: &'a TtlStore<K>,
+    place: &'a Place<K>,
+    version: &'a ResourceVersion,
+    stop: &'a StopToken,
+    /// What was known when the last request was sent.
+    asked: Asked,
+}
+
+impl<K: ManagedKind> Meanwhile<K> for Waiting<'_, K> {
+    fn version(&mut self) -> ResourceVersion {
+        let record = self.place.record.lock();
+        self.asked = record.ask();
+        later(self.version, record.content().floor())
+    }
+
+    fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<K>, Error>> {
+        let clock = &self.store.options.clock;
+        let mut record = self.place.record.lock();
+        loop {
+            let at = self.store.moment();
+            if record.has_reached(self.version, &at) {
+                return Some(record.in_hand(&self.place.key, false, &at));
+            }
+            if clock.has_passed(pause) || self.stop.is_stopped() {
+                return None;
+            }
+            record = clock.wait_until(&self.place.record, record, pause);
+        }
+    }
+}
