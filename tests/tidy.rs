@@ -28,6 +28,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["reflector", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),
+    ("informer", &["reflector", "store", "list_watch"]),
     ("pod_status", &[]),
     // Nobody imports it; as the top layer it may use what it plays or feeds.
     (

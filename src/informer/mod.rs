@@ -1,5 +1,24 @@
 //! Shared informers: what follows the reflector on its way to handlers. One queue, any number of handlers.
+//!
+//! # The queue
+//!
+//! A [`DeltaFifo`] takes what a reflector says and hands it to one consumer, object by object, in order. Its writing
+//! side is a [`Sink`](crate::reflector::Sink) for a [`Reflector`](crate::reflector::Reflector).
+//!
+//! What holds: no deletion is lost, whether the watch or a list tells of it; the changes of one object come in their
+//! order; no producer waits for the consumer; [`has_synced`](DeltaFifoHandle::has_synced) is true only after the
+//! consumer is done with the last initial item. Not promised: any order between the objects of one list when
+//! compressed.
 
 mod deleted;
+mod delta;
+mod delta_fifo;
+mod known;
 
 pub use deleted::Deleted;
+pub use delta::{Deletion, Delta, DeltaType, Deltas, ReplacedAll};
+pub use delta_fifo::{
+    DeltaFifo, DeltaFifoHandle, DeltaFifoOptions, DeltaFifoStaging, DeltaFifoWriter, Popped,
+    Processing, QueueMode, Relisted,
+};
+pub use known::KnownObjects;

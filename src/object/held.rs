@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize;
 
 use super::Object;
+use crate::sync::Arc;
 
 /// Where kubectl keeps a copy of the whole object, the values of a Secret included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -24,6 +25,34 @@ impl<K: Object> Held<K> {
     /// Wraps an object for a cache.
     pub fn new(object: K) -> Self {
         Self(object)
+    }
+
+    /// The object after `edit`: in place if nobody else holds it, else a copy of it. For transforms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubecache::object::Held;
+    ///
+    /// let shared = Arc::new(Held::new(ConfigMap::default()));
+    /// let edited = Held::edited(Arc::clone(&shared), |object| object.immutable = Some(true));
+    /// assert_eq!((edited.immutable, shared.immutable), (Some(true), None));
+    /// ```
+    #[must_use]
+    pub fn edited(mut object: Arc<Self>, edit: impl FnOnce(&mut K)) -> Arc<Self>
+    where
+        K: Clone,
+    {
+        if let Some(alone) = Arc::get_mut(&mut object) {
+            edit(&mut alone.0);
+            return object;
+        }
+        let mut copy = Self(object.0.clone());
+        edit(&mut copy.0);
+        Arc::new(copy)
     }
 
     /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).

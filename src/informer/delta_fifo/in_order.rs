@@ -1,0 +1,73 @@
+//! What waits, one delta after the other: plain data (RQ-1, RQ-16).
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use super::CAPACITY_KEPT;
+use crate::informer::delta::{Delta, Deltas};
+use crate::object::{Object, ObjectKey};
+use crate::sync::Arc;
+
+/// The deltas in the order in which they came, with the object each is about.
+pub(super) struct InOrder<K: Object>(VecDeque<(Option<Arc<ObjectKey>>, Delta<K>)>);
+
+impl<K: Object> InOrder<K> {
+    pub(super) fn new() -> Self {
+        Self(VecDeque::new())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn push(&mut self, key: Option<Arc<ObjectKey>>, delta: Delta<K>) {
+        self.0.push_back((key, delta));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Deltas<K>> {
+        let (key, delta) = self.0.pop_front()?;
+        if self.0.is_empty() && self.0.capacity() > CAPACITY_KEPT {
+            self.0 = VecDeque::new();
+        }
+        Some(Deltas::new(key, delta))
+    }
+
+    /// Which object the first delta is about: `None` if it is about no single one, or nothing waits.
+    pub(super) fn first_key(&self) -> Option<&Arc<ObjectKey>> {
+        self.0.front()?.0.as_ref()
+    }
+
+    /// The objects with something waiting, in the order of their first deltas: whether the last one says that the
+    /// object is gone, and which state of it decoded last.
+    pub(super) fn objects(&self) -> Vec<(&Arc<ObjectKey>, Waiting<'_, K>)> {
+        let mut places: HashMap<&Arc<ObjectKey>, usize> = HashMap::new();
+        let mut objects: Vec<(&Arc<ObjectKey>, Waiting<'_, K>)> = Vec::new();
+        for (key, delta) in &self.0 {
+            let Some(key) = key else { continue };
+            let place = *places.entry(key).or_insert(objects.len());
+            if place == objects.len() {
+                objects.push((
+                    key,
+                    Waiting {
+                        newest: delta,
+                        with_object: delta,
+                    },
+                ));
+            } else if let Some((_, waiting)) = objects.get_mut(place) {
+                waiting.newest = delta;
+                if delta.object().is_some() {
+                    waiting.with_object = delta;
+                }
+            }
+        }
+        objects
+    }
+}
+
+/// What waits of one object.
+pub(super) struct Waiting<'a, K: Object> {
+    pub(super) newest: &'a Delta<K>,
+    /// The last one that carries an object, if any does.
+    pub(super) with_object: &'a Delta<K>,
+}

@@ -1,0 +1,264 @@
+//! Thread schedules of the queue's waits, explored by a model checker.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use std::time::Duration;
+
+use shuttle::thread;
+
+use super::tests::{Rig, View, apply, compressed_mode, held, in_order_mode, replace, shown};
+use super::{DeltaFifo, DeltaFifoOptions, QueueMode, Relisted};
+use crate::ErrorKind;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::reflector::{Sink, SinkEvent};
+use crate::sync::{
+    Arc, Bell, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Schedules tried per model; each takes well under a millisecond.
+const SCHEDULES: usize = 5_000;
+
+fn rig(clock: Clock, compressed: bool) -> Rig {
+    let known = Arc::<View>::default();
+    let mode = if compressed {
+        compressed_mode(Some(&known), Relisted::Replaced)
+    } else {
+        in_order_mode(&known)
+    };
+    Rig::new(mode, known, DeltaFifoOptions::default().clock(clock))
+}
+
+/// A pop hears of a change, and of the end that follows it.
+#[test]
+fn a_change_and_the_end_are_never_missed_by_a_pop() {
+    shuttle::check_random(
+        || {
+            let Rig {
+                mut queue,
+                mut writer,
+                ..
+            } = rig(Clock::system(), true);
+            let consumer = thread::spawn(move || {
+                let mut seen = Vec::new();
+                loop {
+                    match queue.pop(Deadline::NEVER) {
+                        Ok(popped) => seen.push(shown(&popped)),
+                        Err(error) => break (seen.join(","), error.kind()),
+                    }
+                }
+            });
+            for change in ["a1", "a2"] {
+                writer.apply(SinkEvent::Modified(held(change))).unwrap();
+            }
+            drop(writer);
+            let end = consumer.join().unwrap();
+            assert_eq!(end, ("Ua1,Ua2".to_owned(), ErrorKind::Stopped));
+        },
+        SCHEDULES,
+    );
+}
+
+/// A change, the end and the deadline at once: some answer comes, and a change that was there before wins.
+#[test]
+fn every_end_of_a_pop_at_once() {
+    shuttle::check_random(
+        || {
+            let fake = FakeClock::new();
+            let clock = Clock::from(fake.clone());
+            let Rig {
+                mut queue,
+                mut writer,
+                handle,
+                ..
+            } = rig(clock.clone(), false);
+            let deadline = clock.after(Duration::from_secs(1));
+            let consumer = thread::spawn(move || {
+                let first = queue.pop(deadline).map(drop);
+                let second = queue.pop(Deadline::NEVER).map(drop);
+                (first, second)
+            });
+            let time = thread::spawn(move || fake.advance(Duration::from_secs(1)));
+            let closer = thread::spawn(move || handle.close());
+            writer.apply(SinkEvent::Added(held("a1"))).unwrap();
+            time.join().unwrap();
+            closer.join().unwrap();
+            match consumer.join().unwrap() {
+                (Ok(()), second) => assert!(second.unwrap_err().is_stopped()),
+                (Err(error), second) => {
+                    assert!(matches!(
+                        error.kind(),
+                        ErrorKind::Timeout | ErrorKind::Stopped
+                    ));
+                    // What was written after the end is handed over if it was there by then.
+                    assert!(second.is_ok() || second.unwrap_err().is_stopped());
+                }
+            }
+        },
+        SCHEDULES,
+    );
+}
+
+/// Who waits for the first list is woken by the end of its processing, not before it.
+#[test]
+fn the_end_of_the_first_list_is_never_missed() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    handle,
+                    known,
+                } = rig(Clock::system(), compressed);
+                let waiters = [handle.clone(), handle].map(|handle| {
+                    let known = Arc::clone(&known);
+                    thread::spawn(move || {
+                        handle.wait_until_synced(Deadline::NEVER).unwrap();
+                        assert_eq!(
+                            known.objects.lock().len(),
+                            2,
+                            "synced before it was applied"
+                        );
+                    })
+                });
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || {
+                    while let Ok(popped) = queue.pop(Deadline::NEVER) {
+                        apply(&view, &popped);
+                    }
+                });
+                replace(&mut writer, vec![held("a1"), held("b1")]).unwrap();
+                drop(writer);
+                for thread in waiters {
+                    thread.join().unwrap();
+                }
+                consumer.join().unwrap();
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// Who waits for a list that never comes hears that, whichever end goes first.
+#[test]
+fn a_queue_that_cannot_sync_is_never_waited_for() {
+    shuttle::check_random(
+        || {
+            let Rig {
+                queue,
+                writer,
+                handle,
+                ..
+            } = rig(Clock::system(), true);
+            let waiter = thread::spawn(move || handle.wait_until_synced(Deadline::NEVER));
+            let consumer = thread::spawn(move || drop(queue));
+            drop(writer);
+            consumer.join().unwrap();
+            assert!(waiter.join().unwrap().unwrap_err().is_stopped());
+        },
+        SCHEDULES,
+    );
+}
+
+/// A list that comes while an object is being added, and goes without it, deletes it; whatever the schedule, what the
+/// consumer holds at the end is what the list said.
+#[test]
+fn a_list_during_the_processing_loses_no_deletion() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || {
+                    while let Ok(popped) = queue.pop(Deadline::NEVER) {
+                        thread::yield_now();
+                        apply(&view, &popped);
+                    }
+                });
+                for change in ["a1", "b1"] {
+                    writer.apply(SinkEvent::Added(held(change))).unwrap();
+                }
+                writer.apply(SinkEvent::Deleted(held("a2"))).unwrap();
+                writer.resync().unwrap();
+                replace(&mut writer, vec![held("c1")]).unwrap();
+                drop(writer);
+                consumer.join().unwrap();
+                let left: Vec<_> = known
+                    .objects
+                    .lock()
+                    .keys()
+                    .map(ToString::to_string)
+                    .collect();
+                assert_eq!(left, ["c"]);
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// Negative control: a list that looks only at what waits and at what the consumer shows loses the deletion of what is
+/// in its hands, and the checker sees that.
+#[test]
+#[should_panic(expected = "lost a deletion")]
+fn a_list_that_forgets_what_is_in_hand_loses_a_deletion() {
+    shuttle::check_random(
+        || {
+            // Without a view the queue keeps no hand: the list then knows of the view what this test tells it.
+            let mode = QueueMode::Compressed {
+                known: None,
+                relisted: Relisted::Replaced,
+            };
+            let (mut queue, mut writer) = DeltaFifo::new(mode, DeltaFifoOptions::default());
+            let known = Arc::<View>::default();
+            let view = Arc::clone(&known);
+            let consumer = thread::spawn(move || {
+                while let Ok(popped) = queue.pop(Deadline::NEVER) {
+                    thread::yield_now();
+                    apply(&view, &popped);
+                }
+            });
+            writer.apply(SinkEvent::Added(held("a1"))).unwrap();
+            let shown: Vec<_> = known.objects.lock().values().map(Arc::clone).collect();
+            replace(&mut writer, vec![]).unwrap();
+            for object in shown {
+                // Ignored if nothing waits: this is what the view would have made of it.
+                writer.apply(SinkEvent::Added(Arc::clone(&object))).unwrap();
+                writer.apply(SinkEvent::Deleted(object)).unwrap();
+            }
+            drop(writer);
+            consumer.join().unwrap();
+            assert!(known.objects.lock().is_empty(), "lost a deletion");
+        },
+        SCHEDULES,
+    );
+}
+
+/// Negative control: an end that is set outside the mutex which the pop holds loses its wake-up.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_end_outside_the_mutex_loses_the_wake_up() {
+    shuttle::check_random(
+        || {
+            let shared = Arc::new((Mutex::new(()), Bell::default(), AtomicBool::new(false)));
+            let waiting = Arc::clone(&shared);
+            let waiter = thread::spawn(move || {
+                let (mutex, bell, closed) = &*waiting;
+                let mut guard = mutex.lock();
+                while !closed.load(Ordering::SeqCst) {
+                    guard = bell.wait(guard);
+                }
+            });
+            let (_, bell, closed) = &*shared;
+            closed.store(true, Ordering::SeqCst);
+            bell.ring();
+            waiter.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}

@@ -1,0 +1,384 @@
+//! What a queue knows, and its transitions: plain data that knows no lock, no clock and no view of the consumer.
+//!
+//! A transition returns what is to be dropped once the lock is released.
+
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::compressed::Compressed;
+use super::in_order::InOrder;
+use crate::informer::delta::{Deletion, Delta, Deltas};
+use crate::object::{Held, Object, ObjectKey};
+use crate::reflector::{ReflectorStatus, Replacement};
+use crate::sync::Arc;
+
+/// What waits, in one of the two orders.
+pub(super) enum Lane<K: Object> {
+    Compressed(Compressed<K>),
+    InOrder(InOrder<K>),
+}
+
+/// How far the consumer is with what the first list brought (DF-14, RQ-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Initial {
+    /// Neither a list nor a change has come.
+    Unpopulated,
+    /// So many places in the queue belong to the first list and are not processed yet.
+    Remaining(NonZeroUsize),
+    /// The consumer is done with the first list.
+    Synced,
+}
+
+/// Whether the queue goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Open,
+    /// What waits is still handed over (DF-17).
+    Closed,
+    /// The consumer is gone: nothing will ever be taken.
+    Abandoned,
+}
+
+/// What an object will be to the consumer once everything that waits and is in its hands is processed.
+pub(super) enum Fate<K: Object> {
+    /// There, with the last state that decodes.
+    Present(Option<Arc<Held<K>>>),
+    Gone,
+}
+
+/// What the consumer is processing, by object.
+pub(super) type Hand<K> = Vec<(Arc<ObjectKey>, Fate<K>)>;
+
+/// What a consumer took, to be given back to [`State::finish`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Receipt {
+    /// The queue had not synced when this was taken (DF-13, RQ-7).
+    pub(super) is_in_initial_list: bool,
+    /// So many places of the first list this settles.
+    settles: usize,
+}
+
+/// Objects of the consumer that a list goes without, with the last state that decodes.
+pub(super) type Missing<K> = Vec<(Arc<ObjectKey>, Option<Arc<Held<K>>>)>;
+
+/// A list, prepared outside of the lock.
+pub(super) struct Relist<K: Object> {
+    /// What each item becomes, in the list's order, each key once.
+    pub(super) items: Vec<(Arc<ObjectKey>, Delta<K>)>,
+    /// The keys of the items.
+    pub(super) listed: HashMap<Arc<ObjectKey>, usize>,
+    /// Objects that the consumer has or will have, and that the list goes without.
+    pub(super) missing: Missing<K>,
+    pub(super) of: Arc<Replacement>,
+}
+
+/// Everything under the queue's one mutex.
+pub(super) struct State<K: Object> {
+    lane: Lane<K>,
+    initial: Initial,
+    /// Empty when nobody asks for it: in a queue without a view of the consumer.
+    hand: Hand<K>,
+    keeps_hand: bool,
+    is_in_hand: bool,
+    pub(super) end: End,
+    pub(super) status: ReflectorStatus,
+    pub(super) since: Instant,
+}
+
+impl<K: Object> State<K> {
+    pub(super) fn new(lane: Lane<K>, keeps_hand: bool, since: Instant) -> Self {
+        Self {
+            lane,
+            initial: Initial::Unpopulated,
+            hand: Vec::new(),
+            keeps_hand,
+            is_in_hand: false,
+            end: End::Open,
+            status: ReflectorStatus::default(),
+            since,
+        }
+    }
+
+    /// Places that wait: objects when compressed, deltas when in order.
+    pub(super) fn len(&self) -> usize {
+        match &self.lane {
+            Lane::Compressed(lane) => lane.len(),
+            Lane::InOrder(lane) => lane.len(),
+        }
+    }
+
+    pub(super) fn has_synced(&self) -> bool {
+        self.initial == Initial::Synced
+    }
+
+    /// Whether the queue can never sync any more.
+    pub(super) fn is_hopeless(&self) -> bool {
+        match self.end {
+            End::Open => false,
+            End::Closed => !self.has_synced() && self.len() == 0 && !self.is_in_hand,
+            End::Abandoned => !self.has_synced(),
+        }
+    }
+
+    /// A change came: without a first list, the queue counts as synced from here on (DF-14). Ignored deletions count
+    /// (DF-5), and changes that a transform refuses (DF-7).
+    /// Whether it has just synced.
+    pub(super) fn populate(&mut self) -> bool {
+        let first = self.initial == Initial::Unpopulated;
+        if first {
+            self.initial = Initial::Synced;
+        }
+        first
+    }
+
+    /// Queues a change; what it merges away is returned.
+    pub(super) fn push(
+        &mut self,
+        key: Option<Arc<ObjectKey>>,
+        delta: Delta<K>,
+    ) -> Option<Delta<K>> {
+        match (&mut self.lane, key) {
+            (Lane::Compressed(lane), Some(key)) => lane.push(key, delta),
+            (Lane::InOrder(lane), key) => {
+                lane.push(key, delta);
+                None
+            }
+            // Deltas about no single object are made by the mode in order only.
+            (Lane::Compressed(_), None) => Some(delta),
+        }
+    }
+
+    /// What is known here of an object that waits or is being processed; `None` leaves it to the view.
+    pub(super) fn fate(&self, key: &ObjectKey) -> Option<Fate<K>> {
+        let waiting = match &self.lane {
+            Lane::Compressed(lane) => lane.get(key).map(fate_of_bunch),
+            Lane::InOrder(lane) => lane
+                .objects()
+                .into_iter()
+                .find(|(waiting, _)| ***waiting == *key)
+                .map(|(_, waiting)| fate(waiting.newest, waiting.with_object.object())),
+        };
+        waiting.or_else(|| {
+            let mut hand = self.hand.iter();
+            hand.find(|(held, _)| **held == *key)
+                .map(|(_, fate)| fate.clone())
+        })
+    }
+
+    /// Whether the object has something waiting; cheap in a compressed queue, and not asked of the other.
+    pub(super) fn is_waiting(&self, key: &ObjectKey) -> bool {
+        match &self.lane {
+            Lane::Compressed(lane) => lane.get(key).is_some(),
+            Lane::InOrder(_) => false,
+        }
+    }
+
+    /// Every object that waits or is being processed. Only these change in the consumer's store until the next push.
+    pub(super) fn fates(&self) -> HashMap<Arc<ObjectKey>, Fate<K>> {
+        let hand = self.hand.iter().map(|(key, fate)| (key, fate.clone()));
+        let mut fates: HashMap<_, _> = hand.map(|(key, fate)| (Arc::clone(key), fate)).collect();
+        match &self.lane {
+            Lane::Compressed(lane) => {
+                for (key, bunch) in lane.iter() {
+                    fates.insert(Arc::clone(key), fate_of_bunch(bunch));
+                }
+            }
+            Lane::InOrder(lane) => {
+                for (key, waiting) in lane.objects() {
+                    let fate = fate(waiting.newest, waiting.with_object.object());
+                    fates.insert(Arc::clone(key), fate);
+                }
+            }
+        }
+        fates
+    }
+
+    /// Queues a list: what each item became, and a deletion of each object it goes without (DF-8, RQ-3).
+    pub(super) fn relist(&mut self, list: Relist<K>) -> Vec<Delta<K>> {
+        let before = self.initial;
+        let (count, merged) = match &mut self.lane {
+            Lane::Compressed(lane) => relist_compressed(lane, list),
+            Lane::InOrder(lane) => (relist_in_order(lane, list), Vec::new()),
+        };
+        if before == Initial::Unpopulated {
+            self.initial = NonZeroUsize::new(count).map_or(Initial::Synced, Initial::Remaining);
+        }
+        merged
+    }
+
+    /// Queues a list as one delta (RQ-10).
+    pub(super) fn relist_at_once(&mut self, delta: Delta<K>) -> Option<Delta<K>> {
+        let merged = self.push(None, delta);
+        if self.initial == Initial::Unpopulated {
+            let count = NonZeroUsize::new(self.len());
+            self.initial = count.map_or(Initial::Synced, Initial::Remaining);
+        }
+        merged
+    }
+
+    /// Hands the first place over.
+    pub(super) fn take(&mut self) -> Option<(Deltas<K>, Receipt)> {
+        let taken = self.pop()?;
+        let receipt = self.receipt(1);
+        Some((taken, receipt))
+    }
+
+    /// Hands over up to `max` places, each about another object, and either all of the first list or none (RQ-13).
+    pub(super) fn take_batch(&mut self, max: NonZeroUsize) -> Option<(Vec<Deltas<K>>, Receipt)> {
+        let max = match self.initial {
+            Initial::Remaining(count) => max.min(count),
+            Initial::Unpopulated | Initial::Synced => max,
+        };
+        let first = self.pop()?;
+        let mut keys: HashSet<Arc<ObjectKey>> =
+            first.shared_key().map(Arc::clone).into_iter().collect();
+        let is_alone = keys.is_empty();
+        let mut batch = vec![first];
+        while !is_alone && batch.len() < max.get() && self.is_next_another(&keys) {
+            let Some(next) = self.pop() else { break };
+            keys.extend(next.shared_key().map(Arc::clone));
+            batch.push(next);
+        }
+        let receipt = self.receipt(batch.len());
+        Some((batch, receipt))
+    }
+
+    /// The consumer is done with what it took. The initial count falls here, after the processing (RQ-6, RQ-15).
+    pub(super) fn finish(&mut self, receipt: Receipt) -> Hand<K> {
+        self.is_in_hand = false;
+        if let Initial::Remaining(count) = self.initial {
+            let left = count.get().saturating_sub(receipt.settles);
+            self.initial = NonZeroUsize::new(left).map_or(Initial::Synced, Initial::Remaining);
+        }
+        std::mem::take(&mut self.hand)
+    }
+
+    /// The consumer is gone: what waits is returned, to be dropped.
+    pub(super) fn abandon(&mut self) -> Lane<K> {
+        self.end = End::Abandoned;
+        let empty = match &self.lane {
+            Lane::Compressed(_) => Lane::Compressed(Compressed::new()),
+            Lane::InOrder(_) => Lane::InOrder(InOrder::new()),
+        };
+        std::mem::replace(&mut self.lane, empty)
+    }
+
+    fn pop(&mut self) -> Option<Deltas<K>> {
+        let taken = match &mut self.lane {
+            Lane::Compressed(lane) => lane.pop(),
+            Lane::InOrder(lane) => lane.pop(),
+        }?;
+        self.is_in_hand = true;
+        if let (true, Some(key)) = (self.keeps_hand, taken.shared_key()) {
+            self.hand.push((Arc::clone(key), fate_of_bunch(&taken)));
+        }
+        Some(taken)
+    }
+
+    fn receipt(&self, places: usize) -> Receipt {
+        let counts = matches!(self.initial, Initial::Remaining(_));
+        Receipt {
+            is_in_initial_list: !self.has_synced(),
+            settles: if counts { places } else { 0 },
+        }
+    }
+
+    fn is_next_another(&self, keys: &HashSet<Arc<ObjectKey>>) -> bool {
+        match &self.lane {
+            Lane::Compressed(_) => true,
+            Lane::InOrder(lane) => lane.first_key().is_some_and(|key| !keys.contains(key)),
+        }
+    }
+}
+
+impl<K: Object> Clone for Fate<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Present(object) => Self::Present(object.clone()),
+            Self::Gone => Self::Gone,
+        }
+    }
+}
+
+fn fate<K: Object>(newest: &Delta<K>, last_object: Option<&Arc<Held<K>>>) -> Fate<K> {
+    if newest.is_deleted() {
+        Fate::Gone
+    } else {
+        Fate::Present(last_object.map(Arc::clone))
+    }
+}
+
+fn fate_of_bunch<K: Object>(bunch: &Deltas<K>) -> Fate<K> {
+    fate(bunch.newest(), bunch.last_object())
+}
+
+fn unlisted<K: Object>(
+    key: &Arc<ObjectKey>,
+    last_known: Option<Arc<Held<K>>>,
+    of: &Arc<Replacement>,
+) -> Delta<K> {
+    Delta::Deleted(Box::new(Deletion::unlisted(
+        (**key).clone(),
+        last_known,
+        of,
+    )))
+}
+
+/// DF-8: the items first, then what is gone. Returns how many places that makes (DF-14).
+fn relist_compressed<K: Object>(
+    lane: &mut Compressed<K>,
+    list: Relist<K>,
+) -> (usize, Vec<Delta<K>>) {
+    let mut merged = Vec::new();
+    for (key, delta) in list.items {
+        merged.extend(lane.push(key, delta));
+    }
+    let waiting: Vec<(Arc<ObjectKey>, Delta<K>)> = lane
+        .iter()
+        .filter(|(key, _)| !list.listed.contains_key(*key))
+        .map(|(key, bunch)| {
+            let gone = unlisted(key, bunch.last_object().map(Arc::clone), &list.of);
+            (Arc::clone(key), gone)
+        })
+        .collect();
+    let mut count = list.listed.len().saturating_add(waiting.len());
+    for (key, gone) in waiting {
+        merged.extend(lane.push(key, gone));
+    }
+    for (key, last_known) in list.missing {
+        if lane.get(&key).is_none() {
+            let gone = unlisted(&key, last_known, &list.of);
+            merged.extend(lane.push(key, gone));
+            count = count.saturating_add(1);
+        }
+    }
+    (count, merged)
+}
+
+/// RQ-3: what is gone first, then the items. Returns how many places wait afterwards (RQ-5).
+fn relist_in_order<K: Object>(lane: &mut InOrder<K>, list: Relist<K>) -> usize {
+    let mut waiting: HashSet<Arc<ObjectKey>> = HashSet::new();
+    let mut gone: Vec<(Arc<ObjectKey>, Delta<K>)> = Vec::new();
+    for (key, of) in lane.objects() {
+        if list.listed.contains_key(key) {
+            continue;
+        }
+        waiting.insert(Arc::clone(key));
+        if !of.newest.is_deleted() {
+            let last_known = of.with_object.object().map(Arc::clone);
+            gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
+        }
+    }
+    for (key, last_known) in list.missing {
+        if !waiting.contains(&key) {
+            let delta = unlisted(&key, last_known, &list.of);
+            gone.push((key, delta));
+        }
+    }
+    for (key, delta) in gone.into_iter().chain(list.items) {
+        lane.push(Some(key), delta);
+    }
+    lane.len()
+}

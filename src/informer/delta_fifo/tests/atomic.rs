@@ -1,0 +1,81 @@
+//! The mode in order in which a list is one delta: RQ-10, RQ-11.
+
+use super::compressed::marking;
+use super::*;
+use crate::object::Object as _;
+
+/// RQ-10, `TestRealFIFO_ReplaceAtomic`, `TestRealFIFO_ReplaceAtomicPop`: a list is one delta, and does not look at what
+/// waits.
+#[test]
+fn rq_10_a_list_is_one_delta() {
+    let table: [(&str, &[&str]); 4] = [
+        ("=", &["[]@100"]),
+        ("=a1,b2", &["[a1+b2]@100"]),
+        ("+a1 =b2", &["Aa1", "[b2]@100"]),
+        ("-a1 =a1 ~a2 =", &["Da1", "[a1]@100", "Ua2", "[]@100"]),
+    ];
+    for (input, output) in table {
+        assert_eq!(Rig::atomic(false).feed(input).drain(), output, "{input}");
+    }
+}
+
+/// RQ-10: the one delta is the whole of the first list.
+#[test]
+fn rq_10_the_first_list_is_synced_once_it_is_processed() {
+    let mut rig = Rig::atomic(false);
+    rig.feed("= +a1");
+    let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+    assert!(popped.is_in_initial_list() && popped.key().is_none());
+    assert!(!rig.handle.has_synced());
+    drop(popped);
+    assert!(rig.handle.has_synced());
+    assert!(!rig.queue.pop(Deadline::NEVER).unwrap().is_in_initial_list());
+}
+
+/// RQ-10, `TestRealFIFO_ResyncAtomic`: a resync is one delta, and says nothing about the first list.
+#[test]
+fn rq_10_a_resync_is_one_delta() {
+    let mut rig = Rig::atomic(true);
+    assert_eq!(rig.feed("! !").drain(), ["S*", "S*"]);
+    assert!(!rig.handle.has_synced());
+}
+
+/// RQ-10: bookmarks come where they are asked for, in this mode only, and say nothing about the first list.
+#[test]
+fn rq_10_bookmarks_come_where_asked_for() {
+    let table = [
+        (Rig::atomic(true), vec!["B7"]),
+        (Rig::atomic(false), vec![]),
+        (Rig::in_order(""), vec![]),
+        (Rig::compressed(""), vec![]),
+    ];
+    for (mut rig, expected) in table {
+        rig.writer.bookmark(&ResourceVersion::from("7"));
+        assert_eq!(rig.drain(), expected);
+        assert!(!rig.handle.has_synced());
+    }
+}
+
+/// RQ-10: what is listed is transformed first; an error changes nothing.
+#[test]
+fn rq_10_a_list_is_transformed_first() {
+    let mode = QueueMode::InOrderAtomic { bookmarks: false };
+    let mut rig = Rig::new(mode, Arc::default(), marking());
+    rig.feed("=a1");
+    let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+    let Delta::ReplacedAll(all) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    assert!(matches!(&all.items[0], Listed::Object(object) if object.uid() == "uid-a'"));
+    drop(popped);
+
+    let fails = DeltaFifoOptions::default()
+        .transform(|_: Arc<Held<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
+    let mode = QueueMode::InOrderAtomic { bookmarks: false };
+    let mut rig = Rig::new(mode, Arc::default(), fails);
+    assert_eq!(
+        rig.write("=a1").unwrap_err().to_string(),
+        "transforming: no"
+    );
+    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+}

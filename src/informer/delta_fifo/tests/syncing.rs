@@ -1,0 +1,360 @@
+//! The first list, the end of the queue, and waiting for either: DF-12 to DF-15, DF-17, RQ-5 to RQ-7, RQ-15, RQ-18.
+
+use crossbeam_channel::{Receiver, bounded};
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::reflector::ReflectorStatus;
+use crate::worker::Worker;
+
+fn pop(rig: &mut Rig) -> bool {
+    let popped = rig.queue.pop(at_once()).unwrap();
+    popped.is_in_initial_list()
+}
+
+/// DF-14, `TestDeltaFIFO_HasSynced`; RQ-5, `TestRealFIFO_HasSynced`: input, pops, synced.
+#[test]
+fn df_14_rq_5_the_table_of_syncing() {
+    let table = [
+        ("", 0, false),
+        ("+a1", 0, true),
+        ("~a1", 0, true),
+        ("-a1", 0, true),
+        ("=", 0, true),
+        ("=a1,b1", 0, false),
+        ("=a1,b1", 1, false),
+        ("=a1,b1", 2, true),
+        ("=a1,a1", 1, true),
+        ("!", 0, false),
+    ];
+    for (input, pops, synced) in table {
+        for mut rig in [Rig::compressed(""), Rig::alone(), Rig::in_order("")] {
+            rig.feed(input);
+            for _ in 0..pops {
+                pop(&mut rig);
+            }
+            assert_eq!(
+                rig.handle.has_synced(),
+                synced,
+                "{input} and {pops} pops: {:?}",
+                rig.handle
+            );
+        }
+    }
+}
+
+/// DF-14, `TestDeltaFIFO_HasSyncedCorrectOnDeletion`, and RQ-5: the deletions that the first list implies are part of it.
+#[test]
+fn df_14_rq_5_implied_deletions_are_part_of_the_first_list() {
+    let table = [
+        (Rig::compressed("a1 b1 c1"), ["Ra1", "Tb1", "Tc1"]),
+        (Rig::in_order("a1 b1 c1"), ["Tb1", "Tc1", "Ra1"]),
+    ];
+    for (mut rig, expected) in table {
+        rig.feed("=a1");
+        for expected in expected {
+            assert!(!rig.handle.has_synced());
+            let popped = rig.queue.pop(at_once()).unwrap();
+            assert!(popped.is_in_initial_list());
+            assert_eq!(shown(&popped), expected);
+        }
+        assert!(rig.handle.has_synced());
+    }
+}
+
+/// DF-13, RQ-7: initial is what was taken before the queue had synced; a change before any list makes all of it later.
+#[test]
+fn df_13_rq_7_initial_is_what_is_taken_before_the_queue_has_synced() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1,b1 +c1");
+        assert_eq!(
+            [pop(&mut rig), pop(&mut rig), pop(&mut rig)],
+            [true, true, false]
+        );
+    }
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("+c1 =a1,c1");
+        while !rig.handle.is_empty() {
+            assert!(!pop(&mut rig));
+        }
+    }
+}
+
+/// DF-15: a later list does not begin the count again.
+#[test]
+fn df_15_a_later_list_does_not_count() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1 =b1,c1");
+        assert!(pop(&mut rig));
+        assert!(rig.handle.has_synced());
+        assert!(!pop(&mut rig));
+    }
+}
+
+/// RQ-5: what waited before the first list, without having been input, is part of it.
+#[test]
+fn rq_5_what_a_resync_brought_up_before_is_part_of_the_first_list() {
+    let mut rig = Rig::in_order("a1");
+    rig.feed("! =a1");
+    assert!(pop(&mut rig) && !rig.handle.has_synced());
+    assert!(pop(&mut rig) && rig.handle.has_synced());
+}
+
+/// RQ-6, RQ-15: the count falls when the processing has ended, in every mode (DF-14's lie is not told).
+#[test]
+fn rq_6_the_count_falls_after_the_processing() {
+    for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
+        rig.feed("=a1");
+        let popped = rig.queue.pop(at_once()).unwrap();
+        assert!(!rig.handle.has_synced());
+        let (deltas, processing) = popped.into_parts();
+        drop(deltas);
+        assert!(
+            !rig.handle.has_synced(),
+            "the deltas are not the processing"
+        );
+        drop(processing);
+        assert!(rig.handle.has_synced());
+    }
+}
+
+/// RQ-15: a batch counts as many as it holds.
+#[test]
+fn rq_15_a_batch_counts_in_full() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1,b1,c1");
+        let two = std::num::NonZeroUsize::new(2).unwrap();
+        drop(rig.queue.pop_batch(two, at_once()).unwrap());
+        assert!(!rig.handle.has_synced());
+        drop(rig.queue.pop_batch(two, at_once()).unwrap());
+        assert!(rig.handle.has_synced());
+    }
+}
+
+/// What was taken before the first list came does not count for it.
+#[test]
+fn rq_5_what_is_in_hand_before_the_first_list_does_not_count_for_it() {
+    let mut rig = Rig::in_order("a1");
+    rig.feed("!");
+    let (deltas, processing) = rig.queue.pop(at_once()).unwrap().into_parts();
+    assert_eq!(shown(&deltas), "Sa1");
+    replace(&mut rig.writer, vec![held("b1")]).unwrap();
+    drop(processing);
+    assert_eq!(rig.handle.len(), 2, "the deletion of a, and b");
+    assert!(!rig.handle.has_synced());
+    assert!(pop(&mut rig) && pop(&mut rig) && rig.handle.has_synced());
+}
+
+/// A processing that panics counts as one that has ended: the queue syncs all the same.
+#[test]
+fn rq_6_a_processing_that_panics_has_ended() {
+    let mut rig = Rig::in_order("");
+    rig.feed("=a1");
+    let queue = &mut rig.queue;
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _popped = queue.pop(at_once()).unwrap();
+        panic!("of the consumer");
+    }));
+    assert!(panicked.is_err());
+    assert!(rig.handle.has_synced());
+}
+
+/// DF-17, RQ-18: what waits is handed over after the end, also what is written after it; then the error has its text.
+#[test]
+fn df_17_rq_18_a_closed_queue_is_drained() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("+a1");
+        rig.handle.close();
+        rig.handle.close();
+        rig.feed("+b1");
+        assert_eq!(rig.drain(), ["Aa1", "Ab1"]);
+        let error = rig.queue.pop(Deadline::NEVER).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "DeltaFIFO: manipulating with closed queue"
+        );
+        assert_eq!(error.kind(), ErrorKind::Stopped);
+    }
+}
+
+/// CT-1: the end of the reflector closes its queue.
+#[test]
+fn ct_1_the_end_of_the_writer_closes_the_queue() {
+    let mut rig = Rig::in_order("");
+    rig.feed("+a1");
+    drop(rig.writer);
+    assert_eq!(shown(&rig.queue.pop(Deadline::NEVER).unwrap()), "Aa1");
+    assert!(rig.queue.pop(Deadline::NEVER).unwrap_err().is_stopped());
+    assert_eq!(rig.handle.status().phase, crate::reflector::Phase::Stopped);
+}
+
+/// Without a consumer nothing is kept, and the writer is told.
+#[test]
+fn the_end_of_the_consumer_is_an_error_of_every_write() {
+    for mut rig in [
+        Rig::compressed("a1"),
+        Rig::in_order("a1"),
+        Rig::atomic(true),
+    ] {
+        let object = held("a1");
+        rig.writer
+            .apply(SinkEvent::Added(Arc::clone(&object)))
+            .unwrap();
+        drop(rig.queue);
+        assert_eq!(Arc::strong_count(&object), 1, "what waited is dropped");
+        for event in [SinkEvent::Added(held("b1")), SinkEvent::Deleted(held("a2"))] {
+            assert!(rig.writer.apply(event).unwrap_err().is_stopped());
+        }
+        assert!(replace(&mut rig.writer, vec![]).unwrap_err().is_stopped());
+        rig.writer.resync().unwrap();
+        rig.writer.bookmark(&ResourceVersion::from("7"));
+        assert!(rig.handle.is_empty());
+    }
+}
+
+/// A deadline that has passed: something that waits is taken, nothing is an error.
+#[test]
+fn df_12_a_pop_ends_at_its_deadline() {
+    let mut rig = Rig::compressed("");
+    let error = rig.queue.pop(at_once()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "waiting for a change of a ConfigMap: the deadline passed"
+    );
+    rig.feed("+a1");
+    assert!(
+        rig.queue.pop(at_once()).is_ok(),
+        "success beats the deadline"
+    );
+}
+
+struct Waiting<T> {
+    fake: FakeClock,
+    told: Receiver<T>,
+    _worker: Worker,
+}
+
+/// Runs a wait on a thread of its own, until it is parked in the fake clock.
+fn parked<T: Send + 'static>(
+    fake: &FakeClock,
+    wait: impl FnOnce() -> T + Send + 'static,
+) -> Waiting<T> {
+    let (tell, told) = bounded(1);
+    let worker = Worker::spawn("t-waiter", move |_| {
+        drop(tell.send(wait()));
+    });
+    fake.wait_for_parked(1);
+    Waiting {
+        fake: fake.clone(),
+        told,
+        _worker: worker.unwrap(),
+    }
+}
+
+fn on(fake: &FakeClock) -> Rig {
+    let known = view("");
+    let options = DeltaFifoOptions::default().clock(Clock::from(fake.clone()));
+    Rig::new(in_order_mode(&known), known, options)
+}
+
+/// DF-12: a pop that waits is ended by a change, and by its deadline.
+#[test]
+fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
+    let fake = FakeClock::new();
+    for adds in [true, false] {
+        let rig = on(&fake);
+        let deadline = Clock::from(fake.clone()).after(second());
+        let (mut queue, mut writer) = (rig.queue, rig.writer);
+        let waiting = parked(&fake, move || {
+            queue.pop(deadline).map(|popped| shown(&popped))
+        });
+        if adds {
+            writer.apply(SinkEvent::Added(held("a1"))).unwrap();
+            assert_eq!(waiting.told.recv().unwrap().unwrap(), "Aa1");
+        } else {
+            waiting.fake.advance(second());
+            let error = waiting.told.recv().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
+    }
+}
+
+/// DF-17, `TestDeltaFIFO_PopShouldUnblockWhenClosed`, `TestRealFIFO_...`: closing ends a pop that waits.
+#[test]
+fn df_17_closing_ends_a_waiting_pop() {
+    let fake = FakeClock::new();
+    let rig = on(&fake);
+    let mut queue = rig.queue;
+    let waiting = parked(&fake, move || queue.pop(Deadline::NEVER).map(|_| ()));
+    rig.handle.close();
+    assert!(waiting.told.recv().unwrap().unwrap_err().is_stopped());
+}
+
+/// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the reflector meanwhile.
+#[test]
+fn df_14_a_wait_ends_with_the_last_initial_item() {
+    let fake = FakeClock::new();
+    let mut rig = on(&fake);
+    rig.feed("=a1");
+    let handle = rig.handle.clone();
+    let waiting = parked(&fake, move || handle.wait_until_synced(Deadline::NEVER));
+    assert!(rig.handle.demand().is_waited_for());
+    let popped = rig.queue.pop(at_once()).unwrap();
+    assert!(waiting.told.is_empty());
+    drop(popped);
+    waiting.told.recv().unwrap().unwrap();
+    rig.handle.wait_until_synced(at_once()).unwrap();
+}
+
+/// R28: each other end of the wait says why.
+#[test]
+fn df_14_a_wait_that_fails_gives_the_cause() {
+    /// Ends the wait, and gives back what must live on meanwhile.
+    type End = fn(Rig, &FakeClock) -> Box<dyn std::any::Any>;
+    let fake = FakeClock::new();
+    let ends: [(End, ErrorKind, &str); 4] = [
+        (
+            |rig, fake| {
+                fake.advance(second());
+                Box::new(rig)
+            },
+            ErrorKind::NotSynced,
+            "failed to sync configmap cache: timed out waiting for the condition",
+        ),
+        (
+            |rig, _| Box::new(rig.queue),
+            ErrorKind::Stopped,
+            "waiting for the configmap queue",
+        ),
+        (
+            |rig, _| Box::new(rig.writer),
+            ErrorKind::Stopped,
+            "waiting for the configmap queue",
+        ),
+        (
+            |mut rig, _| {
+                let status = ReflectorStatus {
+                    denied: Some(Error::new(ErrorKind::Forbidden, "no")),
+                    ..ReflectorStatus::default()
+                };
+                rig.writer.report(&status);
+                assert!(rig.handle.status().denied.is_some());
+                Box::new(rig)
+            },
+            ErrorKind::Forbidden,
+            "no",
+        ),
+    ];
+    for (end, kind, text) in ends {
+        let rig = on(&fake);
+        let handle = rig.handle.clone();
+        let deadline = Clock::from(fake.clone()).after(second());
+        let waiting = parked(&fake, move || handle.wait_until_synced(deadline));
+        let kept = end(rig, &fake);
+        let error = waiting.told.recv().unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().starts_with(text), "{error}");
+        drop(kept);
+    }
+}

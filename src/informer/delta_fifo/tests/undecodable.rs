@@ -1,0 +1,78 @@
+//! Objects that are there but do not decode (B12), in every mode.
+
+use super::*;
+
+fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
+    let mut staging = rig.writer.begin();
+    rig.writer
+        .stage(&mut staging, Staged::Put(Listed::Object(held(good))));
+    let bad = Listed::Undecodable(undecodable(bad));
+    rig.writer.stage(&mut staging, Staged::Put(bad));
+    rig.writer.commit(staging, &at("100")).unwrap();
+}
+
+/// B12: what does not decode counts as present in a list, so that nobody sees a false deletion.
+#[test]
+fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
+    let table = [
+        (Rig::compressed("a1 b1"), vec!["Ra1", "Xb2"]),
+        (Rig::in_order("a1 b1"), vec!["Ra1", "Xb2"]),
+        (Rig::atomic(false), vec!["[a1+Xb2]@100"]),
+    ];
+    for (mut rig, expected) in table {
+        stage_bad(&mut rig, "a1", "b2");
+        assert_eq!(rig.drain(), expected);
+    }
+}
+
+/// B12: an event that does not decode is a change of its object, with the last good state in what follows.
+#[test]
+fn b12_a_change_that_does_not_decode_keeps_the_order() {
+    let table = [
+        (Rig::compressed(""), vec!["Aa1,Xa2,Ta1"]),
+        (Rig::in_order(""), vec!["Aa1", "Xa2", "Ta1"]),
+    ];
+    for (mut rig, expected) in table {
+        rig.feed("+a1");
+        rig.writer
+            .apply(SinkEvent::Undecodable(undecodable("a2")))
+            .unwrap();
+        rig.feed("=");
+        assert_eq!(rig.drain(), expected);
+    }
+}
+
+/// B12: a deletion whose final state does not decode carries the last state that did, from the queue or the consumer.
+#[test]
+fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
+    for mut rig in [Rig::compressed("a1 b1"), Rig::in_order("a1 b1")] {
+        rig.feed("~a2");
+        for gone in ["a3", "b3"] {
+            let event = SinkEvent::DeletedUndecodable(undecodable(gone));
+            rig.writer.apply(event).unwrap();
+        }
+        let mut deleted = Vec::new();
+        while !rig.handle.is_empty() {
+            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            if let Delta::Deleted(end) = popped.newest() {
+                let said = end.undecodable.as_ref().unwrap();
+                let last = word(end.last_known.as_ref().unwrap());
+                deleted.push(format!(
+                    "{last} {} {}",
+                    said.resource_version, end.final_state_known
+                ));
+            }
+        }
+        assert_eq!(deleted, ["a2 3 false", "b1 3 false"]);
+    }
+}
+
+/// DF-5 holds for them too.
+#[test]
+fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
+    for (mut rig, expected) in [(Rig::compressed(""), 0), (Rig::in_order(""), 1)] {
+        let event = SinkEvent::DeletedUndecodable(undecodable("a3"));
+        rig.writer.apply(event).unwrap();
+        assert_eq!(rig.drain().len(), expected);
+    }
+}
