@@ -220,6 +220,11 @@ impl<S: Status> PodStatusCache<S> {
         }
     }
 
+    /// The clock whose times the cache knows.
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     /// Whether the cache was closed.
     pub fn is_closed(&self) -> bool {
         self.table.lock().is_closed()

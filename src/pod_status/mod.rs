@@ -3,6 +3,7 @@
 mod cache;
 mod options;
 mod reading;
+mod relist;
 mod status;
 mod table;
 mod timeout;
@@ -11,5 +12,6 @@ mod timestamp;
 pub use cache::{PodStatusCache, Waiting};
 pub use options::PodStatusOptions;
 pub use reading::{Reading, StatusError};
+pub use relist::{Relist, RelistOptions, RelistReport, Runtime, RuntimeError, RuntimePod};
 pub use status::{ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus, Status};
 pub use timestamp::Timestamp;

@@ -32,6 +32,11 @@ pub trait Status: Send + Sync + 'static {
     ///
     /// Called on the reader's thread, under no lock.
     fn with_id(uid: &str) -> Self;
+
+    /// Takes over what a new status should keep of the last good one before it is stored (PL-5). Default: nothing.
+    ///
+    /// Called by the [relist loop](super::Relist) on its own thread, under no lock.
+    fn keep_from(&mut self, _before: &Self) {}
 }
 
 /// What the container runtime last said of a pod, as the kubelet keeps it (PC-16).
@@ -98,6 +103,14 @@ impl Status for PodStatus {
         Self {
             id: uid.to_owned(),
             ..Self::default()
+        }
+    }
+
+    /// A status without addresses keeps those of the one before while no sandbox is ready: the network of a pod that ends
+    /// may be gone before its last status is read, and the API server is still to be told where the pod was (PL-5).
+    fn keep_from(&mut self, before: &Self) {
+        if self.ips.is_empty() && !self.has_ready_sandbox() {
+            self.ips.clone_from(&before.ips);
         }
     }
 }

@@ -1,0 +1,134 @@
+//! A pod worker: waits for what the cache knows of its pod, compares it with what should be, and acts.
+
+use std::collections::BTreeMap;
+
+use crossbeam_channel::Sender;
+use kubecache::clock::Clock;
+use kubecache::pod_status::{ContainerState, PodStatus, PodStatusCache, Timestamp};
+
+use crate::container::Run;
+use crate::processes::Processes;
+
+/// What a pod should be: each container with its runs, one after the other as long as they fail.
+pub(crate) struct PodSpec {
+    pub(crate) uid: &'static str,
+    pub(crate) containers: &'static [(&'static str, &'static [Run])],
+}
+
+/// What a worker saw or did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Starting {
+        container: &'static str,
+        restart: u32,
+    },
+    Running {
+        container: &'static str,
+        restart: u32,
+        process: String,
+    },
+    Exited {
+        container: &'static str,
+        code: i32,
+    },
+    /// Every container exited with code 0.
+    Completed,
+    /// The runtime knows nothing of the pod any more.
+    Gone {
+        syncs: u32,
+    },
+    Failed(String),
+}
+
+pub(crate) struct PodWorker {
+    pub(crate) spec: PodSpec,
+    pub(crate) cache: PodStatusCache<PodStatus>,
+    pub(crate) clock: Clock,
+    pub(crate) processes: Processes,
+    pub(crate) seen: Sender<(&'static str, Seen)>,
+}
+
+impl PodWorker {
+    /// Works until the pod is gone or the cache is closed.
+    pub(crate) fn work(self) {
+        let mut told = BTreeMap::new();
+        let mut syncs = 0_u32;
+        // The first sync takes any status; each one after it only what was found after the one before had ended: it
+        // sees what that one did, and does not do it twice.
+        let mut end_of_sync = Timestamp::ZERO;
+        while let Ok(reading) = self.cache.get_newer_than(self.spec.uid, end_of_sync) {
+            syncs = syncs.saturating_add(1);
+            match (reading.error(), reading.status()) {
+                (Some(error), _) => {
+                    self.tell(Seen::Failed(format!("error determining status: {error}")));
+                }
+                (None, Some(status)) if syncs > 1 && status.container_statuses.is_empty() => {
+                    self.tell(Seen::Gone { syncs });
+                    return;
+                }
+                (None, Some(status)) => self.sync(status, &mut told),
+                (None, None) => {}
+            }
+            end_of_sync = Timestamp::now(&self.clock);
+        }
+    }
+
+    /// Brings the pod from what it is to what it should be.
+    fn sync(&self, status: &PodStatus, told: &mut BTreeMap<String, ContainerState>) {
+        let mut completed = true;
+        let mut news = false;
+        for (name, runs) in self.spec.containers {
+            let Some(container) = status.find_container(name) else {
+                completed = false;
+                self.start(name, runs, 0);
+                continue;
+            };
+            completed &= container.exit_code == Some(0);
+            if told.insert(container.id.clone(), container.state) == Some(container.state) {
+                continue;
+            }
+            news = true;
+            match container.exit_code {
+                None => self.tell(Seen::Running {
+                    container: name,
+                    restart: container.restart_count,
+                    process: container.message.clone(),
+                }),
+                Some(code) => {
+                    self.tell(Seen::Exited {
+                        container: name,
+                        code,
+                    });
+                    if code != 0 {
+                        self.start(name, runs, container.restart_count.saturating_add(1));
+                    }
+                }
+            }
+        }
+        if completed && news {
+            self.tell(Seen::Completed);
+        }
+    }
+
+    /// Starts a container's next run, if it has one.
+    fn start(&self, name: &'static str, runs: &[Run], restart: u32) {
+        let run = usize::try_from(restart)
+            .ok()
+            .and_then(|number| runs.get(number));
+        let Some(run) = run else {
+            return;
+        };
+        self.tell(Seen::Starting {
+            container: name,
+            restart,
+        });
+        if let Err(error) = self.processes.start(self.spec.uid, name, restart, *run) {
+            self.tell(Seen::Failed(format!("starting {name}: {error}")));
+        }
+    }
+
+    fn tell(&self, seen: Seen) {
+        // The story may be over.
+        drop(self.seen.send((self.spec.uid, seen)));
+    }
+}

@@ -1,0 +1,99 @@
+//! The relist's decisions: which pods to inspect and which are gone, without thread, clock, runtime or cache.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::RuntimePod;
+
+/// What is known of each pod from the relists before. By uid, so that every relist goes through the pods in one order.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    pods: BTreeMap<String, Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// How the pod looked at its last good inspection; none before the first one.
+    inspected: Option<RuntimePod>,
+    /// Whether the last inspection failed (PL-3).
+    marked: bool,
+}
+
+/// What one list asks for.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// Uids to delete from the cache (PL-2).
+    pub(super) gone: Vec<String>,
+    /// Pods to inspect: changed ones and marked ones (PL-2).
+    pub(super) inspect: Vec<RuntimePod>,
+}
+
+/// How an inspection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Its status is in the cache.
+    Stored,
+    /// It failed, or the cache would not take the status: it is to be repeated.
+    Again,
+}
+
+impl Records {
+    /// Begins with what the cache holds from before: those pods are inspected anew, or deleted if they are not listed.
+    pub(super) fn knowing(uids: impl IntoIterator<Item = String>) -> Self {
+        let pods = uids.into_iter().map(|uid| (uid, Record::default()));
+        Self {
+            pods: pods.collect(),
+        }
+    }
+
+    /// Compares a list with the records. Nothing is taken as done: that is what [`inspected`](Self::inspected) and
+    /// [`deleted`](Self::deleted) say, so a relist that is cut off is made up for by the next.
+    pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Plan {
+        let mut current = BTreeMap::<String, RuntimePod>::new();
+        for pod in pods {
+            match current.entry(pod.uid().to_owned()) {
+                Entry::Vacant(place) => {
+                    place.insert(pod);
+                }
+                Entry::Occupied(mut same) => same.get_mut().take_in(pod),
+            }
+        }
+        let known = self.pods.keys();
+        let gone = known.filter(|uid| !current.contains_key(*uid)).cloned();
+        let gone = gone.collect();
+        let mut inspect = Vec::new();
+        for (uid, pod) in current {
+            let record = self.pods.entry(uid).or_default();
+            let unchanged = record
+                .inspected
+                .as_ref()
+                .is_some_and(|before| before.looks_like(&pod));
+            if record.marked || !unchanged {
+                inspect.push(pod);
+            }
+        }
+        Plan { gone, inspect }
+    }
+
+    /// Takes the end of an inspection: only a good one moves the record on (PL-3). Returns whether this is news: the first failure after a
+    /// good one, or the first good one after a failure.
+    pub(super) fn inspected(&mut self, pod: RuntimePod, outcome: Outcome) -> bool {
+        let record = self.pods.entry(pod.uid().to_owned()).or_default();
+        let marked = outcome == Outcome::Again;
+        if outcome == Outcome::Stored {
+            record.inspected = Some(pod);
+        }
+        std::mem::replace(&mut record.marked, marked) != marked
+    }
+
+    /// Takes the deletion of a pod that is gone.
+    pub(super) fn deleted(&mut self, uid: &str) {
+        self.pods.remove(uid);
+    }
+
+    /// How many pods are known, and how many of them are to be inspected again because their last inspection failed.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let marked = self.pods.values().filter(|record| record.marked);
+        (self.pods.len(), marked.count())
+    }
+}

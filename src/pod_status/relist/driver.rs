@@ -1,0 +1,229 @@
+//! The relist loop's thread: asks the runtime, fills the cache, rests, until it is stopped.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use super::core::{Outcome, Records};
+use super::progress::{Call, Panicked, Progress};
+use super::{RelistOptions, Runtime, RuntimePod};
+use crate::clock::Clock;
+use crate::pod_status::{PodStatusCache, Status, StatusError, Timestamp};
+use crate::sync::{Arc, Monitor};
+use crate::worker::{StopToken, WaitEnd, panic_text};
+
+/// The loop and what it works with.
+pub(super) struct Driver<R: Runtime> {
+    runtime: R,
+    cache: PodStatusCache<R::Status>,
+    options: RelistOptions,
+    clock: Clock,
+    records: Records,
+    /// The last good status of pods whose inspection fails: the cache holds an error in its place, and the next good one
+    /// may want to keep something of it (PL-5).
+    last_good: HashMap<String, Arc<R::Status>>,
+    progress: Arc<Monitor<Progress>>,
+    /// The text of the last failure in a row, so that each is logged loudly once.
+    logged: Option<String>,
+}
+
+/// The end of a relist that was not cut off by a failure.
+enum Relisted {
+    Complete,
+    Stopped,
+}
+
+impl<R: Runtime> Driver<R> {
+    pub(super) fn new(
+        runtime: R,
+        cache: PodStatusCache<R::Status>,
+        options: RelistOptions,
+        progress: Arc<Monitor<Progress>>,
+    ) -> Self {
+        let clock = cache.clock().clone();
+        Self {
+            runtime,
+            cache,
+            options,
+            clock,
+            records: Records::default(),
+            last_good: HashMap::new(),
+            progress,
+            logged: None,
+        }
+    }
+
+    /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
+    pub(super) fn run(mut self, stop: &StopToken) {
+        let _ending = Ending {
+            cache: self.options.close_cache.then(|| self.cache.clone()),
+            progress: Arc::clone(&self.progress),
+        };
+        let held = self.cache.get_all().into_iter();
+        self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
+        while !stop.is_stopped() {
+            let began = self.clock.now();
+            // The runtime and the status are the user's; whatever panics costs one relist.
+            let relisted = guarded(|| self.relist(began, stop));
+            if self.end(began, relisted) || self.rest(stop) == WaitEnd::Stopped {
+                return;
+            }
+        }
+    }
+
+    fn rest(&self, stop: &StopToken) -> WaitEnd {
+        stop.wait_until(&self.clock, self.clock.after(self.options.period))
+    }
+
+    /// One relist. Its time is taken before the runtime is asked (PL-1).
+    fn relist(&mut self, asked: Instant, stop: &StopToken) -> Result<Relisted, StatusError> {
+        self.begin_call(Call::List);
+        let listed = self.runtime.list_pods(stop);
+        self.end_call();
+        if stop.is_stopped() {
+            return Ok(Relisted::Stopped);
+        }
+        let pods = listed.map_err(StatusError::from)?;
+        self.progress.lock().listed(asked);
+        let plan = self.records.listed(pods);
+        for uid in plan.gone {
+            self.cache.delete(&uid);
+            self.last_good.remove(&uid);
+            self.records.deleted(&uid);
+        }
+        for pod in plan.inspect {
+            if stop.is_stopped() {
+                return Ok(Relisted::Stopped);
+            }
+            self.inspect(pod, stop);
+        }
+        if stop.is_stopped() {
+            return Ok(Relisted::Stopped);
+        }
+        // Behind all pods: whoever waits for this time finds what it brought (PL-4).
+        self.cache.update_time(Timestamp::from(asked));
+        Ok(Relisted::Complete)
+    }
+
+    /// Inspects a pod and sets its entry, also when the inspection failed (PL-2).
+    fn inspect(&mut self, pod: RuntimePod, stop: &StopToken) {
+        let timestamp = Timestamp::now(&self.clock);
+        self.begin_call(Call::Inspect {
+            uid: pod.uid().to_owned(),
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+        });
+        let inspected = guarded(|| {
+            let mut status = self.runtime.inspect_pod(&pod, stop)?;
+            if let Some(before) = self.last_good(pod.uid()) {
+                status.keep_from(&before);
+            }
+            Ok(status)
+        });
+        self.end_call();
+        if stop.is_stopped() {
+            return;
+        }
+        let uid = pod.uid().to_owned();
+        match inspected {
+            Ok(status) => {
+                self.last_good.remove(&uid);
+                let stored = self
+                    .cache
+                    .set(&uid, Some(Arc::new(status)), None, timestamp);
+                let outcome = if stored {
+                    Outcome::Stored
+                } else {
+                    Outcome::Again
+                };
+                self.records.inspected(pod, outcome);
+            }
+            Err(error) => {
+                if let Some(good) = self.last_good(&uid) {
+                    self.last_good.insert(uid.clone(), good);
+                }
+                let (namespace, name) = (pod.namespace().to_owned(), pod.name().to_owned());
+                let news = self.records.inspected(pod, Outcome::Again);
+                let level = if news {
+                    log::Level::Warn
+                } else {
+                    log::Level::Debug
+                };
+                log::log!(level, "inspecting pod {namespace}/{name} ({uid}): {error}");
+                self.progress.lock().inspection_failed();
+                // A cache that refuses it has something newer; the pod is inspected again in any case.
+                let _stored = self.cache.set(&uid, None, Some(error), timestamp);
+            }
+        }
+    }
+
+    /// The last status of the pod that an inspection found.
+    fn last_good(&self, uid: &str) -> Option<Arc<R::Status>> {
+        let reading = self.cache.get(uid);
+        let stored = reading.is_stored() && reading.error().is_none();
+        let cached = reading.status().filter(|_| stored).cloned();
+        cached.or_else(|| self.last_good.get(uid).cloned())
+    }
+
+    /// Takes the end of a relist, and returns whether it is the end of the loop.
+    fn end(&mut self, began: Instant, relisted: Result<Relisted, StatusError>) -> bool {
+        let failure = match relisted {
+            Ok(Relisted::Stopped) => return true,
+            Ok(Relisted::Complete) => None,
+            Err(error) => Some(error),
+        };
+        self.log(failure.as_ref());
+        let took = self.clock.now().saturating_duration_since(began);
+        let pods = self.records.count();
+        // The error before is the user's value: it is dropped when the lock is not held any more.
+        let _before = self.progress.lock().relisted(failure, took, pods);
+        false
+    }
+
+    fn log(&mut self, failure: Option<&StatusError>) {
+        let text = failure.map(ToString::to_string);
+        match &text {
+            Some(text) if self.logged.as_ref() == Some(text) => {
+                log::debug!("relisting pods: {text}");
+            }
+            Some(text) => log::error!("relisting pods: {text}"),
+            None if self.logged.is_some() => log::info!("relisting pods: succeeds again"),
+            None => {}
+        }
+        self.logged = text;
+    }
+
+    fn begin_call(&self, call: Call) {
+        let now = self.clock.now();
+        self.progress.lock().call = Some((call, now));
+    }
+
+    fn end_call(&self) {
+        self.progress.lock().call = None;
+    }
+}
+
+/// Runs code that calls the user's, and gives its panic as an error.
+fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
+        let text = panic_text(payload.as_ref());
+        let error: StatusError = Arc::new(Panicked(text.into()));
+        Err(error)
+    })
+}
+
+/// Tells the end of the thread, however it comes: nobody waits for what will not come.
+struct Ending<S: Status> {
+    cache: Option<PodStatusCache<S>>,
+    progress: Arc<Monitor<Progress>>,
+}
+
+impl<S: Status> Drop for Ending<S> {
+    fn drop(&mut self) {
+        if let Some(cache) = &self.cache {
+            cache.close();
+        }
+        self.progress.lock().ended = true;
+        self.progress.notify_all();
+    }
+}

@@ -1,0 +1,80 @@
+//! Durations in Go's text, such as `3m0.001s`: what users of the kubelet search for in the texts about health.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Shows a duration as Go does: hours and minutes as far as needed, a fraction without closing zeros, small ones in
+/// `ms`, `µs` or `ns`.
+pub(super) struct GoDuration(pub(super) Duration);
+
+const MICRO: u32 = 1_000;
+const MILLI: u32 = 1_000_000;
+const SECOND: u32 = 1_000_000_000;
+
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (seconds, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
+        if seconds == 0 {
+            return match nanos {
+                0 => f.write_str("0s"),
+                1..MICRO => write!(f, "{nanos}ns"),
+                MICRO..MILLI => with_fraction(f, (nanos / MICRO).into(), nanos % MICRO, 3, "µs"),
+                MILLI.. => with_fraction(f, (nanos / MILLI).into(), nanos % MILLI, 6, "ms"),
+            };
+        }
+        let (minutes, hours) = (seconds / 60, seconds / 3_600);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if minutes > 0 {
+            write!(f, "{}m", minutes % 60)?;
+        }
+        with_fraction(f, seconds % 60, nanos % SECOND, 9, "s")
+    }
+}
+
+/// A whole number, the `digits` of its fraction as far as they are not zero, and the unit.
+fn with_fraction(
+    f: &mut fmt::Formatter<'_>,
+    whole: u64,
+    fraction: u32,
+    digits: usize,
+    unit: &str,
+) -> fmt::Result {
+    let fraction = format!("{fraction:0digits$}");
+    let fraction = fraction.trim_end_matches('0');
+    let point = if fraction.is_empty() { "" } else { "." };
+    write!(f, "{whole}{point}{fraction}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_in_go() {
+        let rows: [(u64, &str); 16] = [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_100, "1.1µs"),
+            (2_200_000, "2.2ms"),
+            (200_000_000, "200ms"),
+            (999_999_999, "999.999999ms"),
+            (1_000_000_000, "1s"),
+            (3_300_000_000, "3.3s"),
+            (60_000_000_000, "1m0s"),
+            (180_000_000_000, "3m0s"),
+            (180_001_000_000, "3m0.001s"),
+            (245_000_000_000, "4m5s"),
+            (245_001_000_000, "4m5.001s"),
+            (3_600_000_000_000, "1h0m0s"),
+            (18_367_001_000_000, "5h6m7.001s"),
+            (480_000_000_001, "8m0.000000001s"),
+        ];
+        for (nanos, text) in rows {
+            assert_eq!(GoDuration(Duration::from_nanos(nanos)).to_string(), text);
+        }
+        let longest = GoDuration(Duration::MAX).to_string();
+        assert!(longest.ends_with("15.999999999s"), "{longest}");
+    }
+}

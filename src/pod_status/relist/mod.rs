@@ -1,0 +1,250 @@
+//! The relist loop: asks a container runtime once per period what changed, and fills the pod-status cache with it.
+//!
+//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects those that changed, sets
+//! their entries, deletes those that are gone, and at last moves the cache's global time to the time before the list. What a
+//! waiter is told is therefore never older than the time it asked for.
+
+mod core;
+mod driver;
+mod go_duration;
+mod options;
+mod progress;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+pub use options::RelistOptions;
+pub use progress::RelistReport;
+pub use runtime::{Runtime, RuntimeError, RuntimePod};
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{PodStatusCache, Timestamp};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Monitor};
+use crate::worker::Worker;
+
+use driver::Driver;
+use progress::Progress;
+
+/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache and joins.
+///
+/// What holds: a status in the cache was found by an inspection that began at the entry's time or later; the cache's
+/// global time moves only when every pod of a list was looked at. An error of the runtime when it lists changes nothing (PL-1);
+/// an error when it inspects becomes the pod's entry, and the pod is inspected again at each relist until it succeeds (PL-3).
+///
+/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as in the kubelet. Inspections
+/// run one after the other: one that is slow delays the pods after it, and with them the end of the relist and everybody who
+/// waits for the global time.
+///
+/// Times are of the cache's clock. The loop owns the content of the cache: it deletes entries of pods that its runtime
+/// does not list, also those it finds when it starts.
+///
+/// # Examples
+///
+/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it waits for a status newer
+/// than the end of its previous sync, so that it never acts twice on what it saw once; the first time it asks with the
+/// zero time (PL-11). A program that runs whole is `examples/pod_status.rs`.
+///
+/// ```
+/// use kubecache::clock::Clock;
+/// use kubecache::pod_status::{
+///     ContainerState, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Timestamp,
+/// };
+/// use kubecache::worker::StopToken;
+/// use std::sync::{Arc, Mutex};
+///
+/// /// A runtime of one pod, whose container is in this state.
+/// #[derive(Clone)]
+/// struct OnePod(Arc<Mutex<ContainerState>>);
+///
+/// impl Runtime for OnePod {
+///     type Status = PodStatus;
+///
+///     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+///         let state = *self.0.lock().unwrap();
+///         Ok(vec![RuntimePod::new("uid-1", "shop", "web").container("c-1", state)])
+///     }
+///
+///     fn inspect_pod(&mut self, pod: &RuntimePod, _stop: &StopToken) -> Result<PodStatus, RuntimeError> {
+///         let mut status = PodStatus::default();
+///         status.id = pod.uid().to_owned();
+///         for (id, state) in pod.containers() {
+///             let mut container = kubecache::pod_status::ContainerStatus::default();
+///             (container.id, container.name, container.state) = (id.clone(), "web".to_owned(), *state);
+///             status.container_statuses.push(container);
+///         }
+///         Ok(status)
+///     }
+/// }
+///
+/// let clock = Clock::system();
+/// let cache = PodStatusCache::<PodStatus>::new(clock.clone());
+/// let runtime = OnePod(Arc::new(Mutex::new(ContainerState::Created)));
+/// let options = RelistOptions::default().period(std::time::Duration::from_millis(10));
+/// let relist = Relist::spawn(runtime.clone(), cache.clone(), options)?;
+///
+/// let mut end_of_sync = Timestamp::ZERO;
+/// loop {
+///     let reading = cache.get_newer_than("uid-1", end_of_sync)?; // or the cache was closed
+///     if let Some(error) = reading.error() {
+///         println!("error determining status: {error}"); // tried again at the next relist
+///     } else if let Some(web) = reading.status().and_then(|status| status.find_container("web")) {
+///         // The sync: what the pod is, against what it should be.
+///         match web.state {
+///             ContainerState::Created => *runtime.0.lock().unwrap() = ContainerState::Running,
+///             ContainerState::Running => break,
+///             _ => {}
+///         }
+///     }
+///     end_of_sync = Timestamp::now(&clock);
+/// }
+/// relist.shutdown(clock.after(std::time::Duration::from_secs(5)))?;
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "GenericPLEG")]
+#[doc(alias = "PLEG")]
+pub struct Relist {
+    // Dropped in this order: the waits end although the runtime may not return to its worker for long.
+    closing: Closing,
+    worker: Worker,
+    progress: Arc<Monitor<Progress>>,
+    clock: Clock,
+    health_threshold: Duration,
+}
+
+/// Closes the cache, or keeps it open; its drop closes.
+struct Closing(Option<Box<dyn Fn() + Send + Sync>>);
+
+impl Closing {
+    fn close(&self) {
+        if let Some(close) = &self.0 {
+            close();
+        }
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Relist {
+    /// Starts a loop that keeps `cache` equal to what `runtime` tells, until it is stopped or dropped.
+    ///
+    /// Returns at once; the runtime is called on the loop's own thread, `relist`, and dropped there. One cache has one
+    /// loop.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give.
+    #[doc(alias = "NewGenericPLEG")]
+    pub fn spawn<R: Runtime>(
+        runtime: R,
+        cache: PodStatusCache<R::Status>,
+        options: RelistOptions,
+    ) -> Result<Self, Error> {
+        let clock = cache.clock().clone();
+        let progress = Arc::new(Monitor::new(Progress::default()));
+        let health_threshold = options.health_threshold;
+        let closing = Closing(options.close_cache.then(|| {
+            let cache = cache.clone();
+            let close: Box<dyn Fn() + Send + Sync> = Box::new(move || cache.close());
+            close
+        }));
+        let driver = Driver::new(runtime, cache, options, Arc::clone(&progress));
+        let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
+            Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
+        })?;
+        Ok(Self {
+            closing,
+            worker,
+            progress,
+            clock,
+            health_threshold,
+        })
+    }
+
+    /// Whether the runtime answers (PL-6). Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout` when the last one is older than the
+    /// threshold: `pleg was last seen active 3m0.001s ago; threshold is 3m0s`. Below it, as `source`, stands why: the call into
+    /// the runtime that does not return, and the failure of the last relist.
+    #[doc(alias = "Healthy")]
+    pub fn health(&self) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.progress.lock().health(now, self.health_threshold)
+    }
+
+    /// When the last successful list was asked for: [`Timestamp::ZERO`] before the first one. Never blocks.
+    pub fn last_relist(&self) -> Timestamp {
+        let last = self.progress.lock().report.last_relist;
+        last.map_or(Timestamp::ZERO, Timestamp::from)
+    }
+
+    /// The loop's numbers. Never blocks.
+    pub fn report(&self) -> RelistReport {
+        self.progress.lock().report
+    }
+
+    /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache) says otherwise; returns at
+    /// once.
+    ///
+    /// The loop ends within milliseconds; out of a call into the runtime it ends when the call returns.
+    pub fn stop(&self) {
+        self.worker.stop();
+        self.closing.close();
+    }
+
+    /// Whether its thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.worker.is_finished()
+    }
+
+    /// Stops the loop and waits for its end, at most until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` when the runtime does not return from a call: the message names the thread, and the call is its `source`. The
+    /// thread is then left alone: it ends when the call returns, and does nothing more to the cache.
+    pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
+        self.stop();
+        let asked = self.clock.now();
+        let mut progress = self.progress.lock();
+        while !progress.ended && !self.clock.has_passed(deadline) {
+            progress = self.clock.wait_until(&self.progress, progress, deadline);
+        }
+        if progress.ended {
+            drop(progress);
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let cause = progress.cause(now);
+        drop(progress);
+        let waited = now.saturating_duration_since(asked);
+        let name = self.worker.name();
+        let straggler = Error::new(
+            ErrorKind::Timeout,
+            format!("thread {name} has not ended {waited:.1?} after its stop"),
+        );
+        self.worker.abandon();
+        Err(match cause {
+            Some(cause) => straggler.with_source(cause),
+            None => straggler,
+        })
+    }
+}
+
+impl fmt::Debug for Relist {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relist")
+            .field("worker", &self.worker)
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}

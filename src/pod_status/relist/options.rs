@@ -1,0 +1,67 @@
+//! What can be set about the relist loop: each option with its unit, default and reason.
+
+use std::time::Duration;
+
+/// The kubelet's pause between two relists (PL-6).
+const PERIOD: Duration = Duration::from_secs(1);
+/// What the kubelet takes as the sign that its runtime hangs (PL-6).
+const HEALTH_THRESHOLD: Duration = Duration::from_mins(3);
+
+/// Options of a [`Relist`](super::Relist); start from the default and set what differs.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::pod_status::RelistOptions;
+/// use std::time::Duration;
+///
+/// let busy_node = RelistOptions::default().period(Duration::from_secs(5));
+/// # drop(busy_node);
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RelistOptions {
+    pub(super) period: Duration,
+    pub(super) health_threshold: Duration,
+    pub(super) close_cache: bool,
+}
+
+impl Default for RelistOptions {
+    fn default() -> Self {
+        Self {
+            period: PERIOD,
+            health_threshold: HEALTH_THRESHOLD,
+            close_cache: true,
+        }
+    }
+}
+
+impl RelistOptions {
+    /// The pause from the end of one relist to the begin of the next. Default 1 s (PL-6). Zero asks the runtime without a
+    /// pause.
+    #[must_use]
+    #[doc(alias = "RelistPeriod")]
+    pub fn period(mut self, period: Duration) -> Self {
+        self.period = period;
+        self
+    }
+
+    /// How old the last successful list may be before [`health`](super::Relist::health) is an error: more than this, not
+    /// exactly this. Default 3 minutes (PL-6).
+    #[must_use]
+    #[doc(alias = "RelistThreshold")]
+    pub fn health_threshold(mut self, threshold: Duration) -> Self {
+        self.health_threshold = threshold;
+        self
+    }
+
+    /// Whether the end of the loop closes the cache, which ends every wait on it with
+    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: nobody is left who would end those waits. With false the cache
+    /// stays open for the next loop, which inspects every pod anew and deletes the pods that are gone meanwhile; until
+    /// then waiters wait.
+    #[must_use]
+    pub fn close_cache(mut self, close: bool) -> Self {
+        self.close_cache = close;
+        self
+    }
+}

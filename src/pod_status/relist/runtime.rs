@@ -1,0 +1,172 @@
+//! What the relist loop asks of a container runtime: the port that the user implements.
+
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+
+use crate::pod_status::{ContainerState, SandboxState, Status};
+use crate::worker::StopToken;
+
+/// What a [`Runtime`] fails with: any error, by `?`.
+pub type RuntimeError = Box<dyn StdError + Send + Sync>;
+
+/// A container runtime as the relist loop sees it: it lists its pods, and it looks closely at one.
+///
+/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate; they may block. The token is
+/// raised when the loop is to end: a call that gives up then lets the end come at once. Whatever a call returns after
+/// that is dropped.
+///
+/// A call that panics has failed: the panic is reported like an error, and the loop goes on with the same value.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::pod_status::{ContainerState, PodStatus, Runtime, RuntimeError, RuntimePod};
+/// use kubecache::worker::StopToken;
+///
+/// struct OnePod;
+///
+/// impl Runtime for OnePod {
+///     type Status = PodStatus;
+///
+///     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+///         let pod = RuntimePod::new("uid-1", "shop", "web").container("c-1", ContainerState::Running);
+///         Ok(vec![pod])
+///     }
+///
+///     fn inspect_pod(&mut self, pod: &RuntimePod, _stop: &StopToken) -> Result<PodStatus, RuntimeError> {
+///         let mut status = PodStatus::default();
+///         status.id = pod.uid().to_owned();
+///         Ok(status)
+///     }
+/// }
+/// # let mut runtime = OnePod;
+/// # let pods = runtime.list_pods(&StopToken::never()).unwrap();
+/// # assert_eq!(runtime.inspect_pod(&pods[0], &StopToken::never()).unwrap().id, "uid-1");
+/// ```
+pub trait Runtime: Send + 'static {
+    /// What an inspection finds, and what the cache holds.
+    type Status: Status;
+
+    /// Lists every pod that exists, also those whose containers have all exited, with the states of its containers and
+    /// sandboxes. A pod that is missing here is gone: its entry leaves the cache.
+    ///
+    /// Called once per period, so it should be cheap.
+    ///
+    /// # Errors
+    ///
+    /// The runtime's own. That relist then changes nothing (PL-1).
+    #[doc(alias = "GetPods")]
+    fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError>;
+
+    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good inspection, and again
+    /// at each relist after a failure.
+    ///
+    /// # Errors
+    ///
+    /// The runtime's own. The cache then holds the error in place of a status, and the pod is inspected again (PL-3).
+    #[doc(alias = "GetPodStatus")]
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        stop: &StopToken,
+    ) -> Result<Self::Status, RuntimeError>;
+}
+
+impl<R: Runtime + ?Sized> Runtime for Box<R> {
+    type Status = R::Status;
+
+    fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        (**self).list_pods(stop)
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        stop: &StopToken,
+    ) -> Result<Self::Status, RuntimeError> {
+        (**self).inspect_pod(pod, stop)
+    }
+}
+
+/// A pod in a runtime's list: who it is, and enough to see that it changed.
+///
+/// A change is a container or sandbox that appears, disappears, or has another state under the same id. A runtime that
+/// starts a container again therefore gives it a new id, as CRI runtimes do: an end and a start between two lists is
+/// seen only by that.
+///
+/// Pods of one list with the same uid are taken together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuntimePod {
+    uid: String,
+    namespace: String,
+    name: String,
+    containers: BTreeMap<String, ContainerState>,
+    sandboxes: BTreeMap<String, SandboxState>,
+}
+
+impl RuntimePod {
+    /// A pod without containers and sandboxes.
+    pub fn new(
+        uid: impl Into<String>,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
+        Self {
+            uid: uid.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            containers: BTreeMap::new(),
+            sandboxes: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a container by its id.
+    #[must_use]
+    pub fn container(mut self, id: impl Into<String>, state: ContainerState) -> Self {
+        self.containers.insert(id.into(), state);
+        self
+    }
+
+    /// Adds a sandbox by its id.
+    #[must_use]
+    pub fn sandbox(mut self, id: impl Into<String>, state: SandboxState) -> Self {
+        self.sandboxes.insert(id.into(), state);
+        self
+    }
+
+    /// The pod's uid: its key in the cache.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The pod's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The pod's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its containers by id.
+    pub fn containers(&self) -> &BTreeMap<String, ContainerState> {
+        &self.containers
+    }
+
+    /// Its sandboxes by id.
+    pub fn sandboxes(&self) -> &BTreeMap<String, SandboxState> {
+        &self.sandboxes
+    }
+
+    /// Whether the same containers and sandboxes are in the same states.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        self.containers == other.containers && self.sandboxes == other.sandboxes
+    }
+
+    /// Takes the containers and sandboxes of another entry of the same pod.
+    pub(super) fn take_in(&mut self, other: Self) {
+        self.containers.extend(other.containers);
+        self.sandboxes.extend(other.sandboxes);
+    }
+}

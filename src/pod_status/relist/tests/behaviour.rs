@@ -1,0 +1,271 @@
+//! What each relist does to the cache (PL-1 to PL-5).
+
+use super::*;
+use crate::pod_status::SandboxStatus;
+
+fn error_text(bench: &Bench, uid: &str) -> Option<String> {
+    bench.cache.get(uid).error().map(ToString::to_string)
+}
+
+#[test]
+fn pl_1_the_time_of_a_relist_is_taken_before_the_runtime_is_asked() {
+    let bench = Bench::new();
+    bench.expect(&Asked::List);
+    let asked_at = bench.now();
+    bench.fake.advance(Duration::from_secs(5));
+    bench.answers.send(Answer::List(list("a"))).unwrap();
+    bench.found("a");
+    bench.resting();
+    assert_eq!(bench.cache.global_time(), Some(asked_at));
+    assert_eq!(bench.relist.last_relist(), asked_at);
+}
+
+#[test]
+fn pl_1_a_list_that_fails_updates_nothing() {
+    let bench = Bench::new();
+    bench.answer(&Asked::List, Answer::Fail("no such socket"));
+    bench.resting();
+    assert_eq!(bench.cache.get_all().len(), 0);
+    assert_eq!(bench.cache.global_time(), None);
+    assert_eq!(bench.relist.last_relist(), Timestamp::ZERO);
+
+    bench.next();
+    let asked_at = bench.now();
+    bench.list("a c1=running");
+    bench.found("a");
+    bench.next();
+    bench.answer(&Asked::List, Answer::Fail("no such socket"));
+    bench.resting();
+    let reading = bench.cache.get("a");
+    assert_eq!(
+        (reading.modified_time(), reading.error().is_none()),
+        (Some(asked_at), true)
+    );
+    assert_eq!(bench.cache.global_time(), Some(asked_at));
+    assert_eq!(bench.relist.last_relist(), asked_at);
+    let report = bench.relist.report();
+    assert_eq!((report.relists, report.failures, report.pods), (1, 2, 1));
+}
+
+#[test]
+fn pl_2_changed_pods_are_inspected_and_set_and_others_are_left_alone() {
+    let bench = Bench::new();
+    bench.list("a c1=running, b c2=running");
+    let first = bench.now();
+    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    bench.found("b");
+    bench.next();
+    bench.list("a c1=running, b c2=exited");
+    bench.found("b");
+    bench.next();
+    bench.list("a c1=running, b c2=exited");
+    bench.resting();
+    let (a, b) = (bench.cache.get("a"), bench.cache.get("b"));
+    assert_eq!(a.modified_time(), Some(first));
+    assert_eq!(a.status().unwrap().ips, ["10.0.0.1"]);
+    assert_eq!(b.modified_time(), first.checked_add(PERIOD));
+}
+
+#[test]
+fn pl_2_an_entry_has_the_time_at_which_its_inspection_began() {
+    let bench = Bench::new();
+    bench.list("a, b");
+    bench.expect(&Asked::Inspect("a".to_owned()));
+    let a_at = bench.now();
+    bench.fake.advance(Duration::from_secs(3));
+    bench
+        .answers
+        .send(Answer::Inspect(status("a", "")))
+        .unwrap();
+    bench.found("b");
+    bench.resting();
+    assert_eq!(bench.cache.get("a").modified_time(), Some(a_at));
+    let b_at = a_at.checked_add(Duration::from_secs(3));
+    assert_eq!(bench.cache.get("b").modified_time(), b_at);
+}
+
+#[test]
+fn pl_2_an_inspection_that_fails_is_set_too() {
+    let bench = Bench::new();
+    bench.list("a c1=running");
+    bench.found("a");
+    bench.next();
+    bench.list("a c1=exited");
+    bench.inspect("a", Answer::Fail("sandbox not found"));
+    bench.resting();
+    let reading = bench.cache.get("a");
+    assert_eq!(
+        error_text(&bench, "a").as_deref(),
+        Some("sandbox not found")
+    );
+    assert!(reading.status().is_none());
+    assert_eq!(reading.modified_time(), Some(bench.now()));
+}
+
+#[test]
+fn pl_2_a_pod_that_is_gone_leaves_the_cache() {
+    let bench = Bench::new();
+    bench.list("a c1=running, b c2=running");
+    bench.found("a");
+    bench.found("b");
+    bench.next();
+    bench.list("b c2=running");
+    bench.resting();
+    assert!(!bench.cache.get("a").is_stored());
+    assert!(bench.cache.get("b").is_stored());
+    bench.next();
+    bench.list("");
+    bench.resting();
+    assert_eq!(bench.cache.get_all().len(), 0);
+}
+
+#[test]
+fn pl_3_a_failed_inspection_is_repeated_until_it_succeeds() {
+    let bench = Bench::new();
+    bench.list("a c1=running");
+    bench.found("a");
+    bench.next();
+    bench.list("a c1=exited");
+    bench.inspect("a", Answer::Fail("busy"));
+    bench.next();
+    // As at the last good inspection: only the mark says that it is to be inspected.
+    bench.list("a c1=running");
+    bench.inspect("a", Answer::Fail("still busy"));
+    bench.resting();
+    assert_eq!(error_text(&bench, "a").as_deref(), Some("still busy"));
+    assert_eq!(bench.relist.report().failing_pods, 1);
+    bench.next();
+    bench.list("a c1=running");
+    bench.found("a");
+    bench.next();
+    bench.list("a c1=running");
+    bench.resting();
+    assert_eq!(error_text(&bench, "a"), None);
+    let report = bench.relist.report();
+    assert_eq!((report.failing_pods, report.failed_inspections), (0, 2));
+}
+
+#[test]
+fn pl_3_a_marked_pod_that_disappears_leaves_the_cache_uninspected() {
+    let bench = Bench::new();
+    bench.list("a c1=running");
+    bench.inspect("a", Answer::Fail("busy"));
+    bench.next();
+    bench.list("");
+    bench.resting();
+    assert!(!bench.cache.get("a").is_stored());
+}
+
+#[test]
+fn pl_4_the_global_time_moves_behind_all_pods_also_when_inspections_failed() {
+    let bench = Bench::new();
+    let asked_at = bench.now();
+    bench.list("a, b");
+    bench.inspect("a", Answer::Fail("busy"));
+    bench.expect(&Asked::Inspect("b".to_owned()));
+    assert_eq!(bench.cache.global_time(), None, "not before b");
+    bench.answers.send(Answer::Fail("busy")).unwrap();
+    bench.resting();
+    assert_eq!(bench.cache.global_time(), Some(asked_at));
+    assert_eq!(bench.relist.last_relist(), asked_at);
+    assert!(bench.relist.health().is_ok());
+}
+
+#[test]
+fn pl_5_a_status_without_addresses_keeps_those_in_the_cache_while_no_sandbox_is_ready() {
+    let sandbox = |state| SandboxStatus {
+        state,
+        ..SandboxStatus::default()
+    };
+    let rows: [(&[SandboxState], &str, &[&str]); 6] = [
+        // the new status's sandboxes, its address, what the cache then has
+        (&[], "", &["10.0.0.1"]),
+        (&[SandboxState::NotReady], "", &["10.0.0.1"]),
+        (&[SandboxState::NotReady, SandboxState::Ready], "", &[]),
+        (&[SandboxState::Ready], "", &[]),
+        (&[SandboxState::NotReady], "10.0.0.2", &["10.0.0.2"]),
+        (&[SandboxState::Ready], "10.0.0.2", &["10.0.0.2"]),
+    ];
+    for (sandboxes, ip, kept) in rows {
+        let bench = Bench::new();
+        bench.list("a c1=running");
+        bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+        bench.next();
+        bench.list("a c1=exited");
+        let mut after = status("a", ip);
+        after.sandbox_statuses = sandboxes.iter().copied().map(sandbox).collect();
+        bench.inspect("a", Answer::Inspect(after));
+        bench.resting();
+        let reading = bench.cache.get("a");
+        assert_eq!(reading.status().unwrap().ips, kept, "{sandboxes:?} {ip:?}");
+    }
+}
+
+#[test]
+fn pl_5_addresses_outlive_a_failed_inspection_in_between() {
+    let bench = Bench::new();
+    bench.list("a c1=running");
+    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    bench.next();
+    for _ in 0..2 {
+        bench.list("a c1=exited");
+        bench.inspect("a", Answer::Fail("busy"));
+        bench.next();
+    }
+    bench.list("a c1=exited");
+    bench.found("a");
+    bench.resting();
+    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.1"]);
+}
+
+#[test]
+fn pl_5_a_pod_that_comes_back_keeps_nothing_of_the_one_before() {
+    let bench = Bench::new();
+    bench.list("a c1=running");
+    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    bench.next();
+    bench.list("a c1=exited");
+    bench.inspect("a", Answer::Fail("busy"));
+    bench.next();
+    bench.list("");
+    bench.next();
+    bench.list("a c2=running");
+    bench.found("a");
+    bench.resting();
+    assert!(bench.cache.get("a").status().unwrap().ips.is_empty());
+}
+
+#[test]
+fn wp_8_the_pause_begins_at_the_end_of_a_relist() {
+    let bench = Bench::new();
+    bench.expect(&Asked::List);
+    bench.fake.advance(Duration::from_secs(30));
+    bench.answers.send(Answer::List(Vec::new())).unwrap();
+    bench.resting();
+    bench.fake.advance(Duration::from_nanos(999_999_999));
+    assert!(bench.asked.is_empty());
+    bench.fake.advance(Duration::from_nanos(1));
+    bench.list("");
+    bench.resting();
+    let report = bench.relist.report();
+    assert_eq!(report.last_interval, Some(Duration::from_secs(31)));
+    assert_eq!(report.last_duration, Some(Duration::ZERO));
+}
+
+#[test]
+fn pods_in_the_cache_from_a_loop_before_are_inspected_or_deleted() {
+    let options = RelistOptions::default().close_cache(false);
+    let first = Bench::with(options.clone(), false);
+    first.list("a c1=running, b c2=running");
+    first.found("a");
+    first.found("b");
+    first.resting();
+    let (cache, fake) = (first.cache.clone(), first.fake.clone());
+    drop(first);
+    let second = Bench::over(cache, fake, options, false);
+    second.list("a c1=running");
+    second.found("a");
+    second.resting();
+    assert!(second.cache.get("a").is_stored());
+    assert!(!second.cache.get("b").is_stored());
+}

@@ -1,0 +1,204 @@
+//! How the loop ends, and what a runtime that panics costs it.
+
+use std::error::Error as _;
+
+use super::*;
+use crate::ErrorKind;
+use crate::clock::Deadline;
+use crate::worker::Worker;
+
+/// Somebody who waits for a pod; the receiver gets the kind of error that ended the wait.
+fn waiter(bench: &Bench) -> (Worker, Receiver<ErrorKind>) {
+    let cache = bench.cache.clone();
+    let (tell, told) = bounded(1);
+    let worker = Worker::spawn("t-waiter", move |_stop| {
+        let error = cache.get_newer_than("nobody", Timestamp::ZERO).unwrap_err();
+        tell.send(error.kind()).unwrap();
+    });
+    (worker.unwrap(), told)
+}
+
+#[test]
+fn a_stop_ends_the_loop_while_it_lists() {
+    let bench = Bench::new();
+    bench.expect(&Asked::List);
+    bench.relist.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(bench.cache.get_all().len(), 0);
+}
+
+#[test]
+fn a_stop_ends_the_loop_while_it_inspects_and_sets_nothing_of_it() {
+    let bench = Bench::new();
+    bench.list("a, b");
+    bench.found("a");
+    bench.expect(&Asked::Inspect("b".to_owned()));
+    bench.relist.shutdown(Deadline::NEVER).unwrap();
+    assert!(bench.asked.is_empty());
+    assert!(bench.cache.get("a").is_stored());
+    assert!(
+        !bench.cache.get("b").is_stored(),
+        "the error of a call that was stopped is none"
+    );
+}
+
+#[test]
+fn a_stop_ends_the_loop_while_it_rests() {
+    let bench = Bench::new();
+    bench.list("");
+    bench.resting();
+    bench.relist.shutdown(Deadline::NEVER).unwrap();
+    assert!(bench.asked.is_empty());
+}
+
+#[test]
+fn a_stop_drops_what_the_runtime_answers_after_it() {
+    let bench = Bench::stubborn();
+    bench.list("a, b");
+    bench.expect(&Asked::Inspect("a".to_owned()));
+    bench.relist.stop();
+    bench
+        .answers
+        .send(Answer::Inspect(status("a", "")))
+        .unwrap();
+    bench.relist.shutdown(Deadline::NEVER).unwrap();
+    assert!(bench.asked.is_empty(), "b is not inspected any more");
+    assert_eq!(bench.cache.get_all().len(), 0);
+}
+
+#[test]
+fn a_stop_drops_a_list_that_comes_after_it() {
+    let bench = Bench::stubborn();
+    bench.expect(&Asked::List);
+    bench.relist.stop();
+    bench.answers.send(Answer::List(list("a"))).unwrap();
+    let progress = crate::sync::Arc::clone(&bench.relist.progress);
+    bench.relist.shutdown(Deadline::NEVER).unwrap();
+    assert!(bench.asked.is_empty());
+    assert_eq!(progress.lock().report.last_relist, None);
+}
+
+#[test]
+fn dropping_the_owner_joins() {
+    let bench = Bench::new();
+    bench.list("");
+    bench.resting();
+    drop(bench.relist);
+    // The runtime went with its thread.
+    assert!(bench.answers.send(Answer::Fail("")).is_err());
+}
+
+#[test]
+fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
+    let bench = Bench::stubborn();
+    bench.list("web");
+    bench.expect(&Asked::Inspect("web".to_owned()));
+    let Bench {
+        relist,
+        cache,
+        fake,
+        asked,
+        answers,
+    } = bench;
+    let deadline = Clock::from(fake.clone()).after(Duration::from_secs(5));
+    let (tell, told) = bounded(1);
+    let ending = Worker::spawn("t-shutdown", move |_stop| {
+        tell.send(relist.shutdown(deadline)).unwrap();
+    });
+    fake.wait_for_timer(Duration::from_secs(5));
+    fake.advance(Duration::from_secs(5));
+    let error = told.recv().unwrap().unwrap_err();
+    ending.unwrap().join().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "thread relist has not ended 5.0s after its stop"
+    );
+    let source = error.source().unwrap().to_string();
+    assert_eq!(
+        source,
+        "the runtime has been inspecting pod shop/web (web) for 5s"
+    );
+    // Let alone, it ends with its call, and the runtime with it.
+    answers.send(Answer::Inspect(status("web", ""))).unwrap();
+    assert!(asked.recv().is_err());
+    assert!(!cache.get("web").is_stored());
+}
+
+#[test]
+fn a_shutdown_whose_deadline_has_passed_succeeds_when_the_loop_has_ended() {
+    let bench = Bench::new();
+    bench.expect(&Asked::List);
+    bench.relist.stop();
+    assert!(
+        bench.asked.recv().is_err(),
+        "the runtime went with its thread"
+    );
+    while !bench.relist.progress.lock().ended {
+        std::thread::yield_now();
+    }
+    let passed = Deadline::at(bench.fake.now());
+    bench.relist.shutdown(passed).unwrap();
+}
+
+#[test]
+fn the_end_of_the_loop_ends_every_wait_on_the_cache() {
+    let bench = Bench::stubborn();
+    let (waiting, told) = waiter(&bench);
+    bench.expect(&Asked::List);
+    bench.fake.wait_for_parked(1);
+    // At once, also while the runtime does not return.
+    bench.relist.stop();
+    assert_eq!(told.recv(), Ok(ErrorKind::Stopped));
+    waiting.join().unwrap();
+    bench.answers.send(Answer::Fail("")).unwrap();
+}
+
+#[test]
+fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
+    let options = RelistOptions::default().close_cache(false);
+    let bench = Bench::with(options.clone(), false);
+    bench.expect(&Asked::List);
+    let (waiting, told) = waiter(&bench);
+    bench.fake.wait_for_parked(1);
+    let (cache, fake) = (bench.cache.clone(), bench.fake.clone());
+    drop(bench);
+    assert!(told.is_empty());
+    let next = Bench::over(cache.clone(), fake, options, false);
+    next.expect(&Asked::List);
+    cache.close();
+    assert_eq!(told.recv(), Ok(ErrorKind::Stopped));
+    waiting.join().unwrap();
+}
+
+#[test]
+fn a_list_that_panics_costs_one_relist() {
+    let bench = Bench::new();
+    bench.answer(&Asked::List, Answer::Panic("index out of bounds"));
+    bench.resting();
+    let error = bench.relist.health().unwrap_err();
+    let source = error.source().unwrap().to_string();
+    assert_eq!(source, "the runtime panicked: index out of bounds");
+    bench.next();
+    bench.list("a");
+    bench.found("a");
+    bench.resting();
+    assert!(bench.relist.health().is_ok());
+    assert!(bench.cache.get("a").is_stored());
+}
+
+#[test]
+fn an_inspection_that_panics_has_failed_and_the_other_pods_are_inspected() {
+    let bench = Bench::new();
+    bench.list("a, b");
+    bench.inspect("a", Answer::Panic("index out of bounds"));
+    bench.found("b");
+    bench.next();
+    let reading = bench.cache.get("a");
+    let error = reading.error().unwrap().to_string();
+    assert_eq!(error, "the runtime panicked: index out of bounds");
+    assert!(bench.cache.get("b").error().is_none());
+    bench.list("a, b");
+    bench.found("a");
+    bench.resting();
+    assert!(bench.cache.get("a").error().is_none());
+}

@@ -1,0 +1,210 @@
+//! The relist loop over a runtime that answers as each test says, call by call; no test sleeps.
+
+mod behaviour;
+mod ends;
+mod health;
+mod records;
+mod workers;
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+
+use super::{Relist, RelistOptions, Runtime, RuntimeError, RuntimePod};
+use crate::clock::{Clock, FakeClock};
+use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
+use crate::worker::StopToken;
+
+/// The default pause between two relists.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// A pod from words: `a c1=running s1=ready`.
+fn pod(words: &str) -> RuntimePod {
+    let mut words = words.split_whitespace();
+    let uid = words.next().unwrap();
+    let mut pod = RuntimePod::new(uid, "shop", uid);
+    for word in words {
+        let (id, state) = word.split_once('=').unwrap();
+        pod = match state {
+            "created" => pod.container(id, ContainerState::Created),
+            "running" => pod.container(id, ContainerState::Running),
+            "exited" => pod.container(id, ContainerState::Exited),
+            "unknown" => pod.container(id, ContainerState::Unknown),
+            "ready" => pod.sandbox(id, SandboxState::Ready),
+            "notready" => pod.sandbox(id, SandboxState::NotReady),
+            other => panic!("unknown state {other}"),
+        };
+    }
+    pod
+}
+
+/// A list from words: pods are divided by commas.
+fn list(words: &str) -> Vec<RuntimePod> {
+    let pods = words.split(',').map(str::trim);
+    pods.filter(|words| !words.is_empty()).map(pod).collect()
+}
+
+/// A status that says only whose it is and at which address.
+fn status(uid: &str, ip: &str) -> PodStatus {
+    let mut status = PodStatus {
+        id: uid.to_owned(),
+        ..PodStatus::default()
+    };
+    status.ips.extend((!ip.is_empty()).then(|| ip.to_owned()));
+    status
+}
+
+/// What the loop asked of the runtime.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    List,
+    Inspect(String),
+}
+
+/// What a call of the runtime comes to.
+enum Answer {
+    List(Vec<RuntimePod>),
+    Inspect(PodStatus),
+    Fail(&'static str),
+    Panic(&'static str),
+}
+
+/// A runtime that tells each call and waits for its answer, or for the stop unless it is stubborn.
+struct Played {
+    asked: Sender<Asked>,
+    answers: Receiver<Answer>,
+    stubborn: bool,
+}
+
+impl Played {
+    fn wait_for_answer(&self, asked: Asked, stop: &StopToken) -> Result<Answer, RuntimeError> {
+        self.asked.send(asked)?;
+        let answer = if self.stubborn {
+            self.answers.recv()?
+        } else {
+            select! {
+                recv(self.answers) -> answer => answer?,
+                recv(stop.channel()) -> closed => return Err(closed.unwrap_err().into()),
+            }
+        };
+        match answer {
+            Answer::Fail(why) => Err(why.into()),
+            Answer::Panic(why) => panic!("{why}"),
+            Answer::List(_) | Answer::Inspect(_) => Ok(answer),
+        }
+    }
+}
+
+impl Runtime for Played {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        match self.wait_for_answer(Asked::List, stop)? {
+            Answer::List(pods) => Ok(pods),
+            Answer::Inspect(_) | Answer::Fail(_) | Answer::Panic(_) => {
+                panic!("the test answers a list with something else")
+            }
+        }
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        match self.wait_for_answer(Asked::Inspect(pod.uid().to_owned()), stop)? {
+            Answer::Inspect(status) => Ok(status),
+            Answer::List(_) | Answer::Fail(_) | Answer::Panic(_) => {
+                panic!("the test answers an inspection with something else")
+            }
+        }
+    }
+}
+
+/// A running loop whose runtime, clock and cache the test holds.
+struct Bench {
+    relist: Relist,
+    cache: PodStatusCache<PodStatus>,
+    fake: FakeClock,
+    asked: Receiver<Asked>,
+    answers: Sender<Answer>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(RelistOptions::default(), false)
+    }
+
+    fn stubborn() -> Self {
+        Self::with(RelistOptions::default(), true)
+    }
+
+    fn with(options: RelistOptions, stubborn: bool) -> Self {
+        let fake = FakeClock::new();
+        let cache = PodStatusCache::new(Clock::from(fake.clone()));
+        Self::over(cache, fake, options, stubborn)
+    }
+
+    fn over(
+        cache: PodStatusCache<PodStatus>,
+        fake: FakeClock,
+        options: RelistOptions,
+        stubborn: bool,
+    ) -> Self {
+        let (tell, asked) = unbounded();
+        let (answers, take) = bounded(0);
+        let runtime = Played {
+            asked: tell,
+            answers: take,
+            stubborn,
+        };
+        let relist = Relist::spawn(runtime, cache.clone(), options).unwrap();
+        Self {
+            relist,
+            cache,
+            fake,
+            asked,
+            answers,
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from(self.fake.now())
+    }
+
+    /// Waits for the loop to ask for this.
+    fn expect(&self, asked: &Asked) {
+        assert_eq!(self.asked.recv().as_ref(), Ok(asked));
+    }
+
+    fn answer(&self, asked: &Asked, answer: Answer) {
+        self.expect(asked);
+        self.answers.send(answer).unwrap();
+    }
+
+    /// Answers the next list.
+    fn list(&self, words: &str) {
+        self.answer(&Asked::List, Answer::List(list(words)));
+    }
+
+    fn inspect(&self, uid: &str, answer: Answer) {
+        self.answer(&Asked::Inspect(uid.to_owned()), answer);
+    }
+
+    /// Answers the next inspection, which is of this pod, with a bare status.
+    fn found(&self, uid: &str) {
+        self.inspect(uid, Answer::Inspect(status(uid, "")));
+    }
+
+    /// Waits for the end of the relist.
+    fn resting(&self) {
+        self.fake.wait_for_timer(PERIOD);
+        assert!(self.asked.is_empty(), "it rests and asks for nothing");
+    }
+
+    /// Waits for the end of the relist and lets the pause pass.
+    fn next(&self) {
+        self.resting();
+        self.fake.advance(PERIOD);
+    }
+}
