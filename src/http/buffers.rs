@@ -3,6 +3,7 @@
 use ureq::unversioned::transport::Buffers;
 
 use super::blocking;
+use crate::wire::Wiped;
 
 /// The first size of the input buffer: a bookmark or a small event fits.
 const INPUT_BYTES_MIN: usize = 4 * 1024;
@@ -13,14 +14,14 @@ const INPUT_BYTES_MAX: usize = 64 * 1024;
 /// So much may be unread before more is read: what asks for more has no end then. Heads of answers may have this size.
 pub(crate) const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct GrowingBuffers {
-    input: Vec<u8>,
+    input: Wiped,
     start: usize,
     end: usize,
     /// Whether the last read filled all the room there was.
     filled_up: bool,
-    output: Vec<u8>,
+    output: Wiped,
     progress: bool,
 }
 
@@ -29,7 +30,7 @@ impl GrowingBuffers {
     pub(crate) fn release(&mut self) {
         self.release_output();
         if self.start == self.end {
-            self.input = Vec::new();
+            self.input = Wiped::default();
             self.start = 0;
             self.end = 0;
             self.filled_up = false;
@@ -37,7 +38,7 @@ impl GrowingBuffers {
     }
 
     pub(crate) fn release_output(&mut self) {
-        self.output = Vec::new();
+        self.output = Wiped::default();
     }
 
     /// The part of the output that is to be sent.
@@ -57,9 +58,9 @@ impl GrowingBuffers {
         let size = self.input.len();
         let grown = size.saturating_mul(2);
         if self.end == size {
-            self.input.resize(grown.max(INPUT_BYTES_MIN), 0);
+            self.input = Wiped::beginning_with(&self.input, grown.max(INPUT_BYTES_MIN));
         } else if self.filled_up && size < INPUT_BYTES_MAX {
-            self.input.resize(grown, 0);
+            self.input = Wiped::beginning_with(&self.input, grown);
         }
         self.filled_up = false;
     }
@@ -69,7 +70,7 @@ impl Buffers for GrowingBuffers {
     fn output(&mut self) -> &mut [u8] {
         let needed = blocking::output_bytes();
         if self.output.len() < needed {
-            self.output.resize(needed, 0);
+            self.output = Wiped::beginning_with(&[], needed);
         }
         &mut self.output
     }
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(buffers.output().len(), blocking::output_bytes());
         buffers.input_consume(5);
         buffers.release();
-        assert_eq!(buffers.input.capacity() + buffers.output.capacity(), 0);
+        assert_eq!(buffers.input.held() + buffers.output.held(), 0);
     }
 
     #[test]

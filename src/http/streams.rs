@@ -18,7 +18,7 @@ use crate::list_watch::{
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::{Arc, Mutex};
-use crate::wire::{EventDecoder, ListDecoder, Trim, decode_object};
+use crate::wire::{EventDecoder, ListDecoder, Trim, Wiped, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room to read a single object into, at first.
@@ -277,12 +277,12 @@ impl<K: Object> ObjectGetter<K> {
         let options = &self.client.common.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut body = Body { answer, call };
-        let mut bytes = vec![0; OBJECT_BYTES];
+        let mut bytes = Wiped::beginning_with(&[], OBJECT_BYTES);
         let mut filled = 0_usize;
         let end = body.call.until.within(options.body_timeout, Limit::Body);
         loop {
             if filled == bytes.len() {
-                bytes.resize(filled.saturating_mul(2), 0);
+                bytes = Wiped::beginning_with(&bytes, filled.saturating_mul(2));
             }
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             let room = bytes.get_mut(filled..).unwrap_or_default();
@@ -300,8 +300,8 @@ impl<K: Object> ObjectGetter<K> {
         let mut decode = options.decode.clone();
         // A plain get keeps what only writers need (B19).
         decode.trim = Trim::Keep;
-        bytes.truncate(filled);
-        decode_object(&bytes, &decode).map_err(|error| error.context(&body.answer.what))
+        let bytes = bytes.get(..filled).unwrap_or_default();
+        decode_object(bytes, &decode).map_err(|error| error.context(&body.answer.what))
     }
 }
 

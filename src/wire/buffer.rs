@@ -1,9 +1,11 @@
 //! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the need.
 
+use super::wiped::Wiped;
+
 /// Bytes read and not yet used up. Holds no memory while it is empty and released.
 #[derive(Default)]
 pub(super) struct Buffer {
-    bytes: Vec<u8>,
+    bytes: Wiped,
     start: usize,
     end: usize,
 }
@@ -35,10 +37,7 @@ impl Buffer {
             0 => needed,
             _ => needed.saturating_mul(2),
         };
-        let mut bytes = Vec::with_capacity(grown);
-        bytes.extend_from_slice(self.pending());
-        bytes.resize(grown, 0);
-        self.bytes = bytes;
+        self.bytes = Wiped::beginning_with(self.pending(), grown);
     }
 
     /// `count` bytes of the space were filled.
@@ -71,7 +70,7 @@ impl Buffer {
 
     /// The memory held, in bytes.
     pub(super) fn held(&self) -> usize {
-        self.bytes.capacity()
+        self.bytes.held()
     }
 }
 

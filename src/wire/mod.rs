@@ -19,9 +19,11 @@ mod scan;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod wiped;
 
 pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{ListPage, Listed, Undecodable, WatchEvent};
 pub use options::{DecodeOptions, Trim};
 pub use whole::{decode_object, decode_status};
+pub(crate) use wiped::Wiped;

@@ -7,6 +7,7 @@ use super::members::Members;
 use super::options::{DecodeOptions, Trim};
 use super::reason;
 use super::scan::Scan;
+use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Held, Object, Status};
 use crate::sync::Arc;
@@ -30,7 +31,8 @@ pub fn decode_object<K: Object>(
             ),
         ));
     }
-    let mut json = bytes.trim_ascii().to_vec();
+    let json = bytes.trim_ascii();
+    let mut json = Wiped::beginning_with(json, json.len());
     let mut scan = Scan::default();
     scan.begin_object(options.trim == Trim::Skip);
     if !json.starts_with(b"{") || !matches!(scan.advance(&json), Ok(Some(end)) if end == json.len())

@@ -1,0 +1,182 @@
+//! What a client gives back: no memory of the process holds the values of a Secret once nobody holds the Secret.
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test fails by panicking"
+)]
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+use std::thread;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::Deadline;
+use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::list_watch::{
+    Api, Getter, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+};
+use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
+use kubecache::worker::StopToken;
+use zeroize::Zeroizing;
+
+/// More than one read takes in, so that buffers grow while they hold it.
+const VALUE_BYTES: usize = 90_000;
+
+/// Where in the value it is looked for: the allocator writes on the beginning of what it gets back.
+const SAMPLE: std::ops::Range<usize> = 300..364;
+
+type Bytes = Zeroizing<Vec<u8>>;
+
+/// The value, which does not stand in the program and never repeats itself.
+fn value() -> Bytes {
+    let mut state = 1_u64;
+    let mut value = Zeroizing::new(Vec::with_capacity(VALUE_BYTES));
+    value.extend((0..VALUE_BYTES).map(|_| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        state.to_le_bytes()[6]
+    }));
+    value
+}
+
+fn base64(value: &[u8]) -> Bytes {
+    let mut text = Zeroizing::new(vec![0; value.len().div_ceil(3) * 4]);
+    STANDARD.encode_slice(value, &mut text).unwrap();
+    text
+}
+
+/// A sample as it may stand here: each bit turned round.
+fn inverted(bytes: &[u8]) -> Vec<u8> {
+    bytes[SAMPLE].iter().map(|byte| !byte).collect()
+}
+
+/// How often an inverted sample stands, as it really is, in memory that the process can write.
+fn found(inverted: &[u8]) -> usize {
+    let memory = File::open("/proc/self/mem").unwrap();
+    let mut found = 0;
+    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
+        let mut words = line.split_whitespace();
+        let (start, end) = words.next().unwrap().split_once('-').unwrap();
+        if !words.next().unwrap().starts_with("rw") {
+            continue;
+        }
+        let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+        let mut bytes: Bytes = Zeroizing::new(vec![0; usize::try_from(end - start).unwrap()]);
+        // Some of the kernel's own mappings cannot be read.
+        if memory.read_exact_at(&mut bytes, start).is_ok() {
+            let is_sample = |at: &usize| {
+                let here = bytes[*at..].iter().zip(inverted);
+                bytes.len() - at >= inverted.len()
+                    && here.clone().all(|(byte, turned)| *byte == !turned)
+            };
+            found += memchr::memchr_iter(!inverted[0], &bytes)
+                .filter(is_sample)
+                .count();
+        }
+    }
+    found
+}
+
+/// Writes a Secret of that name, between these.
+fn secret(before: &str, name: &str, after: &str) -> Bytes {
+    let head = format!(
+        "{before}{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"shop\",\"uid\":\"u-{name}\",\"resourceVersion\":\"7\"}},\"data\":{{\"k\":\""
+    );
+    let tail = format!("\"}}}}{after}");
+    let value = base64(&value());
+    let mut json = Zeroizing::new(Vec::with_capacity(head.len() + value.len() + tail.len()));
+    json.extend_from_slice(head.as_bytes());
+    json.extend_from_slice(&value);
+    json.extend_from_slice(tail.as_bytes());
+    json
+}
+
+/// Answers the next request on a connection with this body.
+fn answer(stream: &mut BufReader<TcpStream>, body: &[u8]) {
+    let mut line = String::new();
+    while line != "\r\n" {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+    }
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.get_mut().write_all(head.as_bytes()).unwrap();
+    stream.get_mut().write_all(body).unwrap();
+}
+
+fn serve(listener: &TcpListener) {
+    let mut stream = BufReader::new(listener.accept().unwrap().0);
+    let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
+    answer(&mut stream, &secret(list, "listed", "]}"));
+    let event = "{\"type\":\"MODIFIED\",\"object\":";
+    answer(&mut stream, &secret(event, "watched", "}\n"));
+    let mut stream = BufReader::new(listener.accept().unwrap().0);
+    answer(&mut stream, &secret("", "got", ""));
+}
+
+fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<Held<Secret>>>) {
+    let mut each = |item| match item {
+        Listed::Object(object) => kept.push(object),
+        Listed::Undecodable(aside) => panic!("{}", aside.error),
+    };
+    let request = ListRequest::default();
+    source
+        .list(&request, &StopToken::never(), &mut each)
+        .unwrap();
+}
+
+fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
+    let request = WatchRequest {
+        resource_version: ResourceVersion::from("7"),
+        timeout: std::time::Duration::from_mins(5),
+        bookmarks: true,
+        send_initial_events: false,
+        waited_for: false,
+    };
+    let mut watch = source.watch(&request, &StopToken::never()).unwrap();
+    match watch.next(Deadline::NEVER).unwrap() {
+        Next::Event(WatchEvent::Modified(object)) => object,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn nothing_that_was_read_stays_in_memory() {
+    let samples = [inverted(&value()), inverted(&base64(&value()))];
+    let count = || samples.each_ref().map(|sample| found(sample));
+    assert_eq!(count(), [0, 0], "before anything was read");
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut options = ClientOptions::default();
+    // What a decompressor keeps is not ours to overwrite.
+    options.gzip = false;
+    let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+    let mut kept = Vec::new();
+    thread::scope(|scope| {
+        scope.spawn(|| serve(&listener));
+        let source: Arc<dyn ListerWatcher<Secret>> =
+            client.lister_watcher(Scope::namespace("shop"));
+        list(&*source, &mut kept);
+        kept.push(watch(&*source));
+        let getter: Arc<dyn Getter<Secret>> = client.getter();
+        let key = ObjectKey::new("shop", "got");
+        let version = ResourceVersion::most_recent();
+        let got = getter.get(&key, &version, Deadline::NEVER, &StopToken::never());
+        kept.push(got.unwrap());
+    });
+    drop(client);
+    assert_eq!(count(), [3, 0], "the objects, and nothing of the bodies");
+    drop(kept);
+    assert_eq!(count(), [0, 0]);
+}
