@@ -1,5 +1,9 @@
 //! Random sets, deletes, times and waits, against a naive model of the original: subscriptions are channels.
 
+#[expect(
+    clippy::duplicate_mod,
+    reason = "the dice are the manager's, whose tests nobody else can see"
+)]
 #[path = "../../manager/tests/dice.rs"]
 mod dice;
 
@@ -76,7 +80,7 @@ impl Model {
         }
     }
 
-    fn get_newer_than(&mut self, pod: u64, min_time: u64) -> crossbeam_channel::Receiver<Seen> {
+    fn get_newer_than(&mut self, pod: u64, min_time: u64) -> Receiver<Seen> {
         let (tell, told) = crossbeam_channel::bounded(1);
         if self.is_newer(pod, min_time) {
             tell.send(self.get(pod)).unwrap();
@@ -133,7 +137,7 @@ struct Question {
     min_time: u64,
     deadline: Option<std::time::Instant>,
     ours: Asking<Numbered>,
-    theirs: crossbeam_channel::Receiver<Seen>,
+    theirs: Receiver<Seen>,
 }
 
 struct Story {

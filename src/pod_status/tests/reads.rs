@@ -25,8 +25,10 @@ fn pc_1_an_entry_has_a_status_an_error_and_its_times() {
 fn pc_2_an_unknown_pod_has_a_status_with_only_its_uid() {
     let stage = Stage::new();
     let reading = stage.cache.get("uid-1");
-    let mut empty = PodStatus::default();
-    empty.id = "uid-1".to_owned();
+    let empty = PodStatus {
+        id: "uid-1".to_owned(),
+        ..PodStatus::default()
+    };
     assert_eq!(**reading.status().unwrap(), empty);
     assert!(reading.error().is_none());
     assert!(!reading.is_stored());
