@@ -19,3 +19,5 @@ mod rows;
 #[cfg(target_os = "linux")]
 #[path = "node_agent/signals.rs"]
 mod signals;
+#[path = "node_agent/strategies.rs"]
+mod strategies;

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Select, at, never, unbounded};
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::list_watch::Api;
-use kubecache::manager::Changes;
+use kubecache::manager::{ChangeDetection, Changes};
 use kubecache::object::{FieldSelector, Scope};
 use kubecache::reflector::{Demand, DemandGuard, Reflector, ReflectorOptions, ReflectorStatus};
 use kubecache::{Error, ErrorKind};
@@ -17,7 +17,8 @@ use crate::follow::Follower;
 use crate::node::Node;
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
-use crate::rows::one_line;
+use crate::reads::{Due, Schedule, later};
+use crate::rows::{Facts, one_line};
 use crate::tell;
 
 /// Half of the least time after which an object that nobody reads is not watched any more.
@@ -84,7 +85,7 @@ struct Progress {
     stage: Stage,
     /// When waiting for the pods, or with `--once` for all answers, ends.
     deadline: Deadline,
-    read_at: Instant,
+    reads: Schedule,
     last_error: Option<Error>,
     told_of_failure: bool,
     follower: Follower,
@@ -94,7 +95,7 @@ impl<W: Write> Agent<'_, W> {
     /// Runs until everything is answered (`--once`), a signal comes, or the server refuses us.
     pub(crate) fn run(mut self, client: &Client) -> Result<Ended, Error> {
         let clock = Clock::system();
-        let mut node = Node::new(client)?;
+        let mut node = Node::new(client, self.node_name, self.options.change_detection)?;
         let mut ears = Ears::listen(&node, client, self.node_name)?;
         let mut progress = Progress::new(clock, self.options);
         loop {
@@ -133,15 +134,12 @@ impl<W: Write> Agent<'_, W> {
 
     fn look(&mut self, node: &Node, progress: &mut Progress) -> Option<Ended> {
         let now = progress.clock.now();
-        if now >= progress.read_at {
-            node.read_all();
-            progress.read_at = later(now, READ_PERIOD);
-        }
         let late = progress.deadline.has_passed(now);
+        let rows = node.rows();
+        progress.read(node, &rows, now);
         if progress.stage == Stage::Contacting {
             return late.then(|| Ended::Failed(progress.no_contact(self.options)));
         }
-        let rows = node.rows();
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         match progress.stage {
             Stage::Contacting => None,
@@ -239,12 +237,16 @@ impl Ears {
 
 impl Progress {
     fn new(clock: Clock, options: &Options) -> Self {
+        let period = match options.change_detection {
+            ChangeDetection::Watch => READ_PERIOD,
+            ChangeDetection::Cache | ChangeDetection::Get => options.sync_frequency(),
+        };
         Self {
             stage: Stage::Contacting,
             deadline: options
                 .timeout
                 .map_or(Deadline::NEVER, |limit| clock.after(limit)),
-            read_at: later(clock.now(), READ_PERIOD),
+            reads: Schedule::new(period, clock.now()),
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
@@ -263,6 +265,20 @@ impl Progress {
         }
     }
 
+    /// Has read what is due.
+    fn read(&mut self, node: &Node, rows: &Rows, now: Instant) {
+        let failed = |facts: &Facts| facts.failed && !facts.is_definite();
+        let failing = node.fetches() && rows.values().any(failed);
+        match self.reads.due(now, failing) {
+            Due::Nothing => {}
+            Due::All => node.read(&mut rows.keys()),
+            Due::Failed => {
+                let rows = rows.iter().filter(|(_, facts)| failed(facts));
+                node.read(&mut rows.map(|(key, _)| key));
+            }
+        }
+    }
+
     /// The next instant at which there may be something to do although nothing came.
     fn next_timer(&self) -> Option<Instant> {
         let own = match self.stage {
@@ -270,7 +286,7 @@ impl Progress {
             Stage::Settling { until } => Some(until),
             Stage::Following { look_again } => look_again,
         };
-        own.into_iter().chain([self.read_at]).min()
+        own.into_iter().chain([self.reads.next()]).min()
     }
 
     /// Why it is of no use to go on: before the first list of the pods, what waiting does not mend.
@@ -320,8 +336,4 @@ impl Progress {
             Some(error) => error.clone().context(&text),
         }
     }
-}
-
-fn later(now: Instant, by: Duration) -> Instant {
-    now.checked_add(by).unwrap_or(now)
 }

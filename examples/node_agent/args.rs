@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
+use kubecache::manager::ChangeDetection;
 use lexopt::Arg::{Long, Short, Value};
 use lexopt::ValueExt as _;
 
@@ -12,6 +14,15 @@ use crate::duration;
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often a kubelet syncs its pods, and so reads their objects.
+const SYNC_FREQUENCY: Duration = Duration::from_mins(1);
+
+/// Below this the agent would do nothing but read.
+const SYNC_FREQUENCY_LEAST: Duration = Duration::from_secs(1);
+
+/// The recorded story is over after a quarter of a minute.
+const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
 
 /// The story was recorded with a pause between its phases that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
@@ -26,6 +37,13 @@ The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
   -o, --output table|json           a table, or JSON: the whole node in one object with --once, else a line per
                                     change: the same object with the one pod and the one object that changed
+      --change-detection Watch|Cache|Get
+                                    how changes of the objects are noticed, as the kubelet's setting
+                                    configMapAndSecretChangeDetectionStrategy (default Watch): Watch watches each
+                                    object; Cache fetches what is read and older than the time to live in the
+                                    node's annotation node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
+      --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each time that a pod
+                                    comes or changes (default 1m, as the kubelet's syncFrequency; with --demo 2s)
       --once                        print when every object has its answer, then exit
       --timeout DURATION            how long --once waits for answers, and how long the first contact with
                                     the server may take without it (default 30s; 0 waits without end)
@@ -79,6 +97,9 @@ pub(crate) struct Options {
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
     pub(crate) output: Output,
+    pub(crate) change_detection: ChangeDetection,
+    /// `None`: a minute, or a demonstration's two seconds.
+    sync_frequency: Option<Duration>,
     pub(crate) once: bool,
     /// `None`: without end.
     pub(crate) timeout: Option<Duration>,
@@ -94,12 +115,25 @@ impl Default for Options {
             request_timeout: None,
             node_name: None,
             output: Output::Table,
+            change_detection: ChangeDetection::default(),
+            sync_frequency: None,
             once: false,
             timeout: Some(TIMEOUT),
             demo: false,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
         }
+    }
+}
+
+impl Options {
+    /// How often the objects are read where they are not watched.
+    pub(crate) fn sync_frequency(&self) -> Duration {
+        self.sync_frequency.unwrap_or(if self.demo {
+            DEMO_SYNC_FREQUENCY
+        } else {
+            SYNC_FREQUENCY
+        })
     }
 }
 
@@ -149,6 +183,15 @@ fn own_flag(
                 "json" => Output::Json,
                 other => return Err(format!("--output {other:?}: write table or json")),
             }
+        }
+        "change-detection" => {
+            let word = text(name, parser)?;
+            options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
+        }
+        "sync-frequency" => {
+            let every = limit(name, parser)?.filter(|every| *every >= SYNC_FREQUENCY_LEAST);
+            options.sync_frequency =
+                Some(every.ok_or_else(|| format!("--{name}: write a second or more"))?);
         }
         "once" => options.once = switch(name, parser)?,
         "timeout" => options.timeout = limit(name, parser)?,
@@ -312,6 +355,19 @@ mod tests {
         assert_eq!(options.timeout, Some(Duration::from_secs(30)));
         assert_eq!(options.verbosity, 0);
         assert!(options.request_timeout.is_none());
+        assert_eq!(options.change_detection, ChangeDetection::Watch);
+        assert_eq!(options.sync_frequency(), Duration::from_mins(1));
+    }
+
+    /// SC-6: the kubelet's words, and its error for any other.
+    #[test]
+    fn sc_6_change_detection_is_named_in_the_kubelets_words() {
+        for mode in ChangeDetection::ALL {
+            let options = run(&format!("--change-detection {mode} --sync-frequency 1s"));
+            assert_eq!(options.change_detection, mode);
+            assert_eq!(options.sync_frequency(), Duration::from_secs(1));
+        }
+        assert_eq!(run("--demo").sync_frequency(), Duration::from_secs(2));
     }
 
     #[test]
@@ -354,6 +410,14 @@ mod tests {
                 "--timeout soon",
                 "--timeout: \"soon\" is no duration: write it as 10s, 1m30s or 0",
             ),
+            (
+                "--change-detection watch",
+                "unknown configmap and secret manager mode: watch",
+            ),
+            (
+                "--sync-frequency 0",
+                "--sync-frequency: write a second or more",
+            ),
             ("--once=maybe", "--once=maybe: write true or false"),
             ("-v=x", "-v \"x\": write a level from 0 to 9"),
             (
@@ -390,6 +454,8 @@ mod tests {
             "request-timeout",
             "node-name",
             "output",
+            "change-detection",
+            "sync-frequency",
             "once",
             "timeout",
             "demo",

@@ -10,6 +10,9 @@ pub(crate) const NODE: &str = "node-1";
 /// The recording, part of the program.
 const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
 
+/// The node's own object, which the agent of the story did not follow.
+const OWN_NODE: &str = include_str!("../../fixtures/recordings/own-node.jsonl");
+
 /// The server of the demonstration; it ends when it is dropped.
 pub(crate) struct Demo(FixtureServer);
 
@@ -22,7 +25,9 @@ impl Demo {
             Speed::AtOnce
         };
         let recording = Recording::parse("the embedded recording", RECORDING)?;
-        let server = FixtureServer::replaying(recording).speed(speed);
+        let own_node = Recording::parse("the embedded node", OWN_NODE)?;
+        let server = FixtureServer::replaying(recording).and(own_node);
+        let server = server.speed(speed);
         // A demonstration that is watched longer than the story goes on in silence.
         Ok(Self(server.endless().start()?))
     }

@@ -10,9 +10,12 @@ mod demo;
 mod duration;
 mod follow;
 mod logger;
+mod managers;
 mod node;
+mod own_node;
 mod pods;
 mod print;
+mod reads;
 mod rows;
 mod signals;
 

@@ -1,38 +1,69 @@
 //! The node's pods and the managers that keep what they name: pods come and go, rows come out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::http::Client;
-use kubecache::manager::{Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager};
+use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, PodReport};
 use kubecache::object::{Held, Object as _, ObjectKey};
+use kubecache::reflector::Reflector;
 
+use crate::managers::{Managers, ObjectId};
+use crate::own_node;
 use crate::pods::{PodNews, is_finished};
 use crate::print::Rows;
+use crate::reads::Reader;
 use crate::rows::{Facts, RowKey};
 
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
-    secrets: SecretManager,
-    config_maps: ConfigMapManager,
+    managers: Arc<Managers>,
     pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    /// Where objects are not watched: who reads them.
+    reader: Option<Reader>,
+    /// Where objects have a time to live: who learns it.
+    _own: Option<Reflector>,
 }
 
 impl Node {
-    /// A node without pods; touches no network.
-    pub(crate) fn new(client: &Client) -> Result<Self, Error> {
+    /// A node without pods. Of the network it touches, with `Cache`, the node's own object.
+    pub(crate) fn new(
+        client: &Client,
+        name: &str,
+        change_detection: ChangeDetection,
+    ) -> Result<Self, Error> {
+        let ttl = NodeTtl::new();
+        let options = ManagerOptions::default();
+        let options = options
+            .change_detection(change_detection)
+            .node_ttl(ttl.clone());
+        let managers = Arc::new(Managers::new(client, &options)?);
+        let (own, reader) = match change_detection {
+            ChangeDetection::Watch => (None, None),
+            ChangeDetection::Cache => {
+                let own = own_node::follow(client, name, ttl)?;
+                (Some(own), Some(Reader::start(&managers)?))
+            }
+            ChangeDetection::Get => (None, Some(Reader::start(&managers)?)),
+        };
         Ok(Self {
-            secrets: SecretManager::new(client.clone(), ManagerOptions::default())?,
-            config_maps: ConfigMapManager::new(client.clone(), ManagerOptions::default())?,
+            managers,
             pods: BTreeMap::new(),
+            reader,
+            _own: own,
         })
+    }
+
+    /// Whether objects are fetched when they are read, so that a read that failed is worth another.
+    pub(crate) fn fetches(&self) -> bool {
+        self.reader.is_some()
     }
 
     /// Subscriptions to what changes: Secrets, ConfigMaps.
     pub(crate) fn subscribe(&self) -> (Changes, Changes) {
-        (self.secrets.subscribe(), self.config_maps.subscribe())
+        self.managers.subscribe()
     }
 
     /// Registers and unregisters pods as they come and go.
@@ -63,22 +94,20 @@ impl Node {
 
     /// A row per pod and object.
     pub(crate) fn rows(&self) -> Rows {
-        let reports = self.secrets.inspect().into_iter();
-        let reports = reports.chain(self.config_maps.inspect());
+        let reports = self.managers.inspect().into_iter();
         reports.flat_map(rows_of).collect()
     }
 
-    /// Reads each object out of memory, as a kubelet does when it syncs its pods: what nobody reads is not watched
-    /// for long.
-    pub(crate) fn read_all(&self) {
-        for key in self.rows().into_keys() {
-            let (namespace, name) = (key.pod.namespace(), key.name.as_str());
-            // Only the look counts; what there is to say of the object is in its report.
-            if key.kind == "Secret" {
-                drop(self.secrets.get_cached(namespace, name));
-            } else {
-                drop(self.config_maps.get_cached(namespace, name));
-            }
+    /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads is not watched for
+    /// long, and what is fetched is fetched by a read.
+    pub(crate) fn read(&self, rows: &mut dyn Iterator<Item = &RowKey>) {
+        // An object that several pods name is read once.
+        let objects: BTreeSet<_> = rows.map(ObjectId::of).collect();
+        match &self.reader {
+            Some(reader) => reader.order(objects),
+            None => objects
+                .iter()
+                .for_each(|object| self.managers.look_at(object)),
         }
     }
 
@@ -92,15 +121,16 @@ impl Node {
         if self.pods.get(&key).is_some_and(is_another) {
             self.forget(&key);
         }
-        self.secrets.register_pod(&pod);
-        self.config_maps.register_pod(&pod);
+        self.managers.register(&pod);
+        if let Some(reader) = &self.reader {
+            reader.order(ObjectId::named_by(&pod));
+        }
         self.pods.insert(key, pod);
     }
 
     fn forget(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.pods.remove(key) {
-            self.secrets.unregister_pod(&pod);
-            self.config_maps.unregister_pod(&pod);
+            self.managers.unregister(&pod);
         }
     }
 }

@@ -22,6 +22,14 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
             "error: --demo shows the recorded node node-1, not other\n",
         ),
         (
+            &["--change-detection", "Poll", "--node-name", "x"],
+            "error: unknown configmap and secret manager mode: Poll\n",
+        ),
+        (
+            &["--sync-frequency", "10ms", "--node-name", "x"],
+            "error: --sync-frequency: write a second or more\n",
+        ),
+        (
             &["--once"],
             "error: which node? give --node-name, or set NODE_NAME\n",
         ),

@@ -10,7 +10,7 @@ use super::program::{Ended, Running, run};
 const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
 
 /// The values of the recorded Secrets, in base64 and in the clear.
-fn secret_values() -> BTreeSet<String> {
+pub(crate) fn secret_values() -> BTreeSet<String> {
     use base64::Engine as _;
     let mut values = BTreeSet::new();
     for line in RECORDING.lines().filter(|line| line.starts_with('{')) {

@@ -12,27 +12,27 @@ use serde_json::{Value, json};
 
 use super::program::{Ended, Running, run, run_in};
 
-const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+pub(crate) const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
 
 /// A list of these items.
-fn list(kind: &str, items: &[Value]) -> Answer {
+pub(crate) fn list(kind: &str, items: &[Value]) -> Answer {
     let list = json!({
         "kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items,
     });
     Answer::text(200, list.to_string())
 }
 
-fn open_watch() -> Answer {
+pub(crate) fn open_watch() -> Answer {
     Answer::new(200).ending(End::Open, Duration::ZERO)
 }
 
 /// A node `n1` with these pods; streamed lists are refused, as old servers do.
-fn node(pods: &[Value]) -> Recording {
+pub(crate) fn node(pods: &[Value]) -> Recording {
     node_that_changes(pods, open_watch())
 }
 
 /// The same, with a watch of the pods.
-fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
+pub(crate) fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
     let refused = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
         "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
@@ -52,14 +52,19 @@ fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
         ))
 }
 
-fn pod(name: &str, secrets: &[&str], config_maps: &[&str], phase: &str) -> Value {
+pub(crate) fn pod(name: &str, secrets: &[&str], config_maps: &[&str], phase: &str) -> Value {
     let pod = objects::pod("shop", name, "n1", secrets, config_maps);
     let mut pod = serde_json::to_value(pod).unwrap();
     pod["status"]["phase"] = json!(phase);
     pod
 }
 
-fn object(recording: Recording, resource: &str, name: &str, items: &[Value]) -> Recording {
+pub(crate) fn object(
+    recording: Recording,
+    resource: &str,
+    name: &str,
+    items: &[Value],
+) -> Recording {
     let path = format!("/api/v1/namespaces/shop/{resource}?fieldSelector=metadata.name%3D{name}");
     let kind = if resource == "secrets" {
         "SecretList"
@@ -72,14 +77,14 @@ fn object(recording: Recording, resource: &str, name: &str, items: &[Value]) -> 
         .with(Exchange::get(&watch, open_watch()))
 }
 
-fn agent(server: &FixtureServer, more: &[&str]) -> Ended {
+pub(crate) fn agent(server: &FixtureServer, more: &[&str]) -> Ended {
     let url = server.url();
     let mut arguments = vec!["--server", &url, "--node-name", "n1", "--once"];
     arguments.extend(more);
     run(&arguments)
 }
 
-fn secret(name: &str, values: &[(&str, &str)]) -> Value {
+pub(crate) fn secret(name: &str, values: &[(&str, &str)]) -> Value {
     serde_json::to_value(objects::secret("shop", name, "7", values)).unwrap()
 }
 

@@ -16,5 +16,4 @@ mod reflect;
 mod simulation;
 #[cfg(feature = "testing")]
 mod ttl_store;
-mod watch_at_least;
 mod watch_store;

@@ -1,0 +1,112 @@
+//! The two managers as one: what is done with Secrets is done with ConfigMaps.
+
+use k8s_openapi::api::core::v1::Pod;
+use kubecache::http::Client;
+use kubecache::manager::{
+    Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager,
+    visit_pod_config_map_names, visit_pod_secret_names,
+};
+use kubecache::object::{Object as _, ObjectKey};
+use kubecache::{Error, ErrorKind};
+
+use crate::rows::RowKey;
+
+/// Keeps the Secrets and ConfigMaps of the registered pods.
+pub(crate) struct Managers {
+    secrets: SecretManager,
+    config_maps: ConfigMapManager,
+}
+
+/// An object that pods name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectId {
+    pub(crate) kind: &'static str,
+    pub(crate) key: ObjectKey,
+}
+
+impl ObjectId {
+    /// The object of a row.
+    pub(crate) fn of(row: &RowKey) -> Self {
+        Self {
+            kind: row.kind,
+            key: ObjectKey::new(row.pod.namespace(), row.name.as_str()),
+        }
+    }
+
+    /// The objects that a pod names.
+    pub(crate) fn named_by(pod: &Pod) -> Vec<Self> {
+        let namespace = pod.key().namespace().to_owned();
+        let mut objects = Vec::new();
+        let mut add = |kind, name: &str| {
+            let key = ObjectKey::new(namespace.as_str(), name);
+            objects.push(Self { kind, key });
+            true
+        };
+        visit_pod_secret_names(pod, &mut |name| add("Secret", name));
+        visit_pod_config_map_names(pod, &mut |name| add("ConfigMap", name));
+        objects
+    }
+}
+
+impl Managers {
+    /// Managers without pods; touches no network.
+    pub(crate) fn new(client: &Client, options: &ManagerOptions) -> Result<Self, Error> {
+        Ok(Self {
+            secrets: SecretManager::new(client.clone(), options.clone())?,
+            config_maps: ConfigMapManager::new(client.clone(), options.clone())?,
+        })
+    }
+
+    /// Subscriptions to what changes: Secrets, ConfigMaps.
+    pub(crate) fn subscribe(&self) -> (Changes, Changes) {
+        (self.secrets.subscribe(), self.config_maps.subscribe())
+    }
+
+    pub(crate) fn register(&self, pod: &Pod) {
+        self.secrets.register_pod(pod);
+        self.config_maps.register_pod(pod);
+    }
+
+    pub(crate) fn unregister(&self, pod: &Pod) {
+        self.secrets.unregister_pod(pod);
+        self.config_maps.unregister_pod(pod);
+    }
+
+    /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.
+    pub(crate) fn inspect(&self) -> Vec<PodReport> {
+        let mut reports = self.secrets.inspect();
+        reports.extend(self.config_maps.inspect());
+        reports
+    }
+
+    /// Looks at what memory holds; never waits.
+    pub(crate) fn look_at(&self, object: &ObjectId) {
+        let (namespace, name) = (object.key.namespace(), object.key.name());
+        // Only the look counts; what there is to say of the object is in its report.
+        if object.kind == "Secret" {
+            drop(self.secrets.get_cached(namespace, name));
+        } else {
+            drop(self.config_maps.get_cached(namespace, name));
+        }
+    }
+
+    /// Reads the object, which may ask the server and wait for it.
+    pub(crate) fn read(&self, object: &ObjectId) {
+        let (namespace, name) = (object.key.namespace(), object.key.name());
+        let failure = if object.kind == "Secret" {
+            self.secrets.get_secret(namespace, name).err()
+        } else {
+            self.config_maps.get_config_map(namespace, name).err()
+        };
+        // A pod may have gone since; any other failure is in the object's report.
+        if let Some(error) = failure.filter(|error| error.kind() != ErrorKind::NotRegistered) {
+            log::debug!("reading {} {}: {error}", object.kind, object.key);
+        }
+    }
+
+    /// Ends all requests and watches; reads after it fail at once.
+    pub(crate) fn shut_down(&self) {
+        self.secrets.shut_down();
+        self.config_maps.shut_down();
+    }
+}

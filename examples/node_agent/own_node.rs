@@ -1,0 +1,101 @@
+//! The node's own object, followed for its time to live: the cluster's word on how long objects may be cached.
+
+use k8s_openapi::api::core::v1::Node;
+use kubecache::Error;
+use kubecache::ErrorKind;
+use kubecache::http::Client;
+use kubecache::list_watch::{Api, Listed};
+use kubecache::manager::NodeTtl;
+use kubecache::object::{ObjectKey, Scope};
+use kubecache::reflector::{
+    Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
+};
+
+use crate::rows::one_line;
+use crate::tell;
+
+/// Starts to follow the node; `ttl` has what its annotation says.
+pub(crate) fn follow(client: &Client, node_name: &str, ttl: NodeTtl) -> Result<Reflector, Error> {
+    let sink = NodeSink {
+        name: node_name.to_owned(),
+        ttl,
+        told_of_failure: false,
+    };
+    let scope = Scope::object(&ObjectKey::new("", node_name));
+    Reflector::spawn(
+        format!("node {node_name}"),
+        Api::<Node>::lister_watcher(client, scope),
+        sink,
+        ReflectorOptions::default(),
+    )
+}
+
+/// Takes the time to live out of each state of the node.
+struct NodeSink {
+    name: String,
+    ttl: NodeTtl,
+    told_of_failure: bool,
+}
+
+impl NodeSink {
+    fn observe(&self, node: Option<&Node>) {
+        let before = self.ttl.get();
+        self.ttl.observe(node);
+        let now = self.ttl.get();
+        if now != before {
+            let name = &self.name;
+            match now {
+                Some(ttl) => log::info!("node {name}: objects are cached for {ttl:?}"),
+                None => log::info!("node {name} gives no time to live: the default applies"),
+            }
+        }
+    }
+}
+
+impl Sink<Node> for NodeSink {
+    /// The time to live of the listed node, if it was listed.
+    type Staging = Option<std::sync::Arc<kubecache::object::Held<Node>>>;
+
+    fn begin(&mut self) -> Self::Staging {
+        None
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Node>) {
+        match item {
+            Staged::Put(Listed::Object(node)) => *staging = Some(node),
+            Staged::Put(Listed::Undecodable(_)) | Staged::Remove(_) => *staging = None,
+        }
+    }
+
+    fn commit(&mut self, staging: Self::Staging, _of: &Replacement) -> Result<(), Error> {
+        self.observe(staging.as_deref().map(|node| &**node));
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<Node>) -> Result<(), Error> {
+        match event {
+            SinkEvent::Added(node) | SinkEvent::Modified(node) => self.observe(Some(&node)),
+            SinkEvent::Deleted(_)
+            | SinkEvent::Undecodable(_)
+            | SinkEvent::DeletedUndecodable(_) => self.observe(None),
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        // A version that expired is the normal end of a watch.
+        let failure = status.last_error.as_ref();
+        let failure = failure.filter(|error| error.kind() != ErrorKind::Expired);
+        let was_told = std::mem::replace(&mut self.told_of_failure, failure.is_some());
+        if let Some(error) = failure.filter(|_| !was_told) {
+            let cached = match self.ttl.get() {
+                Some(ttl) => format!("objects stay cached for {ttl:?}, as it said last"),
+                None => "objects are cached for the default of a minute".to_owned(),
+            };
+            let (name, error) = (&self.name, one_line(&error.to_string()));
+            tell(&format!(
+                "warning: node {name} cannot be followed: {error}; {cached}"
+            ));
+        }
+    }
+}

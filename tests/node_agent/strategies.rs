@@ -1,0 +1,275 @@
+//! `--change-detection`: the same rows whichever way changes are noticed, and the requests of each.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kubecache::testing::{Act, End, Exchange, Fault, FixtureServer, Received, Recording, Speed};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::demo::secret_values;
+use super::program::{Running, run};
+use super::rows::{agent, list, node, node_that_changes, object, open_watch, pod, secret};
+
+const STRATEGIES: [&str; 3] = ["Watch", "Cache", "Get"];
+const TLS: &str = "/api/v1/namespaces/shop/secrets/tls";
+const NODES: &str = "/api/v1/nodes?fieldSelector=metadata.name%3Dn1";
+
+/// Adds the node's own object, with that time to live.
+fn own_node(recording: Recording, ttl: &str) -> Recording {
+    let node = json!({"metadata": {
+        "name": "n1", "uid": "1", "resourceVersion": "3",
+        "annotations": {"node.alpha.kubernetes.io/ttl": ttl},
+    }});
+    let watch = format!("{NODES}&watch=true&allowWatchBookmarks=true");
+    recording
+        .with(Exchange::get(NODES, list("NodeList", &[node])))
+        .with(Exchange::get(&watch, open_watch()))
+}
+
+/// A node with one pod that names the Secret `tls`.
+fn with_tls() -> Recording {
+    let tls = secret("tls", &[("a", "canary")]);
+    let pods = node(&[pod("web", &["tls"], &[], "Running")]);
+    object(pods, "secrets", "tls", &[tls])
+}
+
+/// The versions at which a Secret was asked for, one request after the other.
+fn gets<'a>(requests: &'a [Received], path: &str) -> Vec<&'a str> {
+    let gets = requests.iter().filter(|request| request.path() == path);
+    gets.map(|request| request.query("resourceVersion").unwrap_or_default())
+        .collect()
+}
+
+#[test]
+fn each_strategy_gives_the_same_answers_to_one_look() {
+    for strategy in STRATEGIES {
+        let arguments = [
+            "--demo",
+            "--once",
+            "--demo-speed",
+            "0.1",
+            "-o",
+            "json",
+            "--change-detection",
+            strategy,
+        ];
+        let ended = run(&arguments);
+        assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
+        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+        let node: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let pods = node["pods"].as_array().unwrap();
+        let objects = pods
+            .iter()
+            .flat_map(|pod| pod["objects"].as_array().unwrap());
+        let mut synced = 0;
+        for object in objects {
+            let expected = match object["name"].as_str().unwrap() {
+                "search-synonyms" | "search-tuning" => "NotFound",
+                "payment-provider-key" => "Forbidden",
+                _ => "Synced",
+            };
+            assert_eq!(object["state"], expected, "{strategy}: {object}");
+            synced += usize::from(expected == "Synced");
+        }
+        assert!(synced > 40, "{strategy}: {synced}");
+        for value in secret_values() {
+            assert!(!ended.stdout.contains(&value), "{value}");
+        }
+    }
+}
+
+#[test]
+fn changes_are_noticed_by_reads_at_the_sync_frequency() {
+    for strategy in ["Cache", "Get"] {
+        let mut agent = Running::start(&[
+            "--demo",
+            "--sync-frequency",
+            "1s",
+            "-vvvv",
+            "--change-detection",
+            strategy,
+        ]);
+        let left = RefCell::new(BTreeSet::from([
+            ("storefront-session", "Synced", "301"),
+            ("storefront-settings", "Synced", "302"),
+            ("promo-campaign", "Synced", ""),
+            ("search-synonyms", "Synced", "309"),
+            ("catalog-reindex-token", "Removed", ""),
+        ]));
+        agent.wait_for("every change", |line| {
+            let cells: Vec<_> = line.split_whitespace().collect();
+            let is_it = |(name, state, version): &(&str, &str, &str)| {
+                let row = cells.get(3..6);
+                row.is_some_and(|row| {
+                    row[0] == *name && row[1] == *state && row[2].contains(version)
+                })
+            };
+            left.borrow_mut().retain(|change| !is_it(change));
+            left.borrow().is_empty()
+        });
+        let ended = agent.stop(Signal::TERM);
+        assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
+        for value in secret_values() {
+            let shown = ended.stdout.contains(&value) || ended.stderr.contains(&value);
+            assert!(!shown, "a value of a Secret: {value}");
+        }
+    }
+}
+
+/// SC-2, OS-7: a get of the object for each look, and no list and no watch of it.
+#[test]
+fn sc_2_os_7_what_is_not_watched_is_only_got() {
+    for (strategy, ttl, expected) in [
+        ("Get", "0", &["", "", ""][..]),
+        ("Cache", "0", &["", "0", "0"]),
+    ] {
+        let server = FixtureServer::replaying(own_node(with_tls(), ttl))
+            .start()
+            .unwrap();
+        let url = server.url();
+        let flags = [
+            "-s",
+            &url,
+            "--node-name",
+            "n1",
+            "--sync-frequency",
+            "1s",
+            "--change-detection",
+            strategy,
+        ];
+        let agent = Running::start(&flags);
+        let soon = kubecache::clock::Clock::system().after(Duration::from_mins(1));
+        let enough = |requests: &[Received]| gets(requests, TLS).len() >= expected.len();
+        assert!(server.wait_for_requests(soon, enough), "{strategy}");
+        let ended = agent.stop(Signal::INT);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{strategy}");
+        let requests = server.requests();
+        assert_eq!(
+            &gets(&requests, TLS)[..expected.len()],
+            expected,
+            "{strategy}"
+        );
+        let listed = requests
+            .iter()
+            .any(|request| request.path().ends_with("/secrets"));
+        assert!(!listed, "{strategy}: {requests:?}");
+        let follows_node = requests
+            .iter()
+            .any(|request| request.path() == "/api/v1/nodes");
+        assert_eq!(follows_node, strategy == "Cache");
+    }
+}
+
+/// OS-6: what is younger than its time to live is not asked for again, although it is read.
+#[test]
+fn os_6_a_nodes_time_to_live_spares_requests() {
+    let (web, late) = (
+        pod("web", &["tls"], &[], "Running"),
+        pod("web-late", &["other"], &[], "Running"),
+    );
+    let event = |kind: &str, pod: &Value| json!({"type": kind, "object": pod}).to_string();
+    let after = Duration::from_millis(1_200);
+    let watch = open_watch()
+        .event(after, &event("MODIFIED", &web))
+        .event(after, &event("ADDED", &late));
+    let recording = node_that_changes(&[web], watch.ending(End::Open, after));
+    let recording = object(recording, "secrets", "tls", &[secret("tls", &[])]);
+    let recording = object(recording, "secrets", "other", &[]);
+    let server = FixtureServer::replaying(own_node(recording, "3600"))
+        .speed(Speed::Times(1.0))
+        .start()
+        .unwrap();
+    let url = server.url();
+    let mut agent = Running::start(&[
+        "-s",
+        &url,
+        "--node-name",
+        "n1",
+        "-v=1",
+        "--change-detection",
+        "Cache",
+        "--sync-frequency",
+        "1s",
+    ]);
+    // It is read after the other one, which has been read before at least once.
+    agent.wait_for("the last row", |line| {
+        line.contains("other") && line.contains("NotFound")
+    });
+    let ended = agent.stop(Signal::TERM);
+    let told = "node n1: objects are cached for 3600s";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    assert_eq!(gets(&server.requests(), TLS), [""]);
+}
+
+#[test]
+fn a_node_that_may_not_be_read_is_told_of_once_and_the_default_applies() {
+    let refusing = || {
+        let refused = Fault::new(Act::Status {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            retry_after: None,
+        });
+        let server = FixtureServer::replaying(with_tls());
+        server.fault(refused.on("/api/v1/nodes")).start().unwrap()
+    };
+    let server = refusing();
+    let ended = agent(&server, &["--change-detection", "Cache"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("Synced"), "{}", ended.stdout);
+    // The answer may come before the refusal does.
+    assert!(ended.stderr.lines().count() <= 1, "{}", ended.stderr);
+
+    let server = refusing();
+    let url = server.url();
+    let mut agent = Running::start(&["-s", &url, "--node-name", "n1", "--change-detection=Cache"]);
+    agent.wait_for("the row", |line| line.contains("Synced"));
+    let soon = kubecache::clock::Clock::system().after(Duration::from_mins(1));
+    let asked_often = |requests: &[Received]| {
+        let of_node = requests
+            .iter()
+            .filter(|request| request.path() == "/api/v1/nodes");
+        of_node.count() > 3
+    };
+    assert!(server.wait_for_requests(soon, asked_often));
+    let ended = agent.stop(Signal::TERM);
+    assert_eq!(ended.code, 0);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    let told = "warning: node n1 cannot be followed: ";
+    assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
+    assert!(
+        ended
+            .stderr
+            .ends_with("; objects are cached for the default of a minute\n"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// The reading thread waits for the server; the table goes on, and the end does not wait.
+#[test]
+fn an_object_that_the_server_does_not_answer_holds_up_neither_the_table_nor_the_end() {
+    for strategy in ["Cache", "Get"] {
+        let silent = Fault::new(Act::Hang).on(TLS);
+        let server = FixtureServer::replaying(own_node(with_tls(), "0"))
+            .fault(silent)
+            .speed(Speed::AtOnce)
+            .start()
+            .unwrap();
+        let url = server.url();
+        let flags = [
+            "-s",
+            &url,
+            "--node-name",
+            "n1",
+            "--change-detection",
+            strategy,
+        ];
+        let mut agent = Running::start(&flags);
+        agent.wait_for("the wait", |line| line.contains("Waiting"));
+        let ended = agent.stop(Signal::TERM);
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+        assert_eq!(gets(&server.requests(), TLS).len(), 1, "{strategy}");
+    }
+}
