@@ -1,19 +1,22 @@
 //! The one door to locks, condvars and atomics: `parking_lot`, or a model checker under `--cfg shuttle`.
 //!
 //! Locks are taken only upwards in rank: manager registry 10, references 20, reflector status 30, store and slots 40, a
-//! manager's answers 45, handler queue, a manager's chores, checks and subscriptions 50, what one subscriber has not taken
-//! yet 51, stop token 55, fake clock 60. Under none of them is there I/O, a join, user code or logging.
+//! manager's answers 45, an informer's table of handlers 48, handler queue, a manager's chores, checks and subscriptions
+//! 50, what one subscriber has not taken yet 51, stop token 55, fake clock 60. Under none of them is there I/O, a join,
+//! user code or logging.
 
 #[cfg(not(shuttle))]
 mod imp {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread::{self, ThreadId};
 }
 
 #[cfg(shuttle)]
 mod imp {
     pub(crate) use shuttle::sync::{Condvar, atomic};
+    pub(crate) use shuttle::thread::{self, ThreadId};
     pub(crate) use std::sync::Arc;
 
     pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
@@ -35,9 +38,14 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use imp::{Arc, Mutex, MutexGuard, ThreadId, atomic};
 
 use std::time::Instant;
+
+/// The thread that calls, for what must not wait for itself.
+pub(crate) fn current_thread() -> ThreadId {
+    imp::thread::current().id()
+}
 
 /// One mutex and its one condvar: the usual shape of waiting in the crate.
 ///

@@ -9,10 +9,25 @@
 //! order; no producer waits for the consumer; [`has_synced`](DeltaFifoHandle::has_synced) is true only after the
 //! consumer is done with the last initial item. Not promised: any order between the objects of one list when
 //! compressed.
+//!
+//! # The handlers
+//!
+//! Each [`EventHandler`] has a thread and a bounded queue of its own. What holds: a handler is called with one thing at a
+//! time, under no lock, for each object in order; one that is slow or panics costs no other anything; once
+//! [`Registration::remove`] has returned, no call runs or will run. Not promised: any order between handlers, or between
+//! different objects.
 
 mod deleted;
 mod delta;
 mod delta_fifo;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "the shared informer calls it from its queue thread"
+    )
+)]
+mod handlers;
 mod known;
 
 pub use deleted::Deleted;
@@ -20,5 +35,8 @@ pub use delta::{Deletion, Delta, DeltaType, Deltas, ReplacedAll};
 pub use delta_fifo::{
     DeltaFifo, DeltaFifoHandle, DeltaFifoOptions, DeltaFifoStaging, DeltaFifoWriter, Popped,
     Processing, QueueMode, Relisted,
+};
+pub use handlers::{
+    EventHandler, FilteringHandler, Forward, HandlerOptions, Handlers, Notification, Registration,
 };
 pub use known::KnownObjects;

@@ -1,5 +1,6 @@
 //! Reads of a state not older than a version (R11): asked again while the server has not come that far.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::ask::Ask;
@@ -8,7 +9,7 @@ use super::gets::Gets;
 use super::kinds::ManagedKind;
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::object::{Held, ResourceVersion};
+use crate::object::{Held, ResourceVersion, Status};
 use crate::sync::Arc;
 
 /// The first pause between two requests; it doubles from there.
@@ -73,13 +74,11 @@ pub(crate) fn get_at_least<K: ManagedKind>(
         if !is_too_large(&error) {
             return Err(error);
         }
-        let wait = match error.retry_after().filter(|wait| !wait.is_zero()) {
-            Some(asked) => asked.min(RETRY_AFTER_MAX),
-            None => {
-                let longer = next.saturating_mul(2).min(PAUSE_MAX);
-                std::mem::replace(&mut next, longer)
-            }
-        };
+        let asked = error.retry_after().filter(|wait| !wait.is_zero());
+        let wait = asked.map_or(next, |asked| asked.min(RETRY_AFTER_MAX));
+        if asked.is_none() {
+            next = next.saturating_mul(2).min(PAUSE_MAX);
+        }
         refusal = Some(error);
         let pause = ask.deadline.earlier(ask.clock.after(wait));
         if let Some(answer) = meanwhile.rest(pause) {
@@ -94,14 +93,14 @@ pub(crate) fn get_at_least<K: ManagedKind>(
 /// Whether the server said that the version lies in its future (RF-13).
 fn is_too_large(error: &Error) -> bool {
     let status = error.status();
-    status.is_some_and(|status| status.is_too_large_resource_version())
+    status.is_some_and(Status::is_too_large_resource_version)
 }
 
 /// Whether what is known up to `position` is not older than `version`. Versions that are not numbers have no order:
 /// only the same one will do.
 pub(crate) fn is_reached(position: &ResourceVersion, version: &ResourceVersion) -> bool {
     let order = position.numeric_order(version);
-    position == version || order.is_some_and(|order| order.is_ge())
+    position == version || order.is_some_and(Ordering::is_ge)
 }
 
 /// The later of the caller's version and what is known already.

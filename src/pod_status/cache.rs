@@ -49,7 +49,7 @@ use crate::sync::{Arc, Mutex, MutexGuard};
 #[doc(alias = "Cache")]
 #[doc(alias = "NewCache")]
 pub struct PodStatusCache<S: Status = PodStatus> {
-    table: Arc<Mutex<Table<S>>>,
+    pub(super) table: Arc<Mutex<Table<S>>>,
     clock: Clock,
 }
 

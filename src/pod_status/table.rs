@@ -171,11 +171,11 @@ impl<S> Table<S> {
             };
         }
         let (uid, bell) = (Arc::<str>::from(uid), Arc::new(Bell::default()));
-        let waited = Waited {
+        let first = Waited {
             bell: Arc::clone(&bell),
             waiters: BTreeMap::from([(number, waiter)]),
         };
-        self.waited.insert(Arc::clone(&uid), waited);
+        self.waited.insert(Arc::clone(&uid), first);
         Ticket { uid, number, bell }
     }
 
@@ -195,6 +195,14 @@ impl<S> Table<S> {
                 self.waited.remove(&ticket.uid);
             }
         }
+    }
+
+    /// Pods for which somebody waits or has an answer to collect, and how many those are.
+    #[cfg(test)]
+    pub(super) fn waiters(&self) -> (usize, usize) {
+        let waited = self.waited.values();
+        let waiters = waited.map(|waited| waited.waiters.len()).sum();
+        (self.waited.len(), waiters)
     }
 
     fn notify(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {

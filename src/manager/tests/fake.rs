@@ -300,6 +300,8 @@ pub(crate) struct FakeGetter(Arc<Monitor<Answers>>);
 #[derive(Debug, Default)]
 struct Answers {
     asked: usize,
+    /// Which versions were asked for, once a test wants to know.
+    versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
 }
 
@@ -318,6 +320,12 @@ impl FakeGetter {
 
     pub(crate) fn asked(&self) -> usize {
         self.0.lock().asked
+    }
+
+    /// Which versions were asked for since the last call. Before the first one, nothing but the most recent may be.
+    pub(crate) fn versions(&self) -> Vec<String> {
+        let versions = self.0.lock().versions.replace(Vec::new());
+        versions.unwrap_or_default()
     }
 }
 
@@ -338,11 +346,14 @@ impl Getter<Secret> for FakeGetter {
         _: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<Held<Secret>>, Error> {
-        assert!(version.is_empty(), "a check reads the most recent version");
         let wake: Arc<dyn Wake> = Arc::new(WakeGetter(self.clone()));
         let _registration = stop.register(&wake);
         let mut answers = self.0.lock();
         answers.asked = answers.asked.saturating_add(1);
+        match &mut answers.versions {
+            Some(versions) => versions.push(version.to_string()),
+            None => assert!(version.is_empty(), "a check reads the most recent version"),
+        }
         self.0.notify_all();
         loop {
             if stop.is_stopped() {

@@ -324,7 +324,7 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
 fn subscribers_hear_when_reads_end_otherwise() {
     let stage = Stage::with_secret();
     let changes = stage.manager.subscribe();
-    let mut heard = |expected: bool, when: &str| {
+    let heard = |expected: bool, when: &str| {
         let Changed::Keys(keys) = changes.take() else {
             panic!("{when}")
         };

@@ -16,4 +16,5 @@ mod reflect;
 mod simulation;
 #[cfg(feature = "testing")]
 mod ttl_store;
+mod watch_at_least;
 mod watch_store;

@@ -92,7 +92,8 @@ impl<K: ManagedKind> WatchStore<K> {
         let mut question = self.ask(namespace, name)?;
         let clock = self.works().clock();
         let Item { about, slot } = question.item.clone();
-        if let Some(answer) = slot.lock().answer_at_least(&about, clock, version) {
+        let known = slot.lock().answer_at_least(&about, clock, version);
+        if let Some(answer) = known {
             return answer;
         }
         let token = self.stop_token();

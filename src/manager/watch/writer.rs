@@ -56,8 +56,9 @@ impl<K: ManagedKind> Writer<K> {
             Ok((written, ending))
         });
         let (written, ending) = changed?;
+        // Also without news: somebody may wait for the watch to come this far.
+        self.item.slot.notify_all();
         if written.news == News::Changed {
-            self.item.slot.notify_all();
             self.works.changes.tell(self.key());
         }
         if let Some(action) = ending {

@@ -1,0 +1,125 @@
+//! A handler that sends every notification into a channel, for those who prefer to pull.
+
+use std::fmt;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+
+use crate::informer::{Deleted, EventHandler, Notification};
+use crate::object::{Held, Object};
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// Sends every notification into a crossbeam channel.
+///
+/// While the channel is full only the handler's own thread waits, and its queue grows and is bounded as any handler's. The wait
+/// ends when the receiver takes something, when the receiver is gone, or when the handler is removed; what was to be sent is
+/// then dropped. Once the receiver is gone the handler ends by itself, at its next notification.
+///
+/// The channel closes when the handler ends, so `for notification in &receiver` ends with the informer.
+///
+/// The handler counts as synced when the initial objects are *in the channel* (SI-16). With room for 0 notifications that
+/// means: taken by the receiver.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::informer::{Forward, Notification};
+/// use kubecache::object::Held;
+/// # use kubecache::testing::objects;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use std::sync::Arc;
+///
+/// let (mut handler, notifications) = Forward::<Pod>::bounded(16);
+///
+/// // An informer does this, on the handler's thread.
+/// let object = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// Notification::Added { object, is_in_initial_list: true }.deliver(&mut handler);
+///
+/// match notifications.recv()? {
+///     Notification::Added { object, .. } => println!("there is {object:?}"),
+///     Notification::Updated { new, .. } => println!("now {new:?}"),
+///     Notification::Deleted(gone) => println!("gone: {:?}", gone.last_known),
+/// }
+/// # }
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a handler does nothing before it is added to an informer"]
+pub struct Forward<K: Object> {
+    sender: Sender<Notification<K>>,
+    stop: StopToken,
+    receiver_is_gone: bool,
+}
+
+impl<K: Object> Forward<K> {
+    /// A handler and the receiver of what it is told; the channel has room for `notifications_max`.
+    ///
+    /// Keep the room small: what waits in the handler's queue is bounded and can be read, what waits in the channel is
+    /// neither coalesced nor counted as lag.
+    pub fn bounded(notifications_max: usize) -> (Self, Receiver<Notification<K>>) {
+        let (sender, receiver) = bounded(notifications_max);
+        (Self::from(sender), receiver)
+    }
+
+    /// A handler and the receiver of what it is told, with room for everything.
+    ///
+    /// A receiver that is too slow then grows memory without bound: the handler's queue is always empty.
+    pub fn unbounded() -> (Self, Receiver<Notification<K>>) {
+        let (sender, receiver) = unbounded();
+        (Self::from(sender), receiver)
+    }
+
+    fn send(&mut self, notification: Notification<K>) {
+        select! {
+            send(self.sender, notification) -> sent => self.receiver_is_gone = sent.is_err(),
+            recv(self.stop.channel()) -> _ => {}
+        }
+    }
+}
+
+impl<K: Object> From<Sender<Notification<K>>> for Forward<K> {
+    fn from(sender: Sender<Notification<K>>) -> Self {
+        Self {
+            sender,
+            stop: StopToken::never(),
+            receiver_is_gone: false,
+        }
+    }
+}
+
+impl<K: Object> EventHandler<K> for Forward<K> {
+    fn on_start(&mut self, stop: &StopToken) {
+        self.stop = stop.clone();
+    }
+
+    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+        self.send(Notification::Added {
+            object: Arc::clone(object),
+            is_in_initial_list,
+        });
+    }
+
+    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+        self.send(Notification::Updated {
+            old: Arc::clone(old),
+            new: Arc::clone(new),
+        });
+    }
+
+    fn on_delete(&mut self, deleted: Deleted<K>) {
+        self.send(Notification::Deleted(deleted));
+    }
+
+    fn is_finished(&self) -> bool {
+        self.receiver_is_gone
+    }
+}
+
+impl<K: Object> fmt::Debug for Forward<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Forward")
+            .field("queued", &self.sender.len())
+            .field("receiver_is_gone", &self.receiver_is_gone)
+            .finish_non_exhaustive()
+    }
+}

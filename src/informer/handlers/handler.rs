@@ -1,0 +1,317 @@
+//! What a handler is and what it is told: the trait, the notification, and handlers made of closures.
+
+use std::fmt;
+
+use crate::informer::Deleted;
+use crate::object::{Held, Object, ObjectKey};
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// Is told of the objects of one informer: what is there, what changes, what goes.
+///
+/// Every handler has a thread of its own (`hd-1`), on which all its methods are called, one at a time and under no lock of the
+/// crate. So a handler may block: it holds up nobody but itself, while its queue grows (see
+/// [`HandlerOptions`](crate::informer::HandlerOptions)). A method that panics loses that one notification; the panic is
+/// counted and reported, and the next notification comes as if nothing had happened.
+///
+/// For one object the calls come in order: `on_add`, any number of `on_update`, `on_delete`, and so on. Between different
+/// objects, and between different handlers, there is no promise of order (SI-17, SI-20).
+///
+/// Methods that are not written do nothing (CT-10). [`Handlers`] makes a handler of closures,
+/// [`Forward`](crate::informer::Forward) one that sends into a channel.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::informer::{Deleted, EventHandler, Notification};
+/// use kubecache::object::{Held, Object, ObjectKey};
+/// # use kubecache::testing::objects;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use std::collections::BTreeSet;
+/// use std::sync::Arc;
+///
+/// #[derive(Default)]
+/// struct Names(BTreeSet<ObjectKey>);
+///
+/// impl EventHandler<Pod> for Names {
+///     fn on_add(&mut self, pod: &Arc<Held<Pod>>, _is_in_initial_list: bool) {
+///         self.0.insert(pod.key());
+///     }
+///
+///     fn on_delete(&mut self, pod: Deleted<Pod>) {
+///         self.0.remove(&pod.key());
+///     }
+/// }
+///
+/// // An informer does this, on the handler's thread.
+/// let mut names = Names::default();
+/// let pod = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// Notification::Added { object: pod, is_in_initial_list: true }.deliver(&mut names);
+/// assert!(names.0.contains(&ObjectKey::new("shop", "web-0")));
+/// # }
+/// ```
+#[doc(alias = "ResourceEventHandler")]
+pub trait EventHandler<K: Object>: Send + 'static {
+    /// Called once, on the handler's thread, before anything else.
+    ///
+    /// `stop` is raised when the handler is removed or its informer stops: a handler that blocks ends its wait by it.
+    fn on_start(&mut self, _stop: &StopToken) {}
+
+    /// The object is there and was not before; `is_in_initial_list` says whether it was there when the handler began.
+    #[doc(alias = "OnAdd")]
+    fn on_add(&mut self, _object: &Arc<Held<K>>, _is_in_initial_list: bool) {}
+
+    /// The object changed from `old` to `new`, or, at a resync, is delivered once more as it is.
+    ///
+    /// Several changes may be told as one, after a relist or beyond the bound of the handler's queue.
+    #[doc(alias = "OnUpdate")]
+    fn on_update(&mut self, _old: &Arc<Held<K>>, _new: &Arc<Held<K>>) {}
+
+    /// The object is gone; [`Deleted`] says whether its final state is known (B13).
+    #[doc(alias = "OnDelete")]
+    fn on_delete(&mut self, _deleted: Deleted<K>) {}
+
+    /// Whether the handler wants nothing more; asked after each notification. `true` removes it.
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+impl<K: Object, H: EventHandler<K> + ?Sized> EventHandler<K> for Box<H> {
+    fn on_start(&mut self, stop: &StopToken) {
+        (**self).on_start(stop);
+    }
+
+    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+        (**self).on_add(object, is_in_initial_list);
+    }
+
+    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+        (**self).on_update(old, new);
+    }
+
+    fn on_delete(&mut self, deleted: Deleted<K>) {
+        (**self).on_delete(deleted);
+    }
+
+    fn is_finished(&self) -> bool {
+        (**self).is_finished()
+    }
+}
+
+/// What one handler is told at a time. Cloning copies pointers; `Debug` prints keys and versions only.
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the three things a handler is told"
+)]
+pub enum Notification<K: Object> {
+    /// The object is there and was not before.
+    Added {
+        /// The object.
+        object: Arc<Held<K>>,
+        /// Whether it was there when the handler began.
+        is_in_initial_list: bool,
+    },
+    /// The object changed, or, at a resync, is delivered once more as it is.
+    Updated {
+        /// The state this handler was told of before.
+        old: Arc<Held<K>>,
+        /// The state now.
+        new: Arc<Held<K>>,
+    },
+    /// The object is gone.
+    Deleted(Deleted<K>),
+}
+
+impl<K: Object> Notification<K> {
+    /// Calls the handler's method for this notification.
+    pub fn deliver<H: EventHandler<K> + ?Sized>(self, handler: &mut H) {
+        match self {
+            Self::Added {
+                object,
+                is_in_initial_list,
+            } => handler.on_add(&object, is_in_initial_list),
+            Self::Updated { old, new } => handler.on_update(&old, &new),
+            Self::Deleted(deleted) => handler.on_delete(deleted),
+        }
+    }
+
+    /// The newest state of the object that the notification holds.
+    pub fn object(&self) -> &Arc<Held<K>> {
+        match self {
+            Self::Added { object, .. } => object,
+            Self::Updated { new, .. } => new,
+            Self::Deleted(deleted) => &deleted.last_known,
+        }
+    }
+
+    /// Namespace and name of the object.
+    pub fn key(&self) -> ObjectKey {
+        self.object().key()
+    }
+
+    /// The method of [`EventHandler`] that this notification is for.
+    pub(super) fn method(&self) -> &'static str {
+        match self {
+            Self::Added { .. } => "on_add",
+            Self::Updated { .. } => "on_update",
+            Self::Deleted(_) => "on_delete",
+        }
+    }
+
+    /// Whether the notification counts for the handler's first sync (SI-16).
+    pub(super) fn is_initial(&self) -> bool {
+        matches!(
+            self,
+            Self::Added {
+                is_in_initial_list: true,
+                ..
+            }
+        )
+    }
+}
+
+impl<K: Object> Clone for Notification<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added {
+                object,
+                is_in_initial_list,
+            } => Self::Added {
+                object: Arc::clone(object),
+                is_in_initial_list: *is_in_initial_list,
+            },
+            Self::Updated { old, new } => Self::Updated {
+                old: Arc::clone(old),
+                new: Arc::clone(new),
+            },
+            Self::Deleted(deleted) => Self::Deleted(deleted.clone()),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Notification<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added {
+                object,
+                is_in_initial_list,
+            } => f
+                .debug_struct("Added")
+                .field("object", object)
+                .field("is_in_initial_list", is_in_initial_list)
+                .finish(),
+            Self::Updated { old, new } => f
+                .debug_struct("Updated")
+                .field("old", old)
+                .field("new", new)
+                .finish(),
+            Self::Deleted(deleted) => deleted.fmt(f),
+        }
+    }
+}
+
+type OnAdd<K> = Box<dyn FnMut(&Arc<Held<K>>, bool) + Send>;
+type OnUpdate<K> = Box<dyn FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send>;
+type OnDelete<K> = Box<dyn FnMut(Deleted<K>) + Send>;
+
+/// A handler made of closures; what is left out does nothing (CT-10).
+///
+/// All of them are called on the handler's own thread, so they may block, and may hold what is only `Send`.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::informer::{Handlers, Notification};
+/// use kubecache::object::{Held, Object};
+/// # use kubecache::testing::objects;
+/// use k8s_openapi::api::core::v1::Pod;
+/// use std::sync::Arc;
+///
+/// let mut handler = Handlers::<Pod>::new()
+///     .on_add(|pod, is_in_initial_list| println!("{} (initial: {is_in_initial_list})", pod.key()))
+///     .on_delete(|gone| println!("{} is gone, seen: {}", gone.key(), gone.final_state_known));
+///
+/// // An informer does this, on the handler's thread.
+/// let pod = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// Notification::Updated { old: Arc::clone(&pod), new: pod }.deliver(&mut handler); // nothing is asked for
+/// # }
+/// ```
+#[doc(alias = "ResourceEventHandlerFuncs")]
+#[doc(alias = "ResourceEventHandlerDetailedFuncs")]
+#[must_use = "a handler does nothing before it is added to an informer"]
+pub struct Handlers<K: Object> {
+    add: Option<OnAdd<K>>,
+    update: Option<OnUpdate<K>>,
+    delete: Option<OnDelete<K>>,
+}
+
+impl<K: Object> Handlers<K> {
+    /// A handler that does nothing yet.
+    pub fn new() -> Self {
+        Self {
+            add: None,
+            update: None,
+            delete: None,
+        }
+    }
+
+    /// Calls `closure` for every [`on_add`](EventHandler::on_add).
+    pub fn on_add(mut self, closure: impl FnMut(&Arc<Held<K>>, bool) + Send + 'static) -> Self {
+        self.add = Some(Box::new(closure));
+        self
+    }
+
+    /// Calls `closure` with the old and the new state for every [`on_update`](EventHandler::on_update).
+    pub fn on_update(
+        mut self,
+        closure: impl FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send + 'static,
+    ) -> Self {
+        self.update = Some(Box::new(closure));
+        self
+    }
+
+    /// Calls `closure` for every [`on_delete`](EventHandler::on_delete).
+    pub fn on_delete(mut self, closure: impl FnMut(Deleted<K>) + Send + 'static) -> Self {
+        self.delete = Some(Box::new(closure));
+        self
+    }
+}
+
+impl<K: Object> Default for Handlers<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Object> EventHandler<K> for Handlers<K> {
+    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+        if let Some(add) = &mut self.add {
+            add(object, is_in_initial_list);
+        }
+    }
+
+    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+        if let Some(update) = &mut self.update {
+            update(old, new);
+        }
+    }
+
+    fn on_delete(&mut self, deleted: Deleted<K>) {
+        if let Some(delete) = &mut self.delete {
+            delete(deleted);
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Handlers<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers")
+            .field("on_add", &self.add.is_some())
+            .field("on_update", &self.update.is_some())
+            .field("on_delete", &self.delete.is_some())
+            .finish()
+    }
+}

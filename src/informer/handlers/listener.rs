@@ -1,0 +1,257 @@
+//! One handler and its thread: notifications come in from the informer's thread and are told one at a time.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::informer::handlers::state::{Counts, Effects, Life, Next, State};
+use crate::informer::{EventHandler, Notification};
+use crate::object::{Held, Object};
+use crate::sync::{Arc, Monitor, current_thread};
+use crate::worker::{StopSource, panic_text};
+
+/// The shared side of one handler: the informer pushes, the handler's thread takes, anybody reads and ends it.
+pub(super) struct Listener<K: Object> {
+    name: String,
+    clock: Clock,
+    state: Arc<Monitor<State<K>>>,
+    stop: StopSource,
+}
+
+impl<K: Object> Listener<K> {
+    pub(super) fn new(name: String, queue_max: Option<usize>, clock: Clock) -> Self {
+        Self {
+            name,
+            clock,
+            state: Arc::new(Monitor::new(State::new(queue_max))),
+            stop: StopSource::new(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Something is to be told; never blocks. `false` if the handler has ended and takes nothing more.
+    pub(super) fn push(&self, notification: Notification<K>, is_resync: bool) -> bool {
+        let now = self.clock.now();
+        let mut running = false;
+        self.change(|state| {
+            running = state.life == Life::Running;
+            state.push(notification, is_resync, now)
+        });
+        running
+    }
+
+    /// Tells of the objects that are there when the handler joins.
+    pub(super) fn push_initial(&self, objects: &[Arc<Held<K>>]) {
+        let now = self.clock.now();
+        self.change(|state| state.push_initial(objects, now));
+    }
+
+    /// No more of the initial list comes.
+    pub(super) fn complete_initial(&self) {
+        self.change(State::complete_initial);
+    }
+
+    /// Lets no further call begin; returns at once. The stop is raised for a handler that blocks.
+    pub(super) fn end(&self) {
+        self.change(State::end);
+        self.stop.stop();
+    }
+
+    /// The body of the handler's thread: calls the handler under no lock until the end.
+    pub(super) fn run<H: EventHandler<K>>(&self, mut handler: H) {
+        self.state.lock().thread = Some(current_thread());
+        let token = self.stop.token();
+        self.guard("on_start", || handler.on_start(&token));
+        while let Some(notification) = self.next() {
+            let told = self.guard_notification(notification, &mut handler);
+            self.finish(told.err());
+            let finished = self.guard("is_finished", || handler.is_finished());
+            if finished == Some(true) {
+                self.end();
+            }
+        }
+        self.guard("drop", || drop(handler));
+        self.state.lock().ended();
+        self.state.notify_all();
+    }
+
+    /// Waits for a notification; `None` at the end.
+    pub(super) fn next(&self) -> Option<Notification<K>> {
+        let mut state = self.state.lock();
+        loop {
+            match state.next(self.clock.now()) {
+                Next::Call(notification) => return Some(notification),
+                Next::End => return None,
+                Next::Wait => {
+                    state = self.clock.wait_until(&self.state, state, Deadline::NEVER);
+                }
+            }
+        }
+    }
+
+    /// The call for the last notification taken is over.
+    pub(super) fn finish(&self, panic: Option<String>) {
+        let now = self.clock.now();
+        self.change(|state| state.finish(panic, now));
+    }
+
+    pub(super) fn life(&self) -> Life {
+        self.state.lock().life
+    }
+
+    pub(super) fn is_own_thread(&self) -> bool {
+        self.state.lock().thread == Some(current_thread())
+    }
+
+    /// Blocks until no call runs or will run; `false` if the deadline passed before.
+    pub(super) fn wait_until_ended(&self, deadline: Deadline) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.life == Life::Ended {
+                return true;
+            }
+            if self.clock.has_passed(deadline) {
+                return false;
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    pub(super) fn has_synced(&self) -> bool {
+        self.state.lock().is_synced()
+    }
+
+    /// Blocks until the handler has returned from every addition of the initial list.
+    pub(super) fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let (kind, cause) = loop {
+            if state.is_synced() {
+                return Ok(());
+            }
+            if state.life != Life::Running {
+                let cause = "stopped before it was synced".to_owned();
+                break (ErrorKind::Stopped, cause);
+            }
+            let now = self.clock.now();
+            if deadline.has_passed(now) {
+                let left = state.initial_left();
+                let informer = if state.is_initial_complete() {
+                    ""
+                } else {
+                    ", and the informer has not synced"
+                };
+                let call = state.call(now).map_or_else(String::new, |(method, taken)| {
+                    format!("; {method} has been running for {taken:.1?}")
+                });
+                let cause = format!(
+                    "timed out waiting for the condition\n{left} additions of the initial list are left{informer}{call}"
+                );
+                break (ErrorKind::NotSynced, cause);
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        };
+        drop(state);
+        let name = &self.name;
+        Err(Error::new(
+            kind,
+            format!("failed to sync handler {name}: {cause}"),
+        ))
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.state.lock().queued()
+    }
+
+    pub(super) fn lag(&self) -> Option<Duration> {
+        let now = self.clock.now();
+        self.state.lock().lag(now)
+    }
+
+    pub(super) fn coalesced(&self) -> u64 {
+        self.state.lock().coalesced()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.state.lock().counts.clone()
+    }
+
+    /// The handler's name and what it is at, for an error that names who is late.
+    pub(super) fn straggler(&self) -> String {
+        let call = self.state.lock().call(self.clock.now());
+        match call {
+            Some((method, taken)) => format!("{} ({method} for {taken:.1?})", self.name),
+            None => self.name.clone(),
+        }
+    }
+
+    /// Changes the state, then does what follows from it under no lock.
+    fn change(&self, change: impl FnOnce(&mut State<K>) -> Effects<K>) {
+        let effects = change(&mut self.state.lock());
+        if effects.wake {
+            self.state.notify_all();
+        }
+        if let Some(warning) = effects.warning {
+            log::warn!(
+                "handler {} is slow: {} notifications wait for it, the oldest for {:.1?}",
+                self.name,
+                warning.queued,
+                warning.lag
+            );
+        }
+        drop(effects.leftovers);
+    }
+
+    /// Calls the handler; a panic is caught, and told without what it may have formatted of the object.
+    fn guard_notification<H: EventHandler<K>>(
+        &self,
+        notification: Notification<K>,
+        handler: &mut H,
+    ) -> Result<(), String> {
+        let method = notification.method();
+        let object = Arc::clone(notification.object());
+        let call = AssertUnwindSafe(|| notification.deliver(handler));
+        catch_unwind(call).map_err(|payload| {
+            log::error!(
+                "handler {} panicked in {method} of {object:?}; it goes on with the next notification{}",
+                self.name,
+                literal(payload.as_ref())
+            );
+            panic_text(payload.as_ref())
+        })
+    }
+
+    /// Calls what is no notification; a panic there is told and otherwise ignored.
+    fn guard<T>(&self, method: &str, call: impl FnOnce() -> T) -> Option<T> {
+        let called = catch_unwind(AssertUnwindSafe(call));
+        called
+            .map_err(|payload| {
+                log::error!(
+                    "handler {} panicked in {method}{}",
+                    self.name,
+                    literal(payload.as_ref())
+                );
+            })
+            .ok()
+    }
+}
+
+/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in an object.
+pub(super) fn literal(payload: &(dyn std::any::Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>();
+    text.map(|text| format!(": {text}")).unwrap_or_default()
+}
+
+impl<K: Object> fmt::Debug for Listener<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener")
+            .field("name", &self.name)
+            .field("life", &self.life())
+            .field("queued", &self.queued())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,25 @@
+//! The handler side of an informer: what handlers are, what waits for each of them, and the threads that call them.
+
+mod filtering;
+mod forward;
+mod handler;
+mod listener;
+mod options;
+mod processor;
+mod queue;
+mod registration;
+mod resync;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use filtering::FilteringHandler;
+pub use forward::Forward;
+pub use handler::{EventHandler, Handlers, Notification};
+pub use options::HandlerOptions;
+#[cfg_attr(
+    not(test),
+    expect(unused_imports, reason = "the shared informer is built on it")
+)]
+pub(crate) use processor::Processor;
+pub use registration::Registration;

@@ -1,0 +1,404 @@
+//! All handlers of one informer: who is told of what, who is due for a resync, who comes and who goes.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::informer::handlers::listener::Listener;
+use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
+use crate::informer::handlers::state::Life;
+use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
+use crate::object::{Held, Object};
+use crate::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+use crate::worker::Worker;
+
+/// Numbers the handlers of the process, so that each thread's name is its own.
+static NUMBER: AtomicU64 = AtomicU64::new(1);
+
+/// The informer's side of its handlers.
+///
+/// Programs register and remove from any thread. The rest is called on the informer's one queue thread, so that nothing is
+/// distributed between a look at the indexer and a handler's joining: no gap and no duplicate (SI-11). In order:
+/// [`start`](Self::start) once; then for each round [`admit`](Self::admit), and [`distribute`](Self::distribute) for what the
+/// indexer took in; [`complete_initial`](Self::complete_initial) when the queue has synced; at each tick of
+/// [`check_period`](Self::check_period), [`resync_is_due`](Self::resync_is_due), and if it is, a resync of the queue.
+///
+/// Dropping it stops all handlers and joins their threads: it blocks for as long as a call runs. Handlers which an earlier
+/// [`stop`](Self::stop) named as late are not waited for again. On a handler's own thread that handler is not waited for.
+#[derive(Debug)]
+pub(crate) struct Processor<K: Object>(Arc<Front<K>>);
+
+/// What the processor shares with the registrations.
+pub(super) struct Front<K: Object> {
+    informer: String,
+    clock: Clock,
+    resync_period: Duration,
+    table: Mutex<Table<K>>,
+}
+
+struct Table<K: Object> {
+    members: Vec<Member<K>>,
+    /// Who is told: replaced when it changes, so that telling needs no lock.
+    targets: Arc<[Target<K>]>,
+    /// Threads of handlers that were removed and whose last call has not returned.
+    leaving: Vec<Leaving<K>>,
+    check: CheckPeriod,
+    initial_complete: bool,
+    stopped: bool,
+}
+
+struct Member<K: Object> {
+    listener: Arc<Listener<K>>,
+    worker: Worker,
+    resync: Resync,
+    /// It has been told of what was there; from then on it is told of what comes.
+    admitted: bool,
+}
+
+struct Leaving<K: Object> {
+    listener: Arc<Listener<K>>,
+    worker: Worker,
+    /// A stop with a deadline has named it.
+    named: bool,
+}
+
+struct Target<K: Object> {
+    listener: Arc<Listener<K>>,
+    syncing: bool,
+}
+
+impl<K: Object> Processor<K> {
+    /// No handlers yet. `resync_period` is the informer's own; zero switches resyncs off for all handlers (SI-22).
+    pub(crate) fn new(informer: impl Into<String>, resync_period: Duration, clock: Clock) -> Self {
+        let table = Table {
+            members: Vec::new(),
+            targets: Arc::new([]),
+            leaving: Vec::new(),
+            check: CheckPeriod::new(resync_period),
+            initial_complete: false,
+            stopped: false,
+        };
+        Self(Arc::new(Front {
+            informer: informer.into(),
+            clock,
+            resync_period,
+            table: Mutex::new(table),
+        }))
+    }
+
+    /// Adds a handler and starts its thread; from any thread, before or while the informer runs.
+    ///
+    /// It is told of nothing before [`admit`](Self::admit), for which the informer's queue thread is to be woken.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` after the stop (SI-12); `Resources` when the system has no thread to give.
+    pub(crate) fn register<H: EventHandler<K>>(
+        &self,
+        handler: H,
+        options: HandlerOptions,
+    ) -> Result<Registration, Error> {
+        let front = &self.0;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let thread = format!("hd-{number}");
+        let name = options.name.unwrap_or_else(|| thread.clone());
+        if front.table.lock().stopped {
+            return Err(front.refusal(&name));
+        }
+        let listener = Arc::new(Listener::new(name, options.queue_max, front.clock.clone()));
+        let body = Arc::clone(&listener);
+        let worker = Worker::spawn(thread, move |_| body.run(handler)).map_err(|error| {
+            Error::new(
+                ErrorKind::Resources,
+                format!("no thread for handler {}: {error}", listener.name()),
+            )
+        })?;
+        let requested = options.resync_period.unwrap_or(front.resync_period);
+        let registration = Registration::new(Arc::clone(&listener), Arc::downgrade(front));
+        let refused = front.enter(listener, worker, requested);
+        if let Some(member) = refused {
+            member.listener.end();
+            return Err(front.refusal(member.listener.name()));
+        }
+        Ok(registration)
+    }
+
+    /// Lets those join who were registered since, if there are any: each is told of the objects of the snapshot.
+    pub(crate) fn admit(&self, snapshot: impl FnOnce() -> Vec<Arc<Held<K>>>) {
+        let joining = |table: &Table<K>| -> Vec<_> {
+            let joining = table.members.iter().filter(|member| !member.admitted);
+            joining.map(|member| Arc::clone(&member.listener)).collect()
+        };
+        let (joiners, complete) = {
+            let table = self.0.table.lock();
+            (joining(&table), table.initial_complete)
+        };
+        if joiners.is_empty() {
+            return;
+        }
+        let objects = snapshot();
+        for listener in &joiners {
+            listener.push_initial(&objects);
+            if complete {
+                listener.complete_initial();
+            }
+        }
+        let mut table = self.0.table.lock();
+        for member in &mut table.members {
+            member.admitted |= joiners
+                .iter()
+                .any(|joined| Arc::ptr_eq(joined, &member.listener));
+        }
+        table.retarget();
+    }
+
+    /// Tells every handler that is to be told; a resync's update only those that are syncing (SI-24).
+    pub(crate) fn distribute(&self, notification: &Notification<K>) {
+        let targets = Arc::clone(&self.0.table.lock().targets);
+        let is_resync = is_resync(notification);
+        let mut someone_left = false;
+        for target in targets.iter().filter(|target| !is_resync || target.syncing) {
+            someone_left |= !target.listener.push(notification.clone(), is_resync);
+        }
+        if someone_left {
+            self.0.table.lock().let_leave();
+        }
+    }
+
+    /// The informer's initial list has been distributed to its last object (SI-16).
+    pub(crate) fn complete_initial(&self) {
+        let targets = {
+            let mut table = self.0.table.lock();
+            table.initial_complete = true;
+            Arc::clone(&table.targets)
+        };
+        for target in targets.iter() {
+            target.listener.complete_initial();
+        }
+    }
+
+    /// The informer runs: from now on the check period stays as it is (SI-22).
+    pub(crate) fn start(&self) {
+        self.0.table.lock().check.start();
+    }
+
+    /// How often the informer is to look whether a resync is due; `None` is never.
+    pub(crate) fn check_period(&self) -> Option<Duration> {
+        self.0.table.lock().check.get()
+    }
+
+    /// Looks who is due for a resync at this tick, and says whether anybody is (SI-23).
+    pub(crate) fn resync_is_due(&self) -> bool {
+        let now = self.0.clock.now();
+        let mut table = self.0.table.lock();
+        let mut any = false;
+        for member in &mut table.members {
+            any |= member.resync.evaluate(now);
+        }
+        table.retarget();
+        any
+    }
+
+    /// The handlers that have not been removed, oldest first.
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        let table = self.0.table.lock();
+        let members = table.members.iter();
+        members
+            .map(|member| Registration::new(Arc::clone(&member.listener), Arc::downgrade(&self.0)))
+            .collect()
+    }
+
+    /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
+    ///
+    /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on whose thread this is
+    /// called is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` with the names of the handlers whose call still runs; their threads end when it returns.
+    pub(crate) fn stop(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut stragglers = Vec::new();
+        for mut leaving in self.0.end_all() {
+            if leaving.listener.is_own_thread() {
+                self.0.table.lock().leaving.push(leaving);
+            } else if leaving.listener.wait_until_ended(deadline) {
+                drop(leaving.worker);
+            } else {
+                stragglers.push(leaving.listener.straggler());
+                leaving.named = true;
+                self.0.table.lock().leaving.push(leaving);
+            }
+        }
+        if stragglers.is_empty() {
+            return Ok(());
+        }
+        Err(Front::<K>::still_runs(&stragglers))
+    }
+}
+
+impl<K: Object> Drop for Processor<K> {
+    fn drop(&mut self) {
+        for leaving in self.0.end_all() {
+            let has_ended = leaving.listener.life() == Life::Ended;
+            if !has_ended && (leaving.named || leaving.listener.is_own_thread()) {
+                log::warn!(
+                    "handler {} still runs while its informer is dropped: its thread ends detached",
+                    leaving.listener.name()
+                );
+                leaving.worker.abandon();
+            } else {
+                drop(leaving.worker);
+            }
+        }
+    }
+}
+
+impl<K: Object> Front<K> {
+    /// Takes a handler in, or gives it back after the stop.
+    fn enter(
+        &self,
+        listener: Arc<Listener<K>>,
+        worker: Worker,
+        requested: Duration,
+    ) -> Option<Member<K>> {
+        let now = self.clock.now();
+        let mut table = self.table.lock();
+        if table.check.admit(requested) {
+            let check = table.check;
+            for member in &mut table.members {
+                member.resync.check_period_changed(check);
+            }
+        }
+        let member = Member {
+            listener,
+            worker,
+            resync: Resync::new(requested, table.check, now),
+            admitted: false,
+        };
+        let refused = if table.stopped {
+            Some(member)
+        } else {
+            table.members.push(member);
+            None
+        };
+        let ended = table.take_ended();
+        drop(table);
+        // Joins threads that have passed their last act.
+        drop(ended);
+        refused
+    }
+
+    pub(super) fn remove(
+        &self,
+        listener: &Arc<Listener<K>>,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        self.table.lock().let_leave();
+        if listener.is_own_thread() {
+            return Ok(());
+        }
+        let ended = listener.wait_until_ended(deadline);
+        let gone = {
+            let mut table = self.table.lock();
+            let mut leaving = table.leaving.iter_mut();
+            if let Some(late) = leaving.find(|leaving| Arc::ptr_eq(&leaving.listener, listener)) {
+                late.named = !ended;
+            }
+            table.take_ended()
+        };
+        drop(gone);
+        if ended {
+            return Ok(());
+        }
+        Err(Self::still_runs(&[listener.straggler()]))
+    }
+
+    /// Ends every handler and gives their threads to the caller.
+    fn end_all(&self) -> Vec<Leaving<K>> {
+        let mut table = self.table.lock();
+        table.stopped = true;
+        table.let_all_leave();
+        let leaving = std::mem::take(&mut table.leaving);
+        drop(table);
+        for leaving in &leaving {
+            leaving.listener.end();
+        }
+        leaving
+    }
+
+    /// SI-12.
+    fn refusal(&self, handler: &str) -> Error {
+        let informer = &self.informer;
+        let text = format!(
+            "handler {handler} was not added to shared informer {informer} because it has stopped already"
+        );
+        Error::new(ErrorKind::Stopped, text)
+    }
+
+    pub(super) fn still_runs(stragglers: &[String]) -> Error {
+        let names = stragglers.join(", ");
+        Error::new(
+            ErrorKind::Timeout,
+            format!("timed out waiting for handlers that still run: {names}"),
+        )
+    }
+}
+
+impl<K: Object> Table<K> {
+    fn retarget(&mut self) {
+        let admitted = self.members.iter().filter(|member| member.admitted);
+        self.targets = admitted
+            .map(|member| Target {
+                listener: Arc::clone(&member.listener),
+                syncing: member.resync.is_syncing(),
+            })
+            .collect();
+    }
+
+    /// Moves those who were ended, or ended themselves, to the leaving ones.
+    fn let_leave(&mut self) {
+        self.move_out(|member| member.listener.life() != Life::Running);
+    }
+
+    fn let_all_leave(&mut self) {
+        self.move_out(|_| true);
+    }
+
+    fn move_out(&mut self, leaves: impl Fn(&Member<K>) -> bool) {
+        let (leaving, staying) = std::mem::take(&mut self.members)
+            .into_iter()
+            .partition(leaves);
+        self.members = staying;
+        let leaving: Vec<Member<K>> = leaving;
+        self.leaving
+            .extend(leaving.into_iter().map(|member| Leaving {
+                listener: member.listener,
+                worker: member.worker,
+                named: false,
+            }));
+        self.retarget();
+    }
+
+    fn take_ended(&mut self) -> Vec<Leaving<K>> {
+        let (ended, left) = std::mem::take(&mut self.leaving)
+            .into_iter()
+            .partition(|leaving| leaving.listener.life() == Life::Ended);
+        self.leaving = left;
+        ended
+    }
+}
+
+impl<K: Object> fmt::Debug for Front<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table.lock();
+        f.debug_struct("Front")
+            .field("informer", &self.informer)
+            .field("handlers", &table.members.len())
+            .field("leaving", &table.leaving.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,309 @@
+//! What waits for one handler: in order, and beyond a bound coalesced per object. Pure: it owns no lock, clock or thread.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::time::Instant;
+
+use crate::informer::Notification;
+use crate::object::{Held, Object, ObjectKey};
+use crate::sync::Arc;
+
+/// Objects that are no longer told of. The caller drops them under no lock: dropping overwrites secrets.
+pub(super) type Leftovers<K> = Vec<Arc<Held<K>>>;
+
+/// How far beyond the bound objects that came and went unseen are still told of.
+const UNSEEN_MAX: usize = 10_000;
+
+/// The place of a notification in the order of the queue.
+type Place = u64;
+
+/// The queue of one handler.
+///
+/// Below the bound every notification is kept, in order. At and beyond it, resync updates go first, since they tell nothing new;
+/// then a notification joins the last one that waits for the same object, in that one's place, so that what the handler is told of
+/// an object stays in order and true:
+///
+/// | waits | comes | becomes |
+/// |---|---|---|
+/// | added a | updated to b | added b, as much part of the initial list as a was |
+/// | updated a to b | updated b to c | updated a to c |
+/// | updated a to b | deleted | deleted |
+/// | added a | deleted | both: deletes are kept |
+/// | deleted | added b | both |
+/// | added a, deleted | added b | added b: an object that came and went, and came again, unseen |
+/// | deleted | deleted | one of them, as in the delta FIFO (DF-6) |
+///
+/// So at most three wait for one object: the delete of what the handler knows, an add, and its delete. [`UNSEEN_MAX`] beyond
+/// the bound, an object that came and went unseen is left out whole: then only objects that the handler knows, or that exist,
+/// take space.
+pub(super) struct Queue<K: Object> {
+    entries: BTreeMap<Place, Entry<K>>,
+    next: Place,
+    bound: Option<usize>,
+    /// Where each object's notifications wait, oldest first; kept only while the queue is near its bound.
+    places: Option<HashMap<ObjectKey, VecDeque<Place>>>,
+    resyncs: BTreeSet<Place>,
+    initial: usize,
+    coalesced: u64,
+}
+
+pub(super) struct Entry<K: Object> {
+    pub(super) notification: Notification<K>,
+    /// Since when it waits; what joins it later waits no shorter.
+    pub(super) since: Instant,
+}
+
+impl<K: Object> Queue<K> {
+    /// An empty queue; without a bound nothing is ever coalesced.
+    pub(super) fn new(bound: Option<usize>) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            next: 0,
+            bound,
+            places: None,
+            resyncs: BTreeSet::new(),
+            initial: 0,
+            coalesced: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many additions of the initial list wait.
+    pub(super) fn initial(&self) -> usize {
+        self.initial
+    }
+
+    /// How many notifications were joined with others or left out, ever.
+    pub(super) fn coalesced(&self) -> u64 {
+        self.coalesced
+    }
+
+    /// Since when the oldest notification waits.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        self.entries.first_key_value().map(|(_, entry)| entry.since)
+    }
+
+    /// Appends a notification, or lets it join others if the queue is at its bound.
+    ///
+    /// `is_resync` marks an update without news.
+    pub(super) fn push(
+        &mut self,
+        notification: Notification<K>,
+        is_resync: bool,
+        now: Instant,
+    ) -> Leftovers<K> {
+        let mut leftovers = Vec::new();
+        let entry = Entry {
+            notification,
+            since: now,
+        };
+        if self.bound.is_none_or(|bound| self.entries.len() < bound) {
+            let place = self.append(entry);
+            if is_resync {
+                self.resyncs.insert(place);
+            }
+        } else if is_resync {
+            self.leave_out(entry.notification, &mut leftovers);
+        } else if let Some(place) = self.resyncs.last().copied() {
+            if let Some(resync) = self.remove(place) {
+                self.leave_out(resync.notification, &mut leftovers);
+            }
+            self.append(entry);
+        } else {
+            self.join(entry, &mut leftovers);
+        }
+        leftovers
+    }
+
+    /// Takes the oldest notification.
+    pub(super) fn pop(&mut self) -> Option<Entry<K>> {
+        let place = *self.entries.first_key_value()?.0;
+        let entry = self.remove(place);
+        // Half the bound, so that a queue which hovers at it does not build the table again and again.
+        if self
+            .bound
+            .is_some_and(|bound| self.entries.len() <= bound / 2)
+        {
+            self.places = None;
+        }
+        entry
+    }
+
+    /// Empties the queue; what waited will not be told.
+    pub(super) fn clear(&mut self) -> Leftovers<K> {
+        self.places = None;
+        self.resyncs.clear();
+        self.initial = 0;
+        let mut leftovers = Vec::new();
+        for (_, entry) in std::mem::take(&mut self.entries) {
+            objects_of(entry.notification, &mut leftovers);
+        }
+        leftovers
+    }
+
+    /// Lets the newcomer join what waits for its object.
+    fn join(&mut self, comes: Entry<K>, leftovers: &mut Leftovers<K>) {
+        let (before, last) = self.last_two(&comes.notification.key());
+        let Some((place, waits)) = last.and_then(|place| Some((place, self.remove(place)?))) else {
+            self.append(comes);
+            return;
+        };
+        let unseen = before.filter(|place| self.is_add(*place));
+        match (&waits.notification, &comes.notification) {
+            (
+                Notification::Deleted(_),
+                Notification::Added { .. } | Notification::Updated { .. },
+            ) => {
+                if let Some((place, unseen)) =
+                    unseen.and_then(|place| Some((place, self.remove(place)?)))
+                {
+                    self.leave_out(waits.notification, leftovers);
+                    self.put(place, comes.notification, unseen.since);
+                    self.leave_out(unseen.notification, leftovers);
+                } else {
+                    self.put(place, waits.notification, waits.since);
+                    self.append(comes);
+                }
+            }
+            (Notification::Added { .. }, Notification::Deleted(_)) => {
+                if self.keeps_unseen() {
+                    self.put(place, waits.notification, waits.since);
+                    self.append(comes);
+                } else {
+                    self.leave_out(waits.notification, leftovers);
+                    self.leave_out(comes.notification, leftovers);
+                }
+            }
+            (Notification::Deleted(_) | Notification::Updated { .. }, Notification::Deleted(_))
+            | (
+                Notification::Added { .. } | Notification::Updated { .. },
+                Notification::Added { .. } | Notification::Updated { .. },
+            ) => {
+                let as_one = joined(waits.notification, comes.notification, leftovers);
+                self.coalesced = self.coalesced.saturating_add(1);
+                self.put(place, as_one, waits.since);
+            }
+        }
+    }
+
+    /// Whether there is room to tell of objects that came and went unseen.
+    fn keeps_unseen(&self) -> bool {
+        let unseen_max = self.bound.map(|bound| bound.saturating_add(UNSEEN_MAX));
+        unseen_max.is_none_or(|max| self.entries.len() < max)
+    }
+
+    fn is_add(&self, place: Place) -> bool {
+        let entry = self.entries.get(&place);
+        entry.is_some_and(|entry| matches!(entry.notification, Notification::Added { .. }))
+    }
+
+    /// The places of the last notification that waits for the object, and of the one before it.
+    fn last_two(&mut self, key: &ObjectKey) -> (Option<Place>, Option<Place>) {
+        let entries = &self.entries;
+        let places = self.places.get_or_insert_with(|| {
+            let mut places: HashMap<_, VecDeque<_>> = HashMap::new();
+            for (place, entry) in entries {
+                let key = entry.notification.key();
+                places.entry(key).or_default().push_back(*place);
+            }
+            places
+        });
+        let mut newest_first = places.get(key).into_iter().flatten().rev().copied();
+        let last = newest_first.next();
+        (newest_first.next(), last)
+    }
+
+    fn append(&mut self, entry: Entry<K>) -> Place {
+        let place = self.next;
+        self.next = place.wrapping_add(1);
+        self.put(place, entry.notification, entry.since);
+        place
+    }
+
+    fn put(&mut self, place: Place, notification: Notification<K>, since: Instant) {
+        if notification.is_initial() {
+            self.initial = self.initial.saturating_add(1);
+        }
+        if let Some(places) = &mut self.places {
+            let places = places.entry(notification.key()).or_default();
+            let at = places.partition_point(|other| *other < place);
+            places.insert(at, place);
+        }
+        let entry = Entry {
+            notification,
+            since,
+        };
+        self.entries.insert(place, entry);
+    }
+
+    fn remove(&mut self, place: Place) -> Option<Entry<K>> {
+        let entry = self.entries.remove(&place)?;
+        self.resyncs.remove(&place);
+        if entry.notification.is_initial() {
+            self.initial = self.initial.saturating_sub(1);
+        }
+        if let Some(places) = &mut self.places {
+            let key = entry.notification.key();
+            if let Some(of_object) = places.get_mut(&key) {
+                of_object.retain(|other| *other != place);
+                if of_object.is_empty() {
+                    places.remove(&key);
+                }
+            }
+        }
+        Some(entry)
+    }
+
+    fn leave_out(&mut self, notification: Notification<K>, leftovers: &mut Leftovers<K>) {
+        self.coalesced = self.coalesced.saturating_add(1);
+        objects_of(notification, leftovers);
+    }
+}
+
+fn objects_of<K: Object>(notification: Notification<K>, leftovers: &mut Leftovers<K>) {
+    match notification {
+        Notification::Added { object, .. } => leftovers.push(object),
+        Notification::Updated { old, new } => leftovers.extend([old, new]),
+        Notification::Deleted(deleted) => leftovers.push(deleted.last_known),
+    }
+}
+
+/// Two notifications of one object as one.
+fn joined<K: Object>(
+    waits: Notification<K>,
+    comes: Notification<K>,
+    leftovers: &mut Leftovers<K>,
+) -> Notification<K> {
+    let newest = Arc::clone(comes.object());
+    let (as_one, left) = match (waits, comes) {
+        (Notification::Deleted(older), comes) if older.final_state_known => {
+            (Notification::Deleted(older), comes)
+        }
+        (
+            Notification::Added {
+                object,
+                is_in_initial_list,
+            },
+            comes @ (Notification::Added { .. } | Notification::Updated { .. }),
+        ) => {
+            leftovers.push(object);
+            let as_one = Notification::Added {
+                object: newest,
+                is_in_initial_list,
+            };
+            (as_one, comes)
+        }
+        (
+            Notification::Updated { old, new },
+            comes @ (Notification::Added { .. } | Notification::Updated { .. }),
+        ) => {
+            leftovers.push(new);
+            (Notification::Updated { old, new: newest }, comes)
+        }
+        (waits, comes) => (comes, waits),
+    };
+    objects_of(left, leftovers);
+    as_one
+}

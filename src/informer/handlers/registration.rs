@@ -1,0 +1,191 @@
+//! A program's handle of one handler that it added: readings, the wait for its first sync, its removal.
+
+use std::fmt;
+use std::sync::Weak;
+use std::time::Duration;
+
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::informer::handlers::listener::Listener;
+use crate::informer::handlers::processor::Front;
+use crate::informer::handlers::state::Life;
+use crate::object::Object;
+use crate::sync::Arc;
+
+/// One handler that was added to an informer.
+///
+/// Cloning copies a pointer. Dropping it does not remove the handler, as in client-go: a program that never removes a handler
+/// need not keep this. [`remove`](Self::remove) does, and so does the end of the informer.
+#[doc(alias = "ResourceEventHandlerRegistration")]
+#[derive(Clone)]
+pub struct Registration(Arc<dyn Registered>);
+
+impl Registration {
+    pub(super) fn new<K: Object>(listener: Arc<Listener<K>>, front: Weak<Front<K>>) -> Self {
+        Self(Arc::new(Member { listener, front }))
+    }
+
+    /// The handler's name: the one of its options, else the one of its thread, such as `hd-3`.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Whether the informer has synced and the handler has returned from every `on_add` of the initial list (SI-16).
+    ///
+    /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler never becomes synced.
+    /// What the handler passes on to somebody else, such as [`Forward`](crate::informer::Forward) into its channel, is not
+    /// waited for.
+    #[doc(alias = "HasSynced")]
+    pub fn has_synced(&self) -> bool {
+        self.0.has_synced()
+    }
+
+    /// Waits until [`has_synced`](Self::has_synced) is true: by a signal, not by polling (WT-2).
+    ///
+    /// Blocks until then, until the handler is removed or its informer stops, or until `deadline`. A handler that has synced is
+    /// synced also when the deadline has passed. Do not call it from a handler's own method: that handler cannot go on then.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before; [`NotSynced`](crate::ErrorKind::NotSynced) at the
+    /// deadline, with how much of the initial list is left and what the handler is at.
+    #[doc(alias = "WaitForCacheSync")]
+    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        self.0.wait_until_synced(deadline)
+    }
+
+    /// How many notifications wait for the handler; the one in its hands is not among them.
+    pub fn queued(&self) -> usize {
+        self.0.queued()
+    }
+
+    /// How long the oldest notification has been there that the handler has not returned from; `None` if there is none.
+    pub fn lag(&self) -> Option<Duration> {
+        self.0.lag()
+    }
+
+    /// How many notifications the handler was called with, the ones that panicked included.
+    pub fn delivered(&self) -> u64 {
+        self.0.delivered()
+    }
+
+    /// How many notifications were told as part of another one, or left out, because too many waited.
+    pub fn coalesced(&self) -> u64 {
+        self.0.coalesced()
+    }
+
+    /// How many notifications the handler lost by a panic (SI-18).
+    pub fn panics(&self) -> u64 {
+        self.0.panics()
+    }
+
+    /// What the handler's last panic said, in its own words: what it formats of an object stands there.
+    pub fn last_panic(&self) -> Option<String> {
+        self.0.last_panic()
+    }
+
+    /// Whether the handler has ended: no call of it runs or will run.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_ended()
+    }
+
+    /// Removes the handler: no further call begins, and what waits for it is dropped.
+    ///
+    /// Blocks until no call of it runs or will run, and its thread has ended (SI-14, SI-15), at most until `deadline`.
+    /// From one of the handler's own methods it returns at once: that call is the last. A handler that was removed before, or
+    /// whose informer has stopped, is waited for in the same way.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](crate::ErrorKind::Timeout) if a call still runs at the deadline, with the handler's name; it is the last one
+    /// nevertheless, and its thread ends when it returns.
+    #[doc(alias = "RemoveEventHandler")]
+    pub fn remove(&self, deadline: Deadline) -> Result<(), Error> {
+        self.0.remove(deadline)
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration")
+            .field("name", &self.name())
+            .field("synced", &self.has_synced())
+            .field("queued", &self.queued())
+            .field("ended", &self.has_ended())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a registration can do, whatever the kind of its objects.
+trait Registered: Send + Sync {
+    fn name(&self) -> &str;
+    fn has_synced(&self) -> bool;
+    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
+    fn queued(&self) -> usize;
+    fn lag(&self) -> Option<Duration>;
+    fn delivered(&self) -> u64;
+    fn coalesced(&self) -> u64;
+    fn panics(&self) -> u64;
+    fn last_panic(&self) -> Option<String>;
+    fn has_ended(&self) -> bool;
+    fn remove(&self, deadline: Deadline) -> Result<(), Error>;
+}
+
+struct Member<K: Object> {
+    listener: Arc<Listener<K>>,
+    /// Gone with the informer.
+    front: Weak<Front<K>>,
+}
+
+impl<K: Object> Registered for Member<K> {
+    fn name(&self) -> &str {
+        self.listener.name()
+    }
+
+    fn has_synced(&self) -> bool {
+        self.listener.has_synced()
+    }
+
+    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        self.listener.wait_until_synced(deadline)
+    }
+
+    fn queued(&self) -> usize {
+        self.listener.queued()
+    }
+
+    fn lag(&self) -> Option<Duration> {
+        self.listener.lag()
+    }
+
+    fn delivered(&self) -> u64 {
+        self.listener.counts().delivered
+    }
+
+    fn coalesced(&self) -> u64 {
+        self.listener.coalesced()
+    }
+
+    fn panics(&self) -> u64 {
+        self.listener.counts().panics
+    }
+
+    fn last_panic(&self) -> Option<String> {
+        self.listener.counts().last_panic
+    }
+
+    fn has_ended(&self) -> bool {
+        self.listener.life() == Life::Ended
+    }
+
+    fn remove(&self, deadline: Deadline) -> Result<(), Error> {
+        self.listener.end();
+        if let Some(front) = self.front.upgrade() {
+            return front.remove(&self.listener, deadline);
+        }
+        if self.listener.is_own_thread() || self.listener.wait_until_ended(deadline) {
+            return Ok(());
+        }
+        Err(Front::<K>::still_runs(&[self.listener.straggler()]))
+    }
+}

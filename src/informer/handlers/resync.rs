@@ -1,0 +1,127 @@
+//! Which handler is due for a resync, and what a resync's update is. Pure, over instants.
+
+use std::time::{Duration, Instant};
+
+use crate::informer::Notification;
+use crate::object::{Held, Object};
+use crate::sync::Arc;
+
+/// A shorter period is raised to this one (SI-22).
+const PERIOD_MIN: Duration = Duration::from_secs(1);
+
+/// How often the informer looks whether a handler is due (SI-21).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CheckPeriod {
+    /// `None`: never, so that no handler gets resyncs.
+    period: Option<Duration>,
+    started: bool,
+}
+
+impl CheckPeriod {
+    /// Begins with the informer's own period; zero is none.
+    pub(super) fn new(default: Duration) -> Self {
+        Self {
+            period: some_period(default),
+            started: false,
+        }
+    }
+
+    pub(super) fn get(self) -> Option<Duration> {
+        self.period
+    }
+
+    /// From now on the check period stays as it is.
+    pub(super) fn start(&mut self) {
+        self.started = true;
+    }
+
+    /// Takes in what a new handler asks for, and says whether the check period became shorter by it.
+    pub(super) fn admit(&mut self, requested: Duration) -> bool {
+        let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
+        match (requested, self.period) {
+            (Some(requested), Some(check)) if requested < check && !self.started => {
+                self.period = Some(requested);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn some_period(period: Duration) -> Option<Duration> {
+    (!period.is_zero()).then_some(period)
+}
+
+/// When one handler is resynced.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Resync {
+    requested: Option<Duration>,
+    period: Option<Duration>,
+    next: Option<Instant>,
+    syncing: bool,
+}
+
+impl Resync {
+    /// A handler that asks for `requested`; zero asks for none.
+    pub(super) fn new(requested: Duration, check: CheckPeriod, now: Instant) -> Self {
+        let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
+        let mut resync = Self {
+            requested,
+            period: None,
+            next: None,
+            // Until the first look at the clock nobody knows who is due, so everybody is (SI-24).
+            syncing: true,
+        };
+        resync.check_period_changed(check);
+        resync.arm(now);
+        resync
+    }
+
+    /// The period that the handler gets; `None` is no resync.
+    pub(super) fn period(&self) -> Option<Duration> {
+        self.period
+    }
+
+    /// Whether the updates of the resync under way are for this handler.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.syncing
+    }
+
+    /// Follows the check period: no handler is resynced more often than the informer looks. What is armed stays so.
+    pub(super) fn check_period_changed(&mut self, check: CheckPeriod) {
+        self.period = match (self.requested, check.get()) {
+            (Some(requested), Some(check)) => Some(requested.max(check)),
+            _ => None,
+        };
+    }
+
+    /// Looks at the clock: is the handler due? If so, it is armed anew (SI-23).
+    pub(super) fn evaluate(&mut self, now: Instant) -> bool {
+        self.syncing = self.period.is_some() && self.next.is_some_and(|next| now >= next);
+        if self.syncing {
+            self.arm(now);
+        }
+        self.syncing
+    }
+
+    fn arm(&mut self, now: Instant) {
+        self.next = self.period.and_then(|period| now.checked_add(period));
+    }
+}
+
+/// Whether a notification delivers again what is known: an update whose two sides are of one version (SI-24).
+///
+/// Objects without a version count only if they are the same in memory, so that no change is withheld.
+pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
+    match notification {
+        Notification::Updated { old, new } => {
+            Arc::ptr_eq(old, new) || version(new).is_some() && version(old) == version(new)
+        }
+        Notification::Added { .. } | Notification::Deleted(_) => false,
+    }
+}
+
+fn version<K: Object>(object: &Held<K>) -> Option<&str> {
+    let version = object.metadata().resource_version.as_deref();
+    version.filter(|version| !version.is_empty())
+}

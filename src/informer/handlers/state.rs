@@ -1,0 +1,260 @@
+//! One handler's state: what waits, what is in its hands, whether it is synced, how it ends. Pure, over instants.
+
+use std::time::{Duration, Instant};
+
+use crate::informer::Notification;
+use crate::informer::handlers::queue::{Leftovers, Queue};
+use crate::object::{Held, Object};
+use crate::sync::{Arc, ThreadId};
+
+/// So many waiting notifications are worth a warning, if the handler is slow as well (SI-19).
+const QUEUED_WARNING: usize = 1_024;
+
+/// A call that takes longer is slow (SI-19).
+const CALL_WARNING: Duration = Duration::from_millis(100);
+
+/// Where a handler is between its start and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It is told of what comes.
+    Running,
+    /// No further call begins; one may be under way.
+    Ending,
+    /// No call runs or will run, and the handler is dropped.
+    Ended,
+}
+
+/// What is to be done after the lock is given back.
+#[must_use = "the caller wakes and drops after the lock is given back"]
+pub(super) struct Effects<K: Object> {
+    /// Somebody waits for what has happened.
+    pub(super) wake: bool,
+    pub(super) warning: Option<Warning>,
+    pub(super) leftovers: Leftovers<K>,
+}
+
+/// A handler is slow and much waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Warning {
+    pub(super) queued: usize,
+    pub(super) lag: Duration,
+}
+
+/// What the handler's thread does next.
+pub(super) enum Next<K: Object> {
+    Call(Notification<K>),
+    Wait,
+    End,
+}
+
+/// Readings of one handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) delivered: u64,
+    pub(super) panics: u64,
+    pub(super) last_panic: Option<String>,
+}
+
+/// A notification in the handler's hands.
+struct InHand {
+    since: Instant,
+    begun: Instant,
+    method: &'static str,
+    is_initial: bool,
+}
+
+pub(super) struct State<K: Object> {
+    queue: Queue<K>,
+    in_hand: Option<InHand>,
+    /// The informer has said that no more of the initial list comes.
+    initial_complete: bool,
+    synced: bool,
+    warned: bool,
+    pub(super) life: Life,
+    pub(super) counts: Counts,
+    /// The handler's own thread, once it runs.
+    pub(super) thread: Option<ThreadId>,
+}
+
+impl<K: Object> State<K> {
+    pub(super) fn new(queue_max: Option<usize>) -> Self {
+        Self {
+            queue: Queue::new(queue_max),
+            in_hand: None,
+            initial_complete: false,
+            synced: false,
+            warned: false,
+            life: Life::Running,
+            counts: Counts::default(),
+            thread: None,
+        }
+    }
+
+    /// Something is to be told. A handler that ends takes nothing more.
+    pub(super) fn push(
+        &mut self,
+        notification: Notification<K>,
+        is_resync: bool,
+        now: Instant,
+    ) -> Effects<K> {
+        if self.life != Life::Running {
+            let mut refused = Queue::new(None);
+            refused.push(notification, false, now);
+            return Effects::of(refused.clear());
+        }
+        let was_empty = self.queue.len() == 0;
+        let leftovers = self.queue.push(notification, is_resync, now);
+        Effects {
+            wake: was_empty | self.settle(),
+            warning: self.warning(now),
+            leftovers,
+        }
+    }
+
+    /// The objects that are there when the handler joins, each told as part of the initial list.
+    pub(super) fn push_initial(&mut self, objects: &[Arc<Held<K>>], now: Instant) -> Effects<K> {
+        let mut all = Effects::of(Vec::new());
+        for object in objects {
+            let added = Notification::Added {
+                object: Arc::clone(object),
+                is_in_initial_list: true,
+            };
+            let one = self.push(added, false, now);
+            all.wake |= one.wake;
+            all.warning = all.warning.or(one.warning);
+            all.leftovers.extend(one.leftovers);
+        }
+        all
+    }
+
+    /// No more of the initial list comes.
+    pub(super) fn complete_initial(&mut self) -> Effects<K> {
+        self.initial_complete = true;
+        Effects {
+            wake: self.settle(),
+            ..Effects::of(Vec::new())
+        }
+    }
+
+    /// What the handler's thread does next; what it is to tell is then in its hands.
+    pub(super) fn next(&mut self, now: Instant) -> Next<K> {
+        if self.life != Life::Running {
+            return Next::End;
+        }
+        let Some(entry) = self.queue.pop() else {
+            // The next time that much waits is a new story.
+            self.warned = false;
+            return Next::Wait;
+        };
+        self.in_hand = Some(InHand {
+            since: entry.since,
+            begun: now,
+            method: entry.notification.method(),
+            is_initial: entry.notification.is_initial(),
+        });
+        Next::Call(entry.notification)
+    }
+
+    /// The call returned, or panicked: either way that notification is behind us.
+    pub(super) fn finish(&mut self, panic: Option<String>, now: Instant) -> Effects<K> {
+        let warning = self.warning(now);
+        self.in_hand = None;
+        self.counts.delivered = self.counts.delivered.saturating_add(1);
+        if let Some(text) = panic {
+            self.counts.panics = self.counts.panics.saturating_add(1);
+            self.counts.last_panic = Some(text);
+        }
+        Effects {
+            wake: self.settle(),
+            warning,
+            leftovers: Vec::new(),
+        }
+    }
+
+    /// No further call begins; what waits is dropped.
+    pub(super) fn end(&mut self) -> Effects<K> {
+        if self.life != Life::Running {
+            return Effects::of(Vec::new());
+        }
+        self.life = Life::Ending;
+        Effects {
+            wake: true,
+            ..Effects::of(self.queue.clear())
+        }
+    }
+
+    /// The handler is dropped: no call runs or will run.
+    pub(super) fn ended(&mut self) {
+        self.in_hand = None;
+        self.life = Life::Ended;
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.synced
+    }
+
+    /// Whether the informer has said that the initial list is complete.
+    pub(super) fn is_initial_complete(&self) -> bool {
+        self.initial_complete
+    }
+
+    /// How many initial additions have not returned.
+    pub(super) fn initial_left(&self) -> usize {
+        let in_hand = self.in_hand.as_ref();
+        let in_hand = usize::from(in_hand.is_some_and(|in_hand| in_hand.is_initial));
+        self.queue.initial().saturating_add(in_hand)
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn coalesced(&self) -> u64 {
+        self.queue.coalesced()
+    }
+
+    /// How long the oldest notification that the handler is not done with has been there.
+    pub(super) fn lag(&self, now: Instant) -> Option<Duration> {
+        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.since);
+        let since = in_hand.or_else(|| self.queue.oldest())?;
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// The call under way, and how long it has taken.
+    pub(super) fn call(&self, now: Instant) -> Option<(&'static str, Duration)> {
+        let in_hand = self.in_hand.as_ref()?;
+        Some((in_hand.method, now.saturating_duration_since(in_hand.begun)))
+    }
+
+    /// Looks whether the handler is synced by now, which it then stays (WT-5); says whether that is news.
+    fn settle(&mut self) -> bool {
+        let before = self.synced;
+        let ended = self.life != Life::Running;
+        self.synced |= self.initial_complete && self.initial_left() == 0 && !ended;
+        self.synced != before
+    }
+
+    /// The warning of SI-19, once until the queue has been empty.
+    fn warning(&mut self, now: Instant) -> Option<Warning> {
+        let queued = self.queue.len();
+        let (_, taken) = self.call(now)?;
+        if self.warned || queued <= QUEUED_WARNING || taken <= CALL_WARNING {
+            return None;
+        }
+        self.warned = true;
+        Some(Warning {
+            queued,
+            lag: self.lag(now)?,
+        })
+    }
+}
+
+impl<K: Object> Effects<K> {
+    fn of(leftovers: Leftovers<K>) -> Self {
+        Self {
+            wake: false,
+            warning: None,
+            leftovers,
+        }
+    }
+}

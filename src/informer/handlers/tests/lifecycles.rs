@@ -1,0 +1,229 @@
+//! Removal and stop, from every side (SI-4, SI-5, SI-12, SI-14, SI-15).
+
+use super::*;
+use crate::ErrorKind;
+use crate::informer::Handlers;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn si_14_a_removed_handler_is_not_called_again_and_its_queue_is_dropped() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    world.tell(&["+a1", "+b1"]);
+    steps.begun.recv().unwrap();
+    let removing = registration.clone();
+    let (_worker, removed) = apart(move || removing.remove(Deadline::NEVER));
+    world.fake.wait_for_parked(1);
+    assert_eq!(registration.queued(), 0);
+    assert!(!registration.has_ended(), "a call still runs");
+    steps.how.send(Step::Return).unwrap();
+    removed.recv().unwrap().unwrap();
+    assert!(registration.has_ended());
+    world.tell(&["+c1"]);
+    assert!(
+        steps.begun.recv().is_err(),
+        "the handler is dropped, uncalled"
+    );
+    assert!(steps.dropped.recv().is_err());
+}
+
+/// `TestRemovingRemovedSharedInformer`, and after the stop (`TestRemoveOnStoppedSharedInformer`).
+#[test]
+fn si_14_removing_twice_or_after_the_stop_is_no_error() {
+    let world = World::new();
+    let (handler, _receiver) = collector();
+    let first = world.add(handler, HandlerOptions::default(), &[]);
+    let (handler, _receiver) = collector();
+    let second = world.add(handler, HandlerOptions::default(), &[]);
+    first.remove(Deadline::NEVER).unwrap();
+    first.remove(world.now()).unwrap();
+    world.processor.stop(Deadline::NEVER).unwrap();
+    second.remove(world.now()).unwrap();
+    drop(world);
+    second.remove(Deadline::NEVER).unwrap();
+}
+
+/// `TestRemoveEventHandler_SynchronousShutdown`: in client-go this call deadlocks.
+#[test]
+fn si_15_a_handler_may_remove_itself_and_that_call_is_its_last() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    steps.begun.recv().unwrap();
+    let own = registration.clone();
+    let (done, removed) = unbounded();
+    let remove = move || done.send(own.remove(Deadline::NEVER)).unwrap();
+    steps.how.send(Step::Do(Box::new(remove))).unwrap();
+    removed.recv().unwrap().unwrap();
+    assert!(steps.begun.recv().is_err(), "no further call");
+    registration.remove(Deadline::NEVER).unwrap();
+    assert!(registration.has_ended());
+    assert_eq!(registration.delivered(), 1);
+}
+
+#[test]
+fn si_15_a_removal_that_comes_to_its_deadline_names_the_handler() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let options = HandlerOptions::default().name("audit");
+    let registration = world.add(handler, options, &["a1"]);
+    steps.begun.recv().unwrap();
+    world.fake.advance(3 * SECOND);
+    let error = registration.remove(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "timed out waiting for handlers that still run: audit (on_add for 3.0s)"
+    );
+    steps.how.send(Step::Return).unwrap();
+    registration.remove(Deadline::NEVER).unwrap();
+}
+
+/// `TestShutDownEventHandler_Lifecycles`: never admitted; admitted and idle; with a call under way.
+#[test]
+fn si_15_removal_ends_a_handler_in_every_phase() {
+    let world = World::new();
+    let (handler, joining) = Stepped::new();
+    let registration = world
+        .processor
+        .register(handler, HandlerOptions::default())
+        .unwrap();
+    registration.remove(Deadline::NEVER).unwrap();
+    assert!(joining.begun.recv().is_err());
+
+    let (handler, idle) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    registration.remove(Deadline::NEVER).unwrap();
+    assert!(idle.begun.recv().is_err());
+    world.admit(&["a1"]);
+    assert!(world.processor.registrations().is_empty());
+}
+
+#[test]
+fn si_12_after_the_stop_no_handler_is_added() {
+    let world = World::new();
+    world.processor.stop(Deadline::NEVER).unwrap();
+    let (handler, receiver) = collector();
+    let options = HandlerOptions::default().name("audit");
+    let error = world.processor.register(handler, options).unwrap_err();
+    assert!(error.is_stopped());
+    assert_eq!(
+        error.to_string(),
+        "handler audit was not added to shared informer configmaps because it has stopped already"
+    );
+    assert!(receiver.recv().is_err(), "the handler is dropped");
+}
+
+#[test]
+fn si_5_a_stop_drops_what_was_not_delivered() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    steps.begun.recv().unwrap();
+    let error = world.processor.stop(world.now()).unwrap_err();
+    assert!(error.to_string().contains(registration.name()), "{error}");
+    assert_eq!(registration.queued(), 0);
+    steps.how.send(Step::Return).unwrap();
+    world.processor.stop(Deadline::NEVER).unwrap();
+    assert_eq!(registration.delivered(), 1);
+}
+
+#[test]
+fn a_stop_with_a_deadline_names_who_is_late_and_nobody_else() {
+    let world = World::new();
+    let (late, steps) = Stepped::new();
+    world.add(late, HandlerOptions::default().name("late"), &["a1"]);
+    let (idle, _receiver) = collector();
+    let idle = world.add(idle, HandlerOptions::default().name("idle"), &[]);
+    steps.begun.recv().unwrap();
+    let (clock, fake) = (world.clock.clone(), world.fake.clone());
+    let (_worker, ended) = apart(move || {
+        let stopped = world.processor.stop(clock.after(SECOND));
+        (stopped, world)
+    });
+    idle.remove(Deadline::NEVER).unwrap();
+    fake.wait_for_timer(SECOND);
+    fake.advance(SECOND);
+    let (stopped, _world) = ended.recv().unwrap();
+    assert_eq!(
+        stopped.unwrap_err().to_string(),
+        "timed out waiting for handlers that still run: late (on_add for 1.0s)"
+    );
+    drop(steps);
+}
+
+#[test]
+fn a_processor_that_is_dropped_ends_and_joins_its_handlers() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    drop(world);
+    assert!(registration.has_ended());
+    assert!(
+        steps
+            .dropped
+            .try_recv()
+            .is_err_and(|error| error.is_disconnected())
+    );
+}
+
+#[test]
+fn a_processor_that_is_dropped_by_its_handler_does_not_wait_for_itself() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    steps.begun.recv().unwrap();
+    let last_owner = move || drop(world);
+    steps.how.send(Step::Do(Box::new(last_owner))).unwrap();
+    registration.remove(Deadline::NEVER).unwrap();
+    assert!(registration.has_ended());
+}
+
+#[test]
+fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    steps.begun.recv().unwrap();
+    world.processor.stop(world.now()).unwrap_err();
+    drop(world);
+    assert!(!registration.has_ended(), "its call still runs, detached");
+    drop(steps);
+    registration.remove(Deadline::NEVER).unwrap();
+}
+
+/// `TestSharedInformerHandlerAbuse`: many add, tell and remove at once, and the stop comes in between.
+#[test]
+fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
+    let world = World::new();
+    let calls = Arc::new(crate::sync::atomic::AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let calls = Arc::clone(&calls);
+                    let handler = Handlers::<ConfigMap>::new().on_add(move |_, _| {
+                        calls.fetch_add(1, crate::sync::atomic::Ordering::SeqCst);
+                    });
+                    let added = world.processor.register(handler, HandlerOptions::default());
+                    let Ok(registration) = added else { return };
+                    world.admit(&["a1"]);
+                    registration.remove(Deadline::NEVER).unwrap();
+                    assert!(registration.has_ended());
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..500 {
+                world.tell(&["+b1", "-b1"]);
+            }
+            world.processor.stop(Deadline::NEVER).unwrap();
+        });
+    });
+    let after = calls.load(crate::sync::atomic::Ordering::SeqCst);
+    world.tell(&["+c1"]);
+    drop(world);
+    assert_eq!(calls.load(crate::sync::atomic::Ordering::SeqCst), after);
+}

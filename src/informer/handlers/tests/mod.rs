@@ -1,0 +1,255 @@
+//! The handler side, told of things as an informer's queue thread does.
+//!
+//! Notifications are written in a small language: `+a1` adds object `a` at version 1, `*a1` adds it as part of the initial
+//! list, `a1>2` updates it from version 1 to 2, `-a2` deletes it as it was seen, `?a2` was deleted unseen.
+
+mod handlers;
+mod lifecycles;
+mod listening;
+mod processor;
+mod queue;
+mod random;
+mod resync;
+mod syncing;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
+use crate::object::{Held, Object as _};
+use crate::sync::Arc;
+use crate::worker::Worker;
+
+use super::Processor;
+
+pub(super) type Told = Notification<ConfigMap>;
+
+/// `a1` is the object `a` at version 1; `a` alone has no version.
+pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
+    let mut object = ConfigMap::default();
+    let (name, version) = word.split_at(1);
+    object.metadata.name = Some(name.to_owned());
+    object.metadata.uid = Some(format!("uid-{name}"));
+    object.metadata.resource_version = (!version.is_empty()).then(|| version.to_owned());
+    Arc::new(Held::new(object))
+}
+
+pub(super) fn told(word: &str) -> Told {
+    let rest = &word[1..];
+    match &word[..1] {
+        "+" | "*" => Notification::Added {
+            object: held(rest),
+            is_in_initial_list: word.starts_with('*'),
+        },
+        "-" => Notification::Deleted(Deleted::seen(held(rest))),
+        "?" => Notification::Deleted(Deleted::missed(held(rest))),
+        name => {
+            let (old, new) = word.split_once('>').expect("an update");
+            Notification::Updated {
+                old: held(old),
+                new: held(&format!("{name}{new}")),
+            }
+        }
+    }
+}
+
+pub(super) fn word(object: &Held<ConfigMap>) -> String {
+    let version = object.metadata.resource_version.as_deref();
+    format!("{}{}", object.key(), version.unwrap_or_default())
+}
+
+pub(super) fn written(notification: &Told) -> String {
+    match notification {
+        Notification::Added {
+            object,
+            is_in_initial_list,
+        } => format!(
+            "{}{}",
+            if *is_in_initial_list { '*' } else { '+' },
+            word(object)
+        ),
+        Notification::Updated { old, new } => {
+            let version = new.metadata.resource_version.as_deref();
+            format!("{}>{}", word(old), version.unwrap_or_default())
+        }
+        Notification::Deleted(deleted) => {
+            let mark = if deleted.final_state_known { '-' } else { '?' };
+            format!("{mark}{}", word(&deleted.last_known))
+        }
+    }
+}
+
+/// A handler that goes call by call: each waits until the test lets it end.
+pub(super) struct Stepped {
+    begun: Sender<String>,
+    steps: Receiver<Step>,
+    alive: Option<Sender<()>>,
+}
+
+/// How a call ends.
+pub(super) enum Step {
+    Return,
+    Panic,
+    /// Does this first, on the handler's thread.
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+/// The test's side of a stepped handler. Dropping the steps lets every further call return at once.
+pub(super) struct Steps {
+    pub(super) begun: Receiver<String>,
+    pub(super) how: Sender<Step>,
+    pub(super) dropped: Receiver<()>,
+}
+
+impl Stepped {
+    pub(super) fn new() -> (Self, Steps) {
+        let (begun, calls) = unbounded();
+        let (send, steps) = unbounded();
+        let (alive, dropped) = unbounded();
+        let handler = Self {
+            begun,
+            steps,
+            alive: Some(alive),
+        };
+        let steps = Steps {
+            begun: calls,
+            how: send,
+            dropped,
+        };
+        (handler, steps)
+    }
+
+    fn call(&mut self, what: String) {
+        // A test that has seen enough may be gone.
+        drop(self.begun.send(what));
+        match self.steps.recv() {
+            Ok(Step::Return) | Err(_) => {}
+            Ok(Step::Panic) => panic!("the handler does not like it"),
+            Ok(Step::Do(act)) => act(),
+        }
+    }
+}
+
+impl Drop for Stepped {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+    }
+}
+
+impl EventHandler<ConfigMap> for Stepped {
+    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, is_in_initial_list: bool) {
+        self.call(written(&Notification::Added {
+            object: Arc::clone(object),
+            is_in_initial_list,
+        }));
+    }
+
+    fn on_update(&mut self, old: &Arc<Held<ConfigMap>>, new: &Arc<Held<ConfigMap>>) {
+        self.call(written(&Notification::Updated {
+            old: Arc::clone(old),
+            new: Arc::clone(new),
+        }));
+    }
+
+    fn on_delete(&mut self, deleted: Deleted<ConfigMap>) {
+        self.call(written(&Notification::Deleted(deleted)));
+    }
+}
+
+impl Steps {
+    /// Waits for the next call to begin and lets it return.
+    pub(super) fn pass(&self) -> String {
+        let call = self.begun.recv().unwrap();
+        self.how.send(Step::Return).unwrap();
+        call
+    }
+
+    /// Lets the call under way end by a panic.
+    pub(super) fn panic(&self) {
+        self.how.send(Step::Panic).unwrap();
+    }
+}
+
+/// Does something on a thread of its own; the receiver gets what comes of it.
+pub(super) fn apart<T: Send + 'static>(
+    act: impl FnOnce() -> T + Send + 'static,
+) -> (Worker, Receiver<T>) {
+    let (send, receiver) = unbounded();
+    let worker = Worker::spawn("t-apart", move |_| drop(send.send(act()))).unwrap();
+    (worker, receiver)
+}
+
+/// Collects what it is told, in order.
+pub(super) fn collector() -> (impl EventHandler<ConfigMap>, Receiver<Told>) {
+    crate::informer::Forward::unbounded()
+}
+
+pub(super) fn words(receiver: &Receiver<Told>, count: usize) -> Vec<String> {
+    let told = receiver.iter().take(count);
+    told.map(|notification| written(&notification)).collect()
+}
+
+/// A processor on a clock that stands still.
+pub(super) struct World {
+    pub(super) fake: FakeClock,
+    pub(super) clock: Clock,
+    pub(super) processor: Processor<ConfigMap>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with_resync(Duration::ZERO)
+    }
+
+    pub(super) fn with_resync(period: Duration) -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let processor = Processor::new("configmaps", period, clock.clone());
+        Self {
+            fake,
+            clock,
+            processor,
+        }
+    }
+
+    /// Registers a handler and lets it join what is there.
+    pub(super) fn add(
+        &self,
+        handler: impl EventHandler<ConfigMap>,
+        options: HandlerOptions,
+        there: &[&str],
+    ) -> Registration {
+        let registration = self.processor.register(handler, options).unwrap();
+        self.admit(there);
+        registration
+    }
+
+    pub(super) fn admit(&self, there: &[&str]) {
+        let objects: Vec<_> = there.iter().map(|word| held(word)).collect();
+        self.processor.admit(|| objects);
+    }
+
+    pub(super) fn tell(&self, words: &[&str]) {
+        for word in words {
+            self.processor.distribute(&told(word));
+        }
+    }
+
+    pub(super) fn now(&self) -> Deadline {
+        self.clock.after(Duration::ZERO)
+    }
+}
+
+/// What a handler that keeps a map by key ends with.
+pub(super) fn apply(view: &mut BTreeMap<String, String>, notification: &Told) {
+    let key = notification.key().to_string();
+    match notification {
+        Notification::Added { object, .. } => view.insert(key, word(object)),
+        Notification::Updated { new, .. } => view.insert(key, word(new)),
+        Notification::Deleted(_) => view.remove(&key),
+    };
+}

@@ -1,0 +1,83 @@
+//! Who is told of what: joining before and while running, many registrations (SI-10 to SI-13, SI-20).
+
+use super::*;
+
+#[test]
+fn si_10_a_handler_added_before_the_start_gets_the_initial_list_as_such() {
+    let world = World::new();
+    let (handler, receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    world.tell(&["*a1", "*b1"]);
+    world.processor.complete_initial();
+    world.tell(&["+c1"]);
+    assert_eq!(words(&receiver, 3), ["*a1", "*b1", "+c1"]);
+    assert!(registration.name().starts_with("hd-"), "{registration:?}");
+}
+
+/// `TestAddWhileActive`: a late handler gets everything once, and its own sync.
+#[test]
+fn si_11_a_handler_added_while_running_gets_what_is_there_and_then_what_comes() {
+    let world = World::new();
+    let (early, first) = collector();
+    world.add(early, HandlerOptions::default(), &[]);
+    world.tell(&["*a1"]);
+    world.processor.complete_initial();
+    let (late, second) = collector();
+    let late = world
+        .processor
+        .register(late, HandlerOptions::default())
+        .unwrap();
+    world.tell(&["a1>2"]);
+    assert!(!late.has_synced(), "it has not joined");
+    world.admit(&["a2"]);
+    world.admit(&["a2"]);
+    world.tell(&["a2>3"]);
+    assert_eq!(words(&first, 3), ["*a1", "a1>2", "a2>3"]);
+    assert_eq!(words(&second, 2), ["*a2", "a2>3"]);
+    late.wait_until_synced(Deadline::NEVER).unwrap();
+}
+
+#[test]
+fn si_11_nobody_looks_at_the_indexer_when_nobody_joins() {
+    let world = World::new();
+    world.processor.admit(|| panic!("nobody joins"));
+}
+
+#[test]
+fn si_13_one_handler_may_be_added_many_times() {
+    let world = World::new();
+    let (send, receiver) = unbounded();
+    let registrations: Vec<_> = (0..2)
+        .map(|_| {
+            let handler = crate::informer::Forward::from(send.clone());
+            world.add(handler, HandlerOptions::default(), &[])
+        })
+        .collect();
+    assert_ne!(registrations[0].name(), registrations[1].name());
+    world.tell(&["+a1"]);
+    assert_eq!(words(&receiver, 2), ["+a1", "+a1"]);
+    registrations[0].remove(Deadline::NEVER).unwrap();
+    world.tell(&["-a1"]);
+    assert_eq!(words(&receiver, 1), ["-a1"]);
+    assert_eq!(world.processor.registrations().len(), 1);
+}
+
+#[test]
+fn si_20_a_notification_is_offered_to_all_before_the_next() {
+    let world = World::new();
+    let (slow, steps) = Stepped::new();
+    let slow = world.add(slow, HandlerOptions::default(), &[]);
+    world.tell(&["+a1", "+b1"]);
+    steps.begun.recv().unwrap();
+    assert_eq!(slow.queued(), 1, "offered while the first call still runs");
+    drop(steps);
+}
+
+#[test]
+fn a_registration_that_is_dropped_leaves_its_handler() {
+    let world = World::new();
+    let (handler, receiver) = collector();
+    drop(world.add(handler, HandlerOptions::default(), &[]));
+    world.tell(&["+a1"]);
+    assert_eq!(words(&receiver, 1), ["+a1"]);
+}

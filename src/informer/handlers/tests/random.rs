@@ -1,0 +1,139 @@
+//! Random histories: what a handler that keeps a map ends with, against the source itself.
+
+#![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use super::*;
+use crate::informer::handlers::queue::Queue;
+
+/// Set to a seed that a failure printed, to play it again.
+const SEED: &str = "KUBECACHE_TEST_SEED";
+
+/// Histories per run.
+const HISTORIES: usize = 300;
+
+/// Small random numbers from a seed (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A server with a few objects, and what it tells of them: the naive side.
+#[derive(Default)]
+struct Source {
+    version: u64,
+    objects: BTreeMap<String, String>,
+}
+
+impl Source {
+    fn next(&mut self, dice: &mut Dice, initial: bool) -> (String, bool) {
+        let name = ["a", "b", "c", "d", "e"][usize::try_from(dice.roll(5)).unwrap()].to_owned();
+        self.version += 1;
+        let new = format!("{name}{}", self.version);
+        let Some(old) = self.objects.get(&name).cloned() else {
+            let mark = if initial { '*' } else { '+' };
+            self.objects.insert(name, new.clone());
+            return (format!("{mark}{new}"), false);
+        };
+        match dice.roll(6) {
+            0 => {
+                self.objects.remove(&name);
+                (format!("-{old}"), false)
+            }
+            1 => {
+                self.objects.remove(&name);
+                (format!("?{old}"), false)
+            }
+            2 => (format!("{old}>{}", &old[1..]), true),
+            _ => {
+                self.objects.insert(name, new);
+                (format!("{old}>{}", self.version), false)
+            }
+        }
+    }
+}
+
+/// What the handler is told must make sense one by one: no update of what it does not know, no delete twice.
+fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
+    let key = notification.key().to_string();
+    let known = view.get(&key).cloned();
+    let text = written(notification);
+    match notification {
+        Notification::Added { .. } => assert_eq!(known, None, "{text} {at}"),
+        Notification::Updated { old, .. } => assert_eq!(known, Some(word(old)), "{text} {at}"),
+        Notification::Deleted(_) => assert!(known.is_some(), "{text} {at}"),
+    }
+    apply(view, notification);
+}
+
+#[test]
+fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
+    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+    let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
+    println!("{SEED}={seed}");
+    let mut dice = Dice(seed);
+    let mut coalesced = 0;
+    for history in 0..HISTORIES {
+        let at = format!("in history {history} of {SEED}={seed}");
+        let bound =
+            [None, Some(0), Some(1), Some(3), Some(10)][usize::try_from(dice.roll(5)).unwrap()];
+        coalesced += play(&mut dice, bound, &at);
+    }
+    assert!(
+        coalesced > 1_000,
+        "the histories did not try the coalescing"
+    );
+}
+
+fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
+    let now = FakeClock::new().now();
+    let (mut source, mut queue) = (Source::default(), Queue::new(bound));
+    let (mut view, mut pushed, mut told_of) = (BTreeMap::new(), 0_u64, 0_u64);
+    // Deletes that must still be told, because nothing came after them.
+    let mut deletes = BTreeSet::new();
+    let initial = dice.roll(20);
+    for step in 0..dice.roll(200) {
+        if dice.roll(3) == 0
+            && let Some(entry) = queue.pop()
+        {
+            told_of += 1;
+            deletes.remove(&written(&entry.notification));
+            check(&mut view, &entry.notification, at);
+        }
+        let (news, is_resync) = source.next(dice, step < initial);
+        if !is_resync {
+            deletes
+                .retain(|delete: &String| delete[1..2] != news[..1] && delete[1..2] != news[1..2]);
+        }
+        if news.starts_with(['-', '?']) {
+            deletes.insert(news.clone());
+        }
+        pushed += 1;
+        queue.push(told(&news), is_resync, now);
+        if let Some(bound) = bound {
+            assert!(queue.len() <= bound + 15, "three per object at most, {at}");
+        }
+    }
+    while let Some(entry) = queue.pop() {
+        told_of += 1;
+        deletes.remove(&written(&entry.notification));
+        check(&mut view, &entry.notification, at);
+    }
+    assert_eq!(view, source.objects, "{at}");
+    assert!(deletes.is_empty(), "{deletes:?} lost {at}");
+    assert_eq!(queue.initial(), 0, "{at}");
+    assert_eq!(
+        pushed,
+        told_of + queue.coalesced(),
+        "each is told or counted, {at}"
+    );
+    queue.coalesced()
+}

@@ -1,0 +1,158 @@
+//! The first sync of a handler (SI-16, WT-1, WT-2, WT-4, WT-5).
+
+use super::*;
+use crate::ErrorKind;
+use crate::informer::handlers::state::State;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn si_16_synced_is_when_the_informer_synced_and_every_initial_add_returned() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    assert_eq!(steps.begun.recv().unwrap(), "*a1");
+    steps.how.send(Step::Return).unwrap();
+    assert_eq!(steps.begun.recv().unwrap(), "*b1");
+    world.processor.complete_initial();
+    assert!(
+        !registration.has_synced(),
+        "the second add has not returned"
+    );
+    steps.how.send(Step::Return).unwrap();
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert!(registration.has_synced());
+}
+
+#[test]
+fn si_16_the_last_add_returned_before_the_informer_synced() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    world.tell(&["+b1"]);
+    steps.pass();
+    steps.begun.recv().unwrap();
+    assert!(!registration.has_synced());
+    world.processor.complete_initial();
+    assert!(registration.has_synced(), "b is not of the initial list");
+    drop(steps);
+}
+
+#[test]
+fn si_16_an_empty_list_is_synced_at_once() {
+    let world = World::new();
+    let (handler, _receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    assert!(!registration.has_synced());
+    world.processor.complete_initial();
+    registration.wait_until_synced(world.now()).unwrap();
+}
+
+/// In client-go it never becomes synced (kubernetes/kubernetes#129024).
+#[test]
+fn si_16_an_initial_add_that_panics_counts_as_returned() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    world.processor.complete_initial();
+    steps.begun.recv().unwrap();
+    steps.panic();
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(registration.panics(), 1);
+}
+
+#[test]
+fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let options = HandlerOptions::default().name("audit");
+    let registration = world.add(handler, options, &["a1", "b1", "c1"]);
+    steps.begun.recv().unwrap();
+    world.fake.advance(4 * SECOND);
+    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync handler audit: timed out waiting for the condition\n\
+         3 additions of the initial list are left, and the informer has not synced; on_add has been running for 4.0s"
+    );
+    world.processor.complete_initial();
+    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    assert!(
+        !error.to_string().contains("the informer has not"),
+        "{error}"
+    );
+    drop(steps);
+}
+
+#[test]
+fn wt_2_a_waiter_is_woken_by_its_deadline() {
+    let world = World::new();
+    let (handler, _receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    let deadline = world.clock.after(SECOND);
+    let (_worker, waited) = apart(move || registration.wait_until_synced(deadline));
+    world.fake.wait_for_timer(SECOND);
+    world.fake.advance(SECOND);
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+}
+
+#[test]
+fn wt_2_success_beats_a_deadline_that_has_passed_and_an_end() {
+    let world = World::new();
+    let (handler, _receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    world.processor.complete_initial();
+    let passed = world.now();
+    world.fake.advance(SECOND);
+    registration.wait_until_synced(passed).unwrap();
+    registration.remove(Deadline::NEVER).unwrap();
+    registration.wait_until_synced(passed).unwrap();
+}
+
+#[test]
+fn wt_2_the_end_of_the_handler_ends_the_wait_with_that_cause() {
+    let world = World::new();
+    let (handler, _receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
+    let waiting = registration.clone();
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    // The handler's own thread, and the waiter.
+    world.fake.wait_for_parked(2);
+    registration.remove(Deadline::NEVER).unwrap();
+    let error = waited.recv().unwrap().unwrap_err();
+    assert!(error.is_stopped());
+    assert_eq!(
+        error.to_string(),
+        "failed to sync handler audit: stopped before it was synced"
+    );
+}
+
+/// WT-5 with its sticky half: what comes later does not take the sync back.
+#[test]
+fn wt_5_synced_stays_synced() {
+    let now = FakeClock::new().now();
+    let mut state = State::<ConfigMap>::new(None);
+    assert!(state.complete_initial().wake);
+    assert!(state.is_synced());
+    let _effects = state.push(told("*a1"), false, now);
+    assert!(state.is_synced());
+    assert_eq!(state.initial_left(), 1);
+}
+
+/// The tracker of WT-5 as a table: counted up by what is queued, down by what returned.
+#[test]
+fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
+    let now = FakeClock::new().now();
+    let mut state = State::<ConfigMap>::new(None);
+    let _effects = state.push_initial(&[held("a1"), held("b1")], now);
+    let _effects = state.complete_initial();
+    for left in [2, 1] {
+        assert_eq!((state.initial_left(), state.is_synced()), (left, false));
+        let _next = state.next(now);
+        assert_eq!((state.initial_left(), state.is_synced()), (left, false));
+        let _effects = state.finish(None, now);
+    }
+    assert_eq!((state.initial_left(), state.is_synced()), (0, true));
+}

@@ -1,0 +1,166 @@
+//! The pod-status cache, row by row: what is read, who is answered at once, who is told, what ends a wait.
+
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::unchecked_time_subtraction,
+    reason = "a test fails by panicking"
+)]
+
+mod drops;
+mod model;
+mod reads;
+mod rules;
+mod times;
+mod waits;
+
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use super::table::Wait;
+use super::*;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::sync::Arc;
+use crate::worker::Worker;
+use crate::{Error, ErrorKind};
+
+/// Far from the clock's start, so that times before it can be named.
+const START: Duration = Duration::from_secs(1_000);
+
+/// A cache with a fake clock, and times around one that the upstream tests call "now".
+struct Stage {
+    fake: FakeClock,
+    clock: Clock,
+    cache: PodStatusCache,
+    start: Timestamp,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with_options(PodStatusOptions::default())
+    }
+
+    fn evented() -> Self {
+        Self::with_options(PodStatusOptions::default().evented_pleg(true))
+    }
+
+    fn with_options(options: PodStatusOptions) -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let start = Timestamp::now(&clock);
+        fake.advance(START);
+        let cache = PodStatusCache::with_options(options.clock(clock.clone()));
+        Self {
+            fake,
+            clock,
+            cache,
+            start,
+        }
+    }
+
+    /// So many seconds from "now".
+    fn at(&self, seconds: i64) -> Timestamp {
+        let seconds = seconds + i64::try_from(START.as_secs()).unwrap();
+        let seconds = Duration::from_secs(seconds.try_into().unwrap());
+        self.start.checked_add(seconds).unwrap()
+    }
+
+    /// Sets a status with that name and no error.
+    fn set(&self, uid: &str, name: &str, time: Timestamp) {
+        assert!(self.cache.set(uid, Some(status(uid, name)), None, time));
+    }
+
+    /// Whether who asks now is answered at once.
+    fn answers(&self, uid: &str, min_time: Timestamp) -> bool {
+        let now = self.clock.after(Duration::ZERO);
+        match self.cache.get_newer_than_deadline(uid, min_time, now) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Timeout);
+                false
+            }
+        }
+    }
+
+    /// Asks on a thread of its own, and returns when that waits.
+    fn ask(&self, uid: &str, min_time: Timestamp) -> Asking {
+        self.ask_until(uid, min_time, Deadline::NEVER)
+    }
+
+    fn ask_until(&self, uid: &str, min_time: Timestamp, deadline: Deadline) -> Asking {
+        let waiting = self.cache.waiting().len();
+        let asking = Asking::new(&self.cache, uid, min_time, deadline);
+        self.fake.wait_for_parked(waiting + 1);
+        asking
+    }
+
+    /// The pods that are waited for, and the times asked for.
+    fn waiting(&self) -> Vec<(String, Timestamp)> {
+        let waiting = self.cache.waiting();
+        let mut waiting: Vec<_> = waiting
+            .iter()
+            .map(|waiting| (waiting.uid.to_string(), waiting.min_time))
+            .collect();
+        waiting.sort();
+        waiting
+    }
+
+    fn assert_nobody_is_left(&self) {
+        assert_eq!(self.cache.table.lock().waiters(), (0, 0));
+    }
+}
+
+/// Somebody who waits on a thread.
+struct Asking<S: Status = PodStatus> {
+    cache: PodStatusCache<S>,
+    told: Receiver<Result<Reading<S>, Error>>,
+    _worker: Worker,
+}
+
+impl<S: Status> Asking<S> {
+    fn new(cache: &PodStatusCache<S>, uid: &str, min_time: Timestamp, deadline: Deadline) -> Self {
+        let (tell, told) = crossbeam_channel::bounded(1);
+        let (asked, uid) = (cache.clone(), uid.to_owned());
+        let worker = Worker::spawn("t-asking", move |_| {
+            let answer = asked.get_newer_than_deadline(&uid, min_time, deadline);
+            tell.send(answer).unwrap();
+        });
+        Self {
+            cache: cache.clone(),
+            told,
+            _worker: worker.unwrap(),
+        }
+    }
+
+    fn answer(&self) -> Reading<S> {
+        self.told.recv().unwrap().unwrap()
+    }
+
+    fn error(&self) -> Error {
+        self.told.recv().unwrap().unwrap_err()
+    }
+}
+
+impl<S: Status> Drop for Asking<S> {
+    fn drop(&mut self) {
+        // The worker is joined next: a failed test ends instead of hanging.
+        if std::thread::panicking() {
+            self.cache.close();
+        }
+    }
+}
+
+fn status(uid: &str, name: &str) -> Arc<PodStatus> {
+    Arc::new(PodStatus {
+        name: name.to_owned(),
+        ..PodStatus::with_id(uid)
+    })
+}
+
+fn failure(text: &str) -> StatusError {
+    Arc::new(Error::new(ErrorKind::Unreachable, text))
+}
+
+fn name(reading: &Reading<PodStatus>) -> &str {
+    &reading.status().unwrap().name
+}
