@@ -14,14 +14,12 @@
 mod bodies;
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bodies::{Dress, Kind};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::{List, ListableResource};
-use kubecache::object::{Held, Object};
-use kubecache::wire::{DecodeOptions, ListDecoder, Listed};
+use kubecache::object::Object;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 
@@ -67,7 +65,7 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
         assert_eq!(black_box(list).items.len(), OBJECTS);
         settle();
         let before = thread_time();
-        let objects = decode::<K>(&body);
+        let objects = bodies::decode::<K>(&body);
         ours = ours.min(thread_time().saturating_sub(before));
         assert_eq!(black_box(objects).len(), OBJECTS);
     }
@@ -91,25 +89,6 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
 /// which otherwise the first large allocation pays for, whoever makes it.
 fn settle() {
     drop(black_box(vec![0_u8; 100 * 1024]));
-}
-
-fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
-    let mut kept = Vec::new();
-    let mut decoder = ListDecoder::<K>::new(&DecodeOptions::default());
-    while !body.is_empty() {
-        let space = decoder.space();
-        let count = space.len().min(body.len());
-        space[..count].copy_from_slice(&body[..count]);
-        body = &body[count..];
-        decoder
-            .filled(count, &mut |item| match item {
-                Listed::Object(object) => kept.push(object),
-                Listed::Undecodable(aside) => panic!("{}", aside.error),
-            })
-            .unwrap();
-    }
-    decoder.finish().unwrap();
-    kept
 }
 
 fn thread_time() -> Duration {

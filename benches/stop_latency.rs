@@ -8,10 +8,11 @@
     reason = "a benchmark prints, and fails by panicking"
 )]
 
+mod tls_server;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -224,20 +225,7 @@ fn serve(each: impl Fn(TcpStream, &Sender<()>) + Send + 'static) -> (SocketAddr,
 }
 
 fn tls(socket: TcpStream) -> rustls::StreamOwned<rustls::ServerConnection, TcpStream> {
-    use rustls::pki_types::pem::PemObject;
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    let certificate = include_bytes!("../fixtures/certs/server.pem");
-    let key = include_bytes!("../fixtures/certs/server.key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(certificate).unwrap()],
-            PrivateKeyDer::from_pem_slice(key).unwrap(),
-        );
-    let connection = rustls::ServerConnection::new(Arc::new(config.unwrap())).unwrap();
+    let connection = rustls::ServerConnection::new(tls_server::config()).unwrap();
     rustls::StreamOwned::new(connection, socket)
 }
 

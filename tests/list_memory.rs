@@ -12,12 +12,9 @@
 #[path = "../benches/bodies/mod.rs"]
 mod bodies;
 
-use std::sync::Arc;
-
 use bodies::{Dress, Kind};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kubecache::object::{Held, Object};
-use kubecache::wire::{DecodeOptions, ListDecoder, Listed};
+use kubecache::object::Object;
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -43,7 +40,7 @@ fn measure<K: Object>(kind: Kind, dress: Dress) {
     let body = bodies::list(kind, dress, OBJECTS);
     let before = HEAP.current_usage();
     HEAP.reset_peak_usage();
-    let objects = decode::<K>(&body);
+    let objects = bodies::decode::<K>(&body);
     let kept = HEAP.current_usage() - before;
     let peak = HEAP.peak_usage() - before;
     assert_eq!(objects.len(), OBJECTS);
@@ -58,23 +55,4 @@ fn measure<K: Object>(kind: Kind, dress: Dress) {
         percent <= PEAK_MAX_PERCENT,
         "{kind:?}s {dress:?}: {percent} %"
     );
-}
-
-fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
-    let mut kept = Vec::new();
-    let mut decoder = ListDecoder::<K>::new(&DecodeOptions::default());
-    while !body.is_empty() {
-        let space = decoder.space();
-        let count = space.len().min(body.len());
-        space[..count].copy_from_slice(&body[..count]);
-        body = &body[count..];
-        decoder
-            .filled(count, &mut |item| match item {
-                Listed::Object(object) => kept.push(object),
-                Listed::Undecodable(aside) => panic!("{}", aside.error),
-            })
-            .unwrap();
-    }
-    decoder.finish().unwrap();
-    kept
 }

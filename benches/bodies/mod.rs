@@ -5,7 +5,11 @@
     reason = "each program that includes this file uses a part of it"
 )]
 
+mod decode;
+
 use std::fmt::Write as _;
+
+pub(crate) use decode::decode;
 
 /// What the objects of a body carry besides what readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

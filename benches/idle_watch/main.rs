@@ -16,6 +16,8 @@
 mod cluster;
 mod memory;
 mod server;
+#[path = "../tls_server/mod.rs"]
+mod tls_server;
 mod watches;
 
 use std::io::{BufRead, BufReader, Write};

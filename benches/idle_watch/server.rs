@@ -7,28 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kubecache::worker::Worker;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::tls_server;
 
 type Stream = BufReader<StreamOwned<ServerConnection, TcpStream>>;
 
 static ACCEPTED: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn run() {
-    let certificate = include_bytes!("../../fixtures/certs/server.pem");
-    let key = include_bytes!("../../fixtures/certs/server.key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_slice(certificate).unwrap()],
-            PrivateKeyDer::from_pem_slice(key).unwrap(),
-        )
-        .unwrap();
-    let config = Arc::new(config);
+    let config = tls_server::config();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 4096).unwrap();
     println!("{}", listener.local_addr().unwrap().port());

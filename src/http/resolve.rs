@@ -219,6 +219,14 @@ mod tests {
         count: AtomicUsize,
     }
 
+    /// The gate, what tells of each lookup that begins, and what lets one go on.
+    fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
+        let (begun, started) = bounded(9);
+        let (go_on, open) = bounded(9);
+        let count = AtomicUsize::new(0);
+        (Arc::new(Gate { begun, open, count }), started, go_on)
+    }
+
     impl Lookup for Gate {
         fn lookup(&self, _host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
             self.count.fetch_add(1, Ordering::SeqCst);
@@ -234,13 +242,7 @@ mod tests {
 
     #[test]
     fn lookups_of_one_host_share_one_and_a_stop_ends_the_wait_for_it() {
-        let (begun, started) = bounded(9);
-        let (open, gate) = bounded(9);
-        let gate = Arc::new(Gate {
-            begun,
-            open: gate,
-            count: AtomicUsize::new(0),
-        });
+        let (gate, started, open) = gate();
         let resolver = Resolver::new(Arc::<Gate>::clone(&gate));
         let first = resolver.ask("api.test", 6443).unwrap();
         started.recv().unwrap();
@@ -258,13 +260,8 @@ mod tests {
 
     #[test]
     fn waiters_that_went_are_forgotten_while_a_lookup_hangs() {
-        let (begun, started) = bounded(9);
-        let (open, gate) = bounded(9);
-        let resolver = Resolver::new(Arc::new(Gate {
-            begun,
-            open: gate,
-            count: AtomicUsize::new(0),
-        }));
+        let (gate, started, open) = gate();
+        let resolver = Resolver::new(gate);
         let kept = resolver.ask("api.test", 1).unwrap();
         started.recv().unwrap();
         for _ in 0..100 {
@@ -279,13 +276,8 @@ mod tests {
 
     #[test]
     fn a_limit_ends_the_wait_and_dropping_the_resolver_does_not_wait_for_a_stuck_lookup() {
-        let (begun, started) = bounded(9);
-        let (open, gate) = bounded(9);
-        let resolver = Resolver::new(Arc::new(Gate {
-            begun,
-            open: gate,
-            count: AtomicUsize::new(0),
-        }));
+        let (gate, started, open) = gate();
+        let resolver = Resolver::new(gate);
         let limit = Duration::from_millis(1);
         let until = Until::NEVER.within(limit, Limit::Connect);
         let late = resolver.resolve("api.test", 1, &call(&StopSource::new(), until));
@@ -297,13 +289,8 @@ mod tests {
 
     #[test]
     fn an_address_needs_no_lookup() {
-        let (begun, _) = bounded(0);
-        let (_, open) = bounded(0);
-        let resolver = Resolver::new(Arc::new(Gate {
-            begun,
-            open,
-            count: AtomicUsize::new(0),
-        }));
+        let (gate, ..) = gate();
+        let resolver = Resolver::new(gate);
         let call = call(&StopSource::new(), Until::NEVER);
         for host in ["127.0.0.1", "::1"] {
             let found = resolver.resolve(host, 7, &call).unwrap();

@@ -3,11 +3,11 @@
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListPage, ListRequest};
 use crate::object::ResourceVersion;
+use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition, is_expired_page};
-use crate::reflector::{Phase, Replacement};
 
 use super::memory::History;
-use super::{Action, Committing, Core, Exemption, Facts, Next, Pass, State};
+use super::{Action, Core, Exemption, Facts, Next, Pass, State};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -189,20 +189,9 @@ impl Core {
             if listing.pass.take(Exemption::MostRecent) {
                 return self.ask_most_recent(listing, facts);
             }
-            let stale = format!("the list at version {version} is older than what is known");
-            return self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts);
+            return self.stale(&version, facts);
         }
-        let of = Replacement {
-            resource_version: version,
-            consistent: listing.asked.is_empty(),
-            history_expired: self.memory.history != History::Known,
-        };
-        self.state = State::Committing(Committing {
-            of: of.clone(),
-            pass: listing.pass,
-            stream: None,
-        });
-        Action::Commit(of)
+        self.commit(&listing.asked, version, listing.pass, None)
     }
 
     pub(super) fn page_failed(

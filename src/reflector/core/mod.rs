@@ -20,13 +20,13 @@ mod watching;
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListPage, ListRequest, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use listing::Listing;
-use memory::Memory;
+use memory::{History, Memory};
 use streaming::Streaming;
 use watching::Watching;
 
@@ -279,6 +279,33 @@ impl Core {
     fn fail(&mut self, error: Error, next: Next, facts: &Facts) -> Action {
         let (until, on_demand) = self.memory.failed(error, facts);
         self.rest(until, on_demand, next, facts)
+    }
+
+    /// A whole list is staged, which was asked for at `asked`: makes it the content.
+    fn commit(
+        &mut self,
+        asked: &ResourceVersion,
+        version: ResourceVersion,
+        pass: Pass,
+        stream: Option<Watching>,
+    ) -> Action {
+        let of = Replacement {
+            resource_version: version,
+            consistent: asked.is_empty(),
+            history_expired: self.memory.history != History::Known,
+        };
+        self.state = State::Committing(Committing {
+            of: of.clone(),
+            pass,
+            stream,
+        });
+        Action::Commit(of)
+    }
+
+    /// A whole list is older than what is known, and the most recent was asked for already (B4).
+    fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
+        let stale = format!("the list at version {version} is older than what is known");
+        self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts)
     }
 
     fn rest(&mut self, until: Instant, on_demand: bool, next: Next, facts: &Facts) -> Action {

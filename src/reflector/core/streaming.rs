@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::WatchRequest;
 use crate::object::ResourceVersion;
+use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition};
-use crate::reflector::{Phase, Replacement};
 
 use super::memory::History;
 use super::watching::Watching;
-use super::{Action, Committing, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
+use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
@@ -178,20 +178,10 @@ impl Core {
             if pass.take(Exemption::MostRecent) {
                 return self.open_stream_at(ResourceVersion::most_recent(), pass, facts);
             }
-            let stale = format!("the list at version {version} is older than what is known");
-            return self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts);
+            return self.stale(&version, facts);
         }
-        let of = Replacement {
-            resource_version: version,
-            consistent: streaming.asked.is_empty(),
-            history_expired: self.memory.history != History::Known,
-        };
-        self.state = State::Committing(Committing {
-            of: of.clone(),
-            pass,
-            stream: Some(Watching::taken_over(streaming.opened_at, streaming.timeout)),
-        });
-        Action::Commit(of)
+        let watching = Watching::taken_over(streaming.opened_at, streaming.timeout);
+        self.commit(&streaming.asked, version, pass, Some(watching))
     }
 
     /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.

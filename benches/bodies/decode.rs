@@ -1,0 +1,25 @@
+//! A list's body, decoded as a client does it: read by read, each object kept.
+
+use std::sync::Arc;
+
+use kubecache::object::{Held, Object};
+use kubecache::wire::{DecodeOptions, ListDecoder, Listed};
+
+pub(crate) fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
+    let mut kept = Vec::new();
+    let mut decoder = ListDecoder::<K>::new(&DecodeOptions::default());
+    while !body.is_empty() {
+        let space = decoder.space();
+        let count = space.len().min(body.len());
+        space[..count].copy_from_slice(&body[..count]);
+        body = &body[count..];
+        decoder
+            .filled(count, &mut |item| match item {
+                Listed::Object(object) => kept.push(object),
+                Listed::Undecodable(aside) => panic!("{}", aside.error),
+            })
+            .unwrap();
+    }
+    decoder.finish().unwrap();
+    kept
+}
