@@ -369,16 +369,22 @@ impl Getter<Secret> for FakeGetter {
 
 /// A getter that gives the answers put into it, in order, and notes the versions it is asked for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct VersionedGetter(Arc<Mutex<(Vec<String>, VecDeque<Result<Secret, Error>>)>>);
+pub(crate) struct VersionedGetter(Arc<Mutex<Versioned>>);
+
+#[derive(Debug, Default)]
+struct Versioned {
+    asked: Vec<String>,
+    answers: VecDeque<Result<Secret, Error>>,
+}
 
 impl VersionedGetter {
     pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
-        self.0.lock().1.push_back(answer);
+        self.0.lock().answers.push_back(answer);
     }
 
     /// The versions that were asked for.
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.0.lock().0.clone()
+        self.0.lock().asked.clone()
     }
 }
 
@@ -391,8 +397,8 @@ impl Getter<Secret> for VersionedGetter {
         _: &StopToken,
     ) -> Result<Arc<Held<Secret>>, Error> {
         let mut state = self.0.lock();
-        state.0.push(version.to_string());
-        let answer = state.1.pop_front().unwrap();
+        state.asked.push(version.to_string());
+        let answer = state.answers.pop_front().unwrap();
         answer.map(|secret| Arc::new(Held::new(secret)))
     }
 }

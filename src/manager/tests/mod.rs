@@ -15,6 +15,10 @@ mod pod_references;
 mod reflect;
 mod simulation;
 #[cfg(feature = "testing")]
+mod ttl_stage;
+#[cfg(feature = "testing")]
 mod ttl_store;
+#[cfg(feature = "testing")]
+mod ttl_waiting;
 mod watch_at_least;
 mod watch_store;

@@ -2,171 +2,17 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
-
-use super::fake::{secret, with_uid};
-use crate::clock::{Clock, Deadline, FakeClock};
-use crate::error::{Error, ErrorKind};
-use crate::manager::node_ttl::NodeTtl;
+use super::fake::{VersionedGetter, secret, with_uid};
+use super::ttl_stage::{
+    FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
+};
+use crate::clock::{Deadline, FakeClock};
 use crate::manager::options::ManagerOptions;
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectState;
 use crate::manager::ttl::store::TtlStore;
-use crate::manager::{Cached, Changed};
-use crate::object::{ObjectKey, ResourceVersion, Status};
+use crate::object::ObjectKey;
 use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault};
-
-const MINUTE: Duration = Duration::from_mins(1);
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The first backoff (B17).
-const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-
-/// A TTL store of Secrets over a fake server.
-struct Stage {
-    source: FakeSource<Secret>,
-    clock: FakeClock,
-    ttl: NodeTtl,
-    store: TtlStore<Secret>,
-}
-
-impl Stage {
-    fn new() -> Self {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        let source = FakeSource::with_clock(clock.clone());
-        let ttl = NodeTtl::new();
-        let options = ManagerOptions::default().clock(clock).node_ttl(ttl.clone());
-        let store = TtlStore::new(Arc::new(source.clone()), options);
-        Self {
-            source,
-            clock: fake,
-            ttl,
-            store,
-        }
-    }
-
-    /// With the Secret `s` on the server and referenced.
-    fn with_secret() -> Self {
-        let stage = Self::new();
-        stage.source.set(secret("s", ""));
-        stage.add("s", "pod");
-        stage
-    }
-
-    fn change(&self, uid: &str, added: &[&str], removed: &[&str]) {
-        let keys = |names: &[&str]| {
-            names
-                .iter()
-                .map(|name| ObjectKey::new("ns", *name))
-                .collect()
-        };
-        let difference = Difference {
-            added: keys(added),
-            removed: keys(removed),
-        };
-        self.store
-            .perform(self.store.change_references(uid, &difference));
-    }
-
-    fn add(&self, name: &str, uid: &str) {
-        self.change(uid, &[name], &[]);
-    }
-
-    fn delete(&self, name: &str, uid: &str) {
-        self.change(uid, &[], &[name]);
-    }
-
-    fn soon(&self) -> Deadline {
-        Deadline::at(self.clock.now().checked_add(PATIENCE).unwrap())
-    }
-
-    fn now(&self) -> Deadline {
-        Deadline::at(self.clock.now())
-    }
-
-    fn get(&self, name: &str) -> Result<Cached<Secret>, Error> {
-        self.store.get("ns", name, || self.soon())
-    }
-
-    fn get_fresh(&self, name: &str) -> Result<Cached<Secret>, Error> {
-        self.store.get_fresh("ns", name, self.soon())
-    }
-
-    fn get_at_least(&self, name: &str, version: &str) -> Result<Cached<Secret>, Error> {
-        let version = ResourceVersion::from(version);
-        self.store.get_at_least("ns", name, &version, self.soon())
-    }
-
-    fn get_cached(&self, name: &str) -> Option<Cached<Secret>> {
-        self.store.get_cached("ns", name).unwrap()
-    }
-
-    /// The version a get gives.
-    fn version(&self, name: &str) -> u64 {
-        version(&self.get(name).unwrap())
-    }
-
-    /// How many requests were made.
-    fn requests(&self) -> usize {
-        self.source.requests().len()
-    }
-
-    /// The versions that were asked for.
-    fn asked(&self) -> Vec<String> {
-        let requests = self.source.requests();
-        assert!(requests.iter().all(|seen| seen.kind == RequestKind::Get));
-        let versions = requests
-            .iter()
-            .map(|seen| seen.resource_version.to_string());
-        versions.collect()
-    }
-
-    fn fail_next(&self, error: Error) {
-        self.source
-            .fail_next(RequestKind::Get, SourceFault::Fail(error));
-    }
-
-    fn fail_all(&self) {
-        self.source.fail_all(RequestKind::Get, unavailable());
-    }
-
-    fn hang_next(&self) {
-        self.source.fail_next(RequestKind::Get, SourceFault::Hang);
-    }
-
-    fn expire(&self) {
-        self.clock.advance(MINUTE);
-    }
-
-    fn inspect(&self, name: &str) -> crate::manager::ObjectReport {
-        self.store.inspect(&ObjectKey::new("ns", name)).unwrap()
-    }
-}
-
-fn version(secret: &Secret) -> u64 {
-    let version = secret.metadata.resource_version.as_deref();
-    version.unwrap().parse().unwrap()
-}
-
-fn unavailable() -> Error {
-    Error::from_status(Status::new(
-        503,
-        "the server is currently unable to handle the request",
-    ))
-}
-
-fn refused() -> Error {
-    Error::from_status(Status::new(403, "secrets \"s\" is forbidden"))
-}
-
-fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
-fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// OS-1..OS-4; `TestSecretStore`: counts decide which gets reach the server, and counting reaches it never.
 #[test]
@@ -232,16 +78,6 @@ fn os_3_a_reference_that_goes_leaves_the_data_to_the_others() {
     stage.add("s", "pod");
     stage.get("s").unwrap();
     assert_eq!(stage.requests(), 2, "the last one took the data along");
-}
-
-/// Starts readers of `name` in a scope and gives their results.
-fn in_parallel<'scope>(
-    scope: &'scope std::thread::Scope<'scope, '_>,
-    stage: &'scope Stage,
-    names: &[&'scope str],
-) -> Vec<std::thread::ScopedJoinHandle<'scope, Result<Cached<Secret>, Error>>> {
-    let start = |name: &'scope str| scope.spawn(move || stage.get(name));
-    names.iter().copied().map(start).collect()
 }
 
 /// OS-5: while one object's fetch hangs, its readers wait for that one fetch, and other objects' readers for nothing.
@@ -319,7 +155,9 @@ fn os_6_fresh_is_strictly_before_the_end_of_the_time_to_live() {
     stage.clock.advance(seconds(55));
     stage.get("s").unwrap();
     assert_eq!(stage.requests(), 3, "at +55 s");
-    stage.clock.advance(seconds(5) - Duration::from_nanos(1));
+    stage
+        .clock
+        .advance(less(seconds(5), Duration::from_nanos(1)));
     stage.get("s").unwrap();
     assert_eq!(stage.requests(), 3, "at +60 s less a nanosecond");
     stage.clock.advance(Duration::from_nanos(1));
@@ -481,7 +319,7 @@ fn os_15_what_older_means() {
         ("5", "", true),
     ];
     for (held, incoming, accepted) in rows {
-        let getter = super::fake::VersionedGetter::default();
+        let getter = VersionedGetter::default();
         let clock = FakeClock::new();
         let options = ManagerOptions::default().clock(clock.clone().into());
         let store = TtlStore::new(Arc::new(getter.clone()), options.ttl(Duration::ZERO));
@@ -506,7 +344,7 @@ fn os_15_what_older_means() {
 /// OS-15, section B 25: another object under the name is judged by the floor, as B18 says.
 #[test]
 fn os_15_another_object_from_before_what_is_known_is_refused() {
-    let getter = super::fake::VersionedGetter::default();
+    let getter = VersionedGetter::default();
     let options = ManagerOptions::default().ttl(Duration::ZERO);
     let store = TtlStore::new(Arc::new(getter.clone()), options);
     let difference = Difference {
@@ -536,7 +374,7 @@ fn os_16_failures_back_off_up_to_the_time_to_live() {
     for attempt in 1..=14 {
         stage.get("s").unwrap_err();
         assert_eq!(stage.requests(), attempt);
-        stage.clock.advance(pause - millis(1));
+        stage.clock.advance(less(pause, millis(1)));
         let error = stage.get("s").unwrap_err();
         assert_eq!(error.to_string(), unavailable().to_string());
         assert_eq!(stage.requests(), attempt, "within the backoff of {pause:?}");
@@ -569,7 +407,7 @@ fn os_16_the_backoff_without_a_time_to_live_and_with_a_retry_after() {
     stage.source.heal();
     stage.fail_next(unavailable().with_retry_after(seconds(7)));
     stage.get("s").unwrap_err();
-    stage.clock.advance(seconds(7) - millis(1));
+    stage.clock.advance(less(seconds(7), millis(1)));
     stage.get("s").unwrap_err();
     assert_eq!(stage.requests(), 5);
     stage.clock.advance(millis(1));

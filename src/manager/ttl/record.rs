@@ -40,7 +40,16 @@ pub(crate) struct Fetch {
     begun: Instant,
 }
 
-/// What came of it.
+/// A read past the cache, which one reader makes for itself (R11).
+#[derive(Debug)]
+pub(crate) struct Past {
+    /// Its answer is not older than this.
+    pub(crate) version: ResourceVersion,
+    asked: Asked,
+    begun: Instant,
+}
+
+/// What came of a request.
 #[derive(Debug)]
 pub(crate) enum Fetched<K: ManagedKind> {
     Object(Arc<Held<K>>),
@@ -269,17 +278,19 @@ impl<K: ManagedKind> Record<K> {
     }
 
     /// To be called before a read past the cache is sent.
-    pub(crate) fn ask(&self) -> Asked {
-        self.content.ask()
+    pub(crate) fn ask(&self, version: ResourceVersion, at: &Moment<'_>) -> Past {
+        Past {
+            version,
+            asked: self.content.ask(),
+            begun: at.now,
+        }
     }
 
-    /// A read past the cache came back, which promises its reader that cached reads do not go back behind it (R11). Its
-    /// answer is not older than `version`.
+    /// A read past the cache came back, which promises its reader that cached reads do not go back behind it (R11).
     pub(crate) fn take_read(
         &mut self,
-        (asked, begun): (&Asked, Instant),
+        read: &Past,
         fetched: Fetched<K>,
-        version: &ResourceVersion,
         key: &ObjectKey,
         at: &Moment<'_>,
     ) -> Settled<K> {
@@ -287,18 +298,20 @@ impl<K: ManagedKind> Record<K> {
         let (result, written) = match fetched {
             Fetched::Object(object) => {
                 self.promised = true;
-                let written = self.content.found_at_least(asked, Some(object), version);
+                let written = self
+                    .content
+                    .found_at_least(&read.asked, Some(object), &read.version);
                 if written.is_some() {
                     self.confirmed(None, at);
                 }
                 (self.in_hand(key, false, at), written)
             }
             Fetched::Absent(error) => {
-                let written = self.take_absence(asked, &error, version, at);
+                let written = self.take_absence(&read.asked, &error, &read.version, at);
                 (Err(error), written)
             }
             Fetched::Failed(error) => {
-                self.trouble.failed(&error, begun, at.now);
+                self.trouble.failed(&error, read.begun, at.now);
                 (Err(error), None)
             }
             Fetched::OutOfTime(error) | Fetched::Stopped(error) => (Err(error), None),

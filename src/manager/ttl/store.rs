@@ -1,8 +1,8 @@
 //! The TTL store: a reader who finds nothing fresh fetches, on its own thread; the others wait for that fetch.
 
-use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
+use super::record::{Fetch, Fetched, FlightId, Look, Moment, Past, Record, Settled};
 use super::report::report;
-use crate::clock::Deadline;
+use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::manager::answers::Answers;
@@ -10,7 +10,7 @@ use crate::manager::ask::Ask;
 use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
-use crate::manager::content::{Asked, News};
+use crate::manager::content::News;
 use crate::manager::gets::Gets;
 use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
@@ -94,7 +94,7 @@ impl<K: ManagedKind> TtlStore<K> {
         record.orphan();
         let (ready, _) = self
             .answers
-            .publish(&place.key, &place, None, Default::default());
+            .publish(&place.key, &place, None, Coarse::default());
         drop(record);
         Orphan {
             place,
@@ -164,12 +164,11 @@ impl<K: ManagedKind> TtlStore<K> {
         let place = self.find(namespace, name)?;
         let token = self.stop.token();
         let ask = self.request(&place, deadline, &token);
-        let asked = place.record.lock().ask();
-        let begun = self.moment().now;
         let latest = ResourceVersion::most_recent();
-        let found = Fetched::of(self.gets.ask(&ask, &latest), &ask);
+        let read = place.record.lock().ask(latest, &self.moment());
+        let found = Fetched::of(self.gets.ask(&ask, &read.version), &ask);
         self.change(&place, |record, at| {
-            record.take_read((&asked, begun), found, &latest, &place.key, at)
+            record.take_read(&read, found, &place.key, at)
         })
     }
 
@@ -186,30 +185,30 @@ impl<K: ManagedKind> TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let place = self.find(namespace, name)?;
-        {
+        let read = {
             let (record, at) = (place.record.lock(), self.moment());
             if record.has_reached(version, &at) {
                 return record.in_hand(&place.key, false, &at);
             }
-        }
+            record.ask(version.clone(), &at)
+        };
         let token = self.stop.token();
         let ask = self.request(&place, deadline, &token);
-        let begun = self.moment().now;
         let mut waiting = Waiting {
             store: self,
             place: &place,
             version,
             stop: &token,
-            asked: place.record.lock().ask(),
+            read,
         };
-        let (found, reached) = match get_at_least(&self.gets, &ask, &mut waiting) {
-            Ok(Reached::Answer(object, reached)) => (Fetched::Object(object), reached),
-            Ok(Reached::Gone(error, reached)) => (Fetched::Absent(error), reached),
+        let found = match get_at_least(&self.gets, &ask, &mut waiting) {
+            Ok(Reached::Answer(object, _)) => Fetched::Object(object),
+            Ok(Reached::Gone(error, _)) => Fetched::Absent(error),
             Ok(Reached::InMemory(answer)) => return answer,
-            Err(error) => (Fetched::of(Err(error), &ask), ResourceVersion::default()),
+            Err(error) => Fetched::of(Err(error), &ask),
         };
         self.change(&place, |record, at| {
-            record.take_read((&waiting.asked, begun), found, &reached, &place.key, at)
+            record.take_read(&waiting.read, found, &place.key, at)
         })
     }
 
@@ -220,7 +219,12 @@ impl<K: ManagedKind> TtlStore<K> {
         let pods = references.pods(key);
         drop(references);
         let record = place.record.lock();
-        Some(report(&record, key, pods, &self.moment()))
+        let mut report = report(&record, key, pods, &self.moment());
+        drop(record);
+        if report.reason.is_empty() && self.stop.token().is_stopped() {
+            "the manager was shut down".clone_into(&mut report.reason);
+        }
+        Some(report)
     }
 
     /// Ends the fetches that are under way and makes none any more; what is fresh is still served. Returns at once.
@@ -395,15 +399,16 @@ struct Waiting<'a, K: ManagedKind> {
     place: &'a Place<K>,
     version: &'a ResourceVersion,
     stop: &'a StopToken,
-    /// What was known when the last request was sent.
-    asked: Asked,
+    /// The last request.
+    read: Past,
 }
 
 impl<K: ManagedKind> Meanwhile<K> for Waiting<'_, K> {
     fn version(&mut self) -> ResourceVersion {
         let record = self.place.record.lock();
-        self.asked = record.ask();
-        later(self.version, record.content().floor())
+        let version = later(self.version, record.content().floor());
+        self.read = record.ask(version.clone(), &self.store.moment());
+        version
     }
 
     fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<K>, Error>> {

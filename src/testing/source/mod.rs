@@ -437,7 +437,8 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         let mut seen = self.seen(RequestKind::Get, version);
         seen.scope = Scope::object(key);
         self.enter(seen, deadline, stop)?;
-        match self.server.lock().one(key, version)? {
+        let found = self.server.lock().one(key, version)?;
+        match found {
             Some(Item::Object(object)) => Ok(object),
             Some(Item::Undecodable(object)) => Err(object.error),
             None => Err(Error::not_found(K::URL_PATH_SEGMENT, key.name())),
