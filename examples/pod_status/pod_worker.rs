@@ -37,6 +37,8 @@ pub(crate) enum Seen {
     Gone {
         syncs: u32,
     },
+    /// The runtime could not say; the worker tries again with the next status.
+    NoStatus(String),
     Failed(String),
 }
 
@@ -60,7 +62,7 @@ impl PodWorker {
             syncs = syncs.saturating_add(1);
             match (reading.error(), reading.status()) {
                 (Some(error), _) => {
-                    self.tell(Seen::Failed(format!("error determining status: {error}")));
+                    self.tell(Seen::NoStatus(error.to_string()));
                 }
                 (None, Some(status)) if syncs > 1 && status.container_statuses.is_empty() => {
                     self.tell(Seen::Gone { syncs });

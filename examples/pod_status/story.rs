@@ -148,7 +148,10 @@ impl Teller {
             Seen::Completed => progress.migrated = true,
             Seen::Gone { .. } => progress.gone = progress.gone.saturating_add(1),
             Seen::Failed(why) => return Err(format!("pod {uid}: {why}").into()),
-            Seen::Starting { .. } | Seen::Running { .. } | Seen::Exited { .. } => {}
+            Seen::Starting { .. }
+            | Seen::Running { .. }
+            | Seen::Exited { .. }
+            | Seen::NoStatus(_) => {}
         }
         if progress.gone > 0 && progress.migrated {
             self.remove(&PODS, "the story ends")?;
@@ -195,6 +198,7 @@ fn text(seen: &Seen) -> String {
         Seen::Exited { container, code } => format!("{container} exited with code {code}"),
         Seen::Completed => "completed".to_owned(),
         Seen::Gone { syncs } => format!("is gone, after {syncs} syncs"),
+        Seen::NoStatus(why) => format!("error determining status: {why}"),
         Seen::Failed(why) => why.clone(),
     }
 }

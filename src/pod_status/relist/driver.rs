@@ -62,13 +62,19 @@ impl<R: Runtime> Driver<R> {
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         while !stop.is_stopped() {
-            let began = self.clock.now();
-            // The runtime and the status are the user's; whatever panics costs one relist.
-            let relisted = guarded(|| self.relist(began, stop));
-            if self.end(began, relisted) || self.rest(stop) == WaitEnd::Stopped {
+            let stopped = self.round(stop);
+            if stopped || self.rest(stop) == WaitEnd::Stopped {
                 return;
             }
         }
+    }
+
+    /// One relist and what is told of it. Returns whether it was cut off by the stop.
+    pub(super) fn round(&mut self, stop: &StopToken) -> bool {
+        let began = self.clock.now();
+        // The runtime and the status are the user's; whatever panics costs one relist.
+        let relisted = guarded(|| self.relist(began, stop));
+        self.end(began, relisted)
     }
 
     fn rest(&self, stop: &StopToken) -> WaitEnd {
@@ -165,7 +171,7 @@ impl<R: Runtime> Driver<R> {
         cached.or_else(|| self.last_good.get(uid).cloned())
     }
 
-    /// Takes the end of a relist, and returns whether it is the end of the loop.
+    /// Takes the end of a relist, and returns whether the stop was what ended it.
     fn end(&mut self, began: Instant, relisted: Result<Relisted, StatusError>) -> bool {
         let failure = match relisted {
             Ok(Relisted::Stopped) => return true,

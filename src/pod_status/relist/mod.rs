@@ -174,7 +174,7 @@ impl Relist {
     ///
     /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout` when the last one is older than the
     /// threshold: `pleg was last seen active 3m0.001s ago; threshold is 3m0s`. Below it, as `source`, stands why: the call into
-    /// the runtime that does not return, and the failure of the last relist.
+    /// the runtime that does not return, and the failure of the last relist. `Stopped` when the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
         let now = self.clock.now();

@@ -100,6 +100,9 @@ impl Progress {
 
     /// Whether the runtime answers, by the kubelet's rule and in its words (PL-6).
     pub(super) fn health(&self, now: Instant, threshold: Duration) -> Result<(), Error> {
+        if self.ended {
+            return Err(Error::stopped("relist loop"));
+        }
         let unhealthy = match self.report.last_relist {
             None => Error::new(ErrorKind::NotSynced, "pleg has yet to be successful"),
             Some(last) => {

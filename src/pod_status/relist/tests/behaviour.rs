@@ -1,7 +1,8 @@
 //! What each relist does to the cache (PL-1 to PL-5).
 
 use super::*;
-use crate::pod_status::SandboxStatus;
+use crate::pod_status::{PodStatusOptions, SandboxStatus};
+use crate::sync::Arc;
 
 fn error_text(bench: &Bench, uid: &str) -> Option<String> {
     bench.cache.get(uid).error().map(ToString::to_string)
@@ -233,6 +234,32 @@ fn pl_5_a_pod_that_comes_back_keeps_nothing_of_the_one_before() {
     bench.found("a");
     bench.resting();
     assert!(bench.cache.get("a").status().unwrap().ips.is_empty());
+}
+
+#[test]
+fn pc_13_a_status_that_the_cache_refuses_is_looked_for_again() {
+    let fake = FakeClock::new();
+    let clock = Clock::from(fake.clone());
+    let options = PodStatusOptions::default()
+        .clock(clock.clone())
+        .evented_pleg(true);
+    let cache = PodStatusCache::with_options(options);
+    let bench = Bench::over(cache, fake, RelistOptions::default(), false);
+    bench.list("a c1=running");
+    // An event that came in meanwhile is newer than what the inspection found.
+    let event = bench.now().checked_add(PERIOD / 2);
+    let newer = Some(Arc::new(status("a", "10.0.0.2")));
+    assert!(bench.cache.set("a", newer, None, event.unwrap()));
+    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    bench.resting();
+    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.2"]);
+    bench.next();
+    bench.list("a c1=running");
+    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.3")));
+    bench.next();
+    bench.list("a c1=running");
+    bench.resting();
+    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.3"]);
 }
 
 #[test]

@@ -78,6 +78,22 @@ fn a_stop_drops_a_list_that_comes_after_it() {
 }
 
 #[test]
+fn a_loop_that_has_ended_is_not_healthy() {
+    let bench = Bench::new();
+    bench.list("");
+    bench.resting();
+    bench.relist.stop();
+    assert!(
+        bench.asked.recv().is_err(),
+        "the runtime went with its thread"
+    );
+    while !bench.relist.progress.lock().ended {
+        std::thread::yield_now();
+    }
+    assert!(bench.relist.health().unwrap_err().is_stopped());
+}
+
+#[test]
 fn dropping_the_owner_joins() {
     let bench = Bench::new();
     bench.list("");

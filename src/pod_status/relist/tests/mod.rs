@@ -3,6 +3,7 @@
 mod behaviour;
 mod ends;
 mod health;
+mod random;
 mod records;
 mod workers;
 

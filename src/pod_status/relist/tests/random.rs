@@ -1,0 +1,179 @@
+//! Random histories of a runtime with faults: what the cache holds was so, and one clean relist makes it equal.
+
+#![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+use super::super::driver::Driver;
+use super::super::progress::Progress;
+use super::*;
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::worker::{StopSource, StopToken};
+
+const HISTORIES: u64 = 300;
+const STEPS: u64 = 60;
+const SEED: &str = "KUBECACHE_TEST_SEED";
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// A runtime's pods: each has one container, whose id tells its generation and whose exit code tells the truth.
+struct World {
+    pods: BTreeMap<String, u32>,
+    generation: u32,
+    dice: Dice,
+    /// How likely a call fails, in percent.
+    faults: u64,
+    stop: StopSource,
+}
+
+impl World {
+    /// Something happens to a pod: it comes, changes or goes.
+    fn happen(&mut self) {
+        let uid = format!("pod-{}", self.dice.roll(6));
+        if self.dice.roll(3) == 0 {
+            self.pods.remove(&uid);
+        } else {
+            self.generation += 1;
+            self.pods.insert(uid, self.generation);
+        }
+    }
+
+    /// Whether this call goes well; some end by a panic or by a stop in the middle.
+    fn fault(&mut self) -> Result<(), RuntimeError> {
+        if self.dice.roll(100) >= self.faults {
+            return Ok(());
+        }
+        match self.dice.roll(4) {
+            0 => panic!("a fault"),
+            1 => {
+                self.stop.stop();
+                Ok(())
+            }
+            _ => Err("a fault".into()),
+        }
+    }
+}
+
+struct Random(Arc<Mutex<World>>);
+
+impl Runtime for Random {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        let mut world = self.0.lock();
+        world.fault()?;
+        let pods = world.pods.iter().map(|(uid, generation)| {
+            RuntimePod::new(uid, "shop", uid)
+                .container(generation.to_string(), ContainerState::Running)
+        });
+        Ok(pods.collect())
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        _stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        let mut world = self.0.lock();
+        world.fault()?;
+        if world.faults > 0 && world.dice.roll(5) == 0 {
+            world.happen();
+        }
+        let Some(generation) = world.pods.get(pod.uid()) else {
+            return Err("no such pod".into());
+        };
+        Ok(status(pod.uid(), &generation.to_string()))
+    }
+}
+
+/// The generations of the pods in the cache; an entry with an error has none.
+fn cached(cache: &PodStatusCache<PodStatus>) -> BTreeMap<String, Option<u32>> {
+    let entries = cache.get_all().into_iter();
+    entries
+        .map(|(uid, reading)| {
+            let ips = reading.status().map(|status| status.ips.join(""));
+            (uid.to_string(), ips.and_then(|text| text.parse().ok()))
+        })
+        .collect()
+}
+
+fn play(seed: u64) {
+    let fake = FakeClock::new();
+    let cache = PodStatusCache::new(Clock::from(fake.clone()));
+    let world = Arc::new(Mutex::new(World {
+        pods: BTreeMap::new(),
+        generation: 0,
+        dice: Dice(seed | 1),
+        faults: 20,
+        stop: StopSource::new(),
+    }));
+    let mut driver = Driver::new(
+        Random(Arc::clone(&world)),
+        cache.clone(),
+        RelistOptions::default(),
+        Arc::new(Monitor::new(Progress::default())),
+    );
+    let mut global = None;
+    for _ in 0..STEPS {
+        let stop = StopSource::new();
+        {
+            let mut world = world.lock();
+            world.stop = stop.clone();
+            for _ in 0..world.dice.roll(4) {
+                world.happen();
+            }
+        }
+        fake.advance(PERIOD);
+        let asked = fake.now();
+        // Cut off by a stop, by a panic, or not at all: the next one goes on with what this one left.
+        driver.round(&stop.token());
+        let after = cache.global_time();
+        assert!(
+            after == global || after == Some(Timestamp::from(asked)),
+            "seed {seed}"
+        );
+        global = after;
+        for (uid, generation) in cached(&cache) {
+            let newest = world.lock().generation;
+            assert!(
+                generation.unwrap_or_default() <= newest,
+                "{uid}, seed {seed}"
+            );
+        }
+    }
+    let truth: BTreeMap<_, _> = {
+        let mut world = world.lock();
+        world.faults = 0;
+        let pods = world.pods.iter();
+        pods.map(|(uid, generation)| (uid.clone(), Some(*generation)))
+            .collect()
+    };
+    fake.advance(PERIOD);
+    assert!(!driver.round(&StopToken::never()));
+    assert_eq!(cached(&cache), truth, "seed {seed}");
+    assert_eq!(
+        cache.global_time(),
+        Some(Timestamp::from(fake.now())),
+        "seed {seed}"
+    );
+}
+
+#[test]
+fn pl_2_pl_3_after_any_history_of_faults_one_clean_relist_makes_the_cache_equal_to_the_runtime() {
+    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+    let seed: u64 = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    println!("{SEED}={seed}");
+    for history in 0..HISTORIES {
+        play(seed.wrapping_add(history));
+    }
+}
