@@ -16,6 +16,8 @@ use crate::clock::{Clock, FakeClock};
 use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
 use crate::worker::StopToken;
 
+/// How long a call may be missing: far more than it needs, so that a loop that does not ask is told and not waited out.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -175,7 +177,7 @@ impl Bench {
 
     /// Waits for the loop to ask for this.
     fn expect(&self, asked: &Asked) {
-        assert_eq!(self.asked.recv().as_ref(), Ok(asked));
+        assert_eq!(self.asked.recv_timeout(PATIENCE).as_ref(), Ok(asked));
     }
 
     fn answer(&self, asked: &Asked, answer: Answer) {
