@@ -9,9 +9,12 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::{Getter, Listed};
+use crate::manager::change_detection::ChangeDetection;
+use crate::manager::fetch::store::FetchStore;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
 use crate::manager::stores::Stores;
+use crate::manager::ttl::store::TtlStore;
 use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
@@ -295,10 +298,10 @@ pub(crate) fn commit_into(
 
 /// A getter that gives the answers put into it, and waits while there is none.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct FakeGetter(Arc<Monitor<Answers>>);
+pub(crate) struct FakeGetter(Arc<Monitor<Script>>);
 
 #[derive(Debug, Default)]
-struct Answers {
+struct Script {
     asked: usize,
     /// Which versions were asked for, once a test wants to know.
     versions: Option<Vec<String>>,
@@ -426,6 +429,31 @@ impl Stage {
         Self {
             manager,
             runs,
+            getter,
+            clock,
+        }
+    }
+
+    /// A manager of this strategy. Without a watch nothing is launched, and there is no housekeeper.
+    pub(crate) fn of(mode: ChangeDetection) -> Self {
+        if mode == ChangeDetection::Watch {
+            return Self::new();
+        }
+        let clock = FakeClock::new();
+        let options = ManagerOptions::default()
+            .clock(Clock::from(clock.clone()))
+            .change_detection(mode);
+        let getter = FakeGetter::default();
+        getter.versions();
+        let gets = Arc::new(getter.clone());
+        let store = if mode == ChangeDetection::Cache {
+            Stores::Cache(TtlStore::new(gets, options))
+        } else {
+            Stores::Get(FetchStore::new(gets, options))
+        };
+        Self {
+            manager: Arc::new(SecretManager::over(store)),
+            runs: FakeRuns::default(),
             getter,
             clock,
         }

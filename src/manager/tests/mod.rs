@@ -15,6 +15,8 @@ mod pod_references;
 mod reflect;
 mod simulation;
 #[cfg(feature = "testing")]
+mod strategies;
+#[cfg(feature = "testing")]
 mod ttl_stage;
 #[cfg(feature = "testing")]
 mod ttl_store;

@@ -6,9 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::dice::Dice;
 use super::fake::{Stage, pod, secret};
-use crate::error::ErrorKind;
-use crate::manager::{Changed, ObjectState};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::manager::{ChangeDetection, Changed, ObjectState};
 use crate::object::ObjectKey;
+use crate::sync::Arc;
 use crate::worker::Worker;
 
 fn key(name: &str) -> ObjectKey {
@@ -26,24 +28,37 @@ fn with_uid(mut pod: Pod, uid: &str) -> Pod {
     pod
 }
 
+/// A manager of each strategy.
+fn each_strategy(test: impl Fn(Stage, ChangeDetection)) {
+    for mode in ChangeDetection::ALL {
+        test(Stage::of(mode), mode);
+    }
+}
+
 /// CM-1, CM-4; `TestRegisterIdempotence`.
 #[test]
-fn registering_and_unregistering_twice_is_once() {
-    let stage = Stage::new();
-    let pod = pod("p", &["s"]);
-    stage.manager.register_pod(&pod);
-    stage.manager.register_pod(&pod);
-    assert_eq!(stage.runs.count(), 1);
-    stage.manager.unregister_pod(&pod);
-    let gone = stage.get_now("s").unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::NotRegistered);
-    stage.manager.unregister_pod(&pod);
-    assert_eq!(stage.runs.count(), 1);
+fn cm_1_registering_and_unregistering_twice_is_once() {
+    each_strategy(|stage, mode| {
+        let pod = pod("p", &["s"]);
+        stage.manager.register_pod(&pod);
+        stage.manager.register_pod(&pod);
+        assert_eq!(count(&stage, "s"), 1, "{mode}");
+        stage.manager.unregister_pod(&pod);
+        assert_eq!(count(&stage, "s"), 0, "{mode}");
+        if mode != ChangeDetection::Get {
+            let gone = stage.get_now("s").unwrap_err();
+            assert_eq!(gone.kind(), ErrorKind::NotRegistered, "{mode}");
+        }
+        stage.manager.unregister_pod(&pod);
+        let runs = usize::from(mode == ChangeDetection::Watch);
+        assert_eq!(stage.runs.count(), runs, "{mode}");
+        assert_eq!(stage.getter.asked(), 0, "{mode}");
+    });
 }
 
 /// CM-2; `TestCacheInvalidation`, as the watch-based store has it: an update starts what is new and nothing else.
 #[test]
-fn an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
+fn cm_2_an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
     let stage = Stage::new();
     stage.manager.register_pod(&pod("p", &["s1", "s10", "s2"]));
     assert_eq!(stage.runs.count(), 3);
@@ -60,40 +75,60 @@ fn an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
     assert_eq!(stage.runs.count(), 5);
 }
 
+/// CM-2, OS-2: a read between two registrations is asked for again exactly where the strategy says so; no registration
+/// asks anything.
+#[test]
+fn cm_2_an_update_touches_only_what_it_changes() {
+    each_strategy(|stage, mode| {
+        stage
+            .manager
+            .register_pod(&pod("p", &["kept", "let-go", "kept"]));
+        stage.manager.register_pod(&pod("p", &["kept", "new"]));
+        for (name, pods) in [("kept", 1), ("let-go", 0), ("new", 1)] {
+            assert_eq!(count(&stage, name), pods, "{mode} {name}");
+        }
+        stage.manager.register_pod(&pod("p", &[]));
+        assert_eq!(count(&stage, "kept"), 0, "{mode}");
+        assert_eq!(stage.manager.inspect().len(), 1, "{mode}: it is registered");
+        assert_eq!(stage.getter.asked(), 0, "{mode}");
+    });
+}
+
 /// CM-3: pods of one name with different uids hold references of their own.
 #[test]
-fn a_pod_made_again_is_another_one() {
-    let stage = Stage::new();
-    let (old, new) = (
-        with_uid(pod("p", &["s"]), "1"),
-        with_uid(pod("p", &["s"]), "2"),
-    );
-    stage.manager.register_pod(&old);
-    stage.manager.register_pod(&new);
-    assert_eq!(count(&stage, "s"), 2);
-    stage.manager.unregister_pod(&old);
-    assert_eq!(count(&stage, "s"), 1);
-    assert!(!stage.runs.is_stopped("s"));
+fn cm_3_a_pod_made_again_is_another_one() {
+    each_strategy(|stage, mode| {
+        let (old, new) = (
+            with_uid(pod("p", &["s"]), "1"),
+            with_uid(pod("p", &["s"]), "2"),
+        );
+        stage.manager.register_pod(&old);
+        stage.manager.register_pod(&new);
+        assert_eq!(count(&stage, "s"), 2, "{mode}");
+        stage.manager.unregister_pod(&old);
+        assert_eq!(count(&stage, "s"), 1, "{mode}");
+        let at_work = usize::from(mode == ChangeDetection::Watch);
+        assert_eq!(stage.runs.at_work("s"), at_work, "{mode}");
+    });
 }
 
 /// CM-4, and CM-5 which cannot happen here: what was stored is let go, whatever the pod says by then.
 #[test]
-fn a_pod_changed_in_place_lets_go_what_it_held() {
-    let stage = Stage::new();
-    let mut pod = pod("p", &["held"]);
-    stage.manager.register_pod(&pod);
-    let spec = pod.spec.as_mut().unwrap();
-    spec.image_pull_secrets.as_mut().unwrap()[0].name = "another".into();
-    stage.manager.unregister_pod(&pod);
-    assert_eq!(count(&stage, "held"), 0);
-    assert_eq!(stage.runs.count(), 1);
-    assert!(stage.runs.is_stopped("held"));
+fn cm_4_a_pod_changed_in_place_lets_go_what_it_held() {
+    each_strategy(|stage, mode| {
+        let mut pod = pod("p", &["held"]);
+        stage.manager.register_pod(&pod);
+        let spec = pod.spec.as_mut().unwrap();
+        spec.image_pull_secrets.as_mut().unwrap()[0].name = "another".into();
+        stage.manager.unregister_pod(&pod);
+        assert_eq!(count(&stage, "held"), 0, "{mode}");
+        assert_eq!(count(&stage, "another"), 0, "{mode}");
+        assert_eq!(stage.runs.at_work("held"), 0, "{mode}");
+    });
 }
 
-/// CM-6; `TestCacheRefcounts`: the final counts of upstream's table.
-#[test]
-fn the_final_counts_of_upstreams_table() {
-    let stage = Stage::new();
+/// Registers and unregisters as upstream's table does.
+fn play_upstreams_table(stage: &Stage) {
     let register = |name: &str, names: &[&str]| stage.manager.register_pod(&pod(name, names));
     let unregister = |name: &str| stage.manager.unregister_pod(&pod(name, &[]));
     register("1", &["s1", "s1", "s10", "s2"]);
@@ -112,37 +147,91 @@ fn the_final_counts_of_upstreams_table() {
     register("7", &["s1", "s3", "s30"]);
     register("8", &["s5", "s50"]);
     register("8", &["s5"]);
-    let expected = [
-        ("s1", 3),
-        ("s10", 1),
-        ("s2", 3),
-        ("s3", 3),
-        ("s30", 2),
-        ("s4", 2),
-        ("s5", 4),
-        ("s50", 2),
-        ("s6", 0),
-        ("s60", 0),
-        ("s7", 1),
-        ("s70", 1),
-    ];
-    for (name, pods) in expected {
-        assert_eq!(count(&stage, name), pods, "{name}");
+}
+
+/// CM-6; `TestCacheRefcounts`: the final counts of upstream's table.
+#[test]
+fn cm_6_the_final_counts_of_upstreams_table() {
+    each_strategy(|stage, mode| {
+        play_upstreams_table(&stage);
+        let expected = [
+            ("s1", 3),
+            ("s10", 1),
+            ("s2", 3),
+            ("s3", 3),
+            ("s30", 2),
+            ("s4", 2),
+            ("s5", 4),
+            ("s50", 2),
+            ("s6", 0),
+            ("s60", 0),
+            ("s7", 1),
+            ("s70", 1),
+        ];
+        for (name, pods) in expected {
+            assert_eq!(count(&stage, name), pods, "{mode} {name}");
+        }
+    });
+}
+
+/// Gives what a strategy asks for: the watch its list, the others the answer to their get.
+fn feed(stage: &Stage, mode: ChangeDetection, version: &str) {
+    if mode == ChangeDetection::Watch {
+        let object = Some(secret("s", version));
+        stage.runs.list("s", version, object).unwrap();
+    } else {
+        stage.getter.answer(Ok(secret("s", version)));
     }
 }
 
-/// CM-7, SC-1, `TestCacheBasedSecretManager`: a read asks whether the name is referenced, not by whom, and only in its own namespace.
+/// CM-7, SC-1, `TestCacheBasedSecretManager`: a read asks whether the name is referenced, not by whom, and only in its
+/// own namespace; with `Get` it asks the server whatever is referenced.
 #[test]
-fn reads_are_for_everybody() {
-    let stage = Stage::new();
-    stage.manager.register_pod(&pod("p", &["s"]));
-    stage.runs.list("s", "2", Some(secret("s", "1"))).unwrap();
-    assert_eq!(stage.version("s"), "1");
-    let elsewhere = stage.manager.get_secret("other", "s").unwrap_err();
-    assert_eq!(
-        elsewhere.to_string(),
-        "object \"other\"/\"s\" not registered"
-    );
+fn cm_7_reads_are_for_everybody() {
+    each_strategy(|stage, mode| {
+        stage.manager.register_pod(&pod("p", &["s"]));
+        feed(&stage, mode, "1");
+        let found = stage.manager.get_secret("ns", "s").unwrap();
+        assert_eq!(found.metadata.resource_version.as_deref(), Some("1"));
+        if mode == ChangeDetection::Get {
+            stage.getter.answer(Err(Error::not_found("secrets", "s")));
+        }
+        let elsewhere = stage.manager.get_secret("other", "s").unwrap_err();
+        let expected = match mode {
+            ChangeDetection::Watch | ChangeDetection::Cache => {
+                "object \"other\"/\"s\" not registered"
+            }
+            ChangeDetection::Get => "secret \"s\" not found",
+        };
+        assert_eq!(elsewhere.to_string(), expected, "{mode}");
+        assert_eq!(stage.manager.change_detection(), mode);
+    });
+}
+
+/// CM-8: a registration does not wait for a read that is under way, nor does another read.
+#[test]
+fn cm_8_registrations_do_not_wait_for_requests() {
+    each_strategy(|stage, mode| {
+        stage.manager.register_pod(&pod("p", &["s"]));
+        let manager = Arc::clone(&stage.manager);
+        let (send, answer) = crossbeam_channel::bounded(1);
+        let worker = Worker::spawn("t-slow", move |_| {
+            let found = manager.get_by("ns", "s", Deadline::NEVER);
+            send.send(found.map(drop)).unwrap();
+        });
+        if mode == ChangeDetection::Watch {
+            stage.clock.wait_for_parked(2);
+        } else {
+            stage.getter.wait_for_asked(1);
+        }
+        stage.manager.register_pod(&pod("q", &["t"]));
+        stage.manager.unregister_pod(&pod("q", &[]));
+        assert_eq!(stage.manager.inspect().len(), 1, "{mode}");
+        assert!(answer.try_recv().is_err(), "{mode}");
+        feed(&stage, mode, "1");
+        answer.recv().unwrap().unwrap();
+        worker.unwrap().join().unwrap();
+    });
 }
 
 /// Which objects each registered pod holds: what the manager must agree with.
@@ -165,37 +254,37 @@ fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
     }
 }
 
-/// R6, CM-1..CM-6, OC-3..OC-5: after any history of registrations each object has as many pods as hold it, and a run
-/// at work exactly if that is not zero.
+/// R6, CM-1..CM-6, OC-3..OC-5: after any history of registrations each object has as many pods as hold it, and with
+/// `Watch` a run at work exactly if that is not zero.
 #[test]
 fn any_history_of_registrations_agrees_with_a_naive_count() {
     let (mut dice, seed) = Dice::new();
-    let stage = Stage::new();
-    let mut naive = Naive::new();
-    for step in 0..2_000 {
-        random_step(&mut dice, &stage, &mut naive);
-        for name in (0..6).map(|number| format!("s{number}")) {
-            let holders = naive.values().filter(|names| names.contains(&name)).count();
-            assert_eq!(
-                count(&stage, &name),
-                holders,
-                "seed {seed} step {step} {name}"
-            );
-            assert_eq!(
-                stage.runs.at_work(&name),
-                usize::from(holders > 0),
-                "seed {seed} step {step} {name}"
-            );
+    for mode in ChangeDetection::ALL {
+        let stage = Stage::of(mode);
+        let mut naive = Naive::new();
+        for step in 0..2_000 {
+            random_step(&mut dice, &stage, &mut naive);
+            assert_agrees(&stage, mode, &naive, &format!("seed {seed} {mode} {step}"));
         }
-        let pods: Vec<_> = stage
-            .manager
-            .inspect()
-            .into_iter()
-            .map(|pod| (pod.name, pod.uid))
-            .collect();
-        let registered: Vec<_> = naive.keys().cloned().collect();
-        assert_eq!(pods, registered, "seed {seed} step {step}");
     }
+}
+
+fn assert_agrees(stage: &Stage, mode: ChangeDetection, naive: &Naive, when: &str) {
+    for name in (0..6).map(|number| format!("s{number}")) {
+        let holders = naive.values().filter(|names| names.contains(&name)).count();
+        assert_eq!(count(stage, &name), holders, "{when} {name}");
+        let watched = mode == ChangeDetection::Watch && holders > 0;
+        let at_work = stage.runs.at_work(&name);
+        assert_eq!(at_work, usize::from(watched), "{when} {name}");
+    }
+    let pods: Vec<_> = stage
+        .manager
+        .inspect()
+        .into_iter()
+        .map(|pod| (pod.name, pod.uid))
+        .collect();
+    let registered: Vec<_> = naive.keys().cloned().collect();
+    assert_eq!(pods, registered, "{when}");
 }
 
 /// The agent's table: a row per pod and object, with what it needs and never a value.
