@@ -9,6 +9,8 @@ mod processor;
 mod queue;
 mod registration;
 mod resync;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod state;
 #[cfg(test)]
 mod tests;

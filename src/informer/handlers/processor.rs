@@ -53,7 +53,8 @@ struct Table<K: Object> {
 
 struct Member<K: Object> {
     listener: Arc<Listener<K>>,
-    worker: Worker,
+    /// `None` in models of thread schedules, whose threads are the checker's.
+    worker: Option<Worker>,
     resync: Resync,
     /// It has been told of what was there; from then on it is told of what comes.
     admitted: bool,
@@ -61,7 +62,7 @@ struct Member<K: Object> {
 
 struct Leaving<K: Object> {
     listener: Arc<Listener<K>>,
-    worker: Worker,
+    worker: Option<Worker>,
     /// A stop with a deadline has named it.
     named: bool,
 }
@@ -118,13 +119,31 @@ impl<K: Object> Processor<K> {
             )
         })?;
         let requested = options.resync_period.unwrap_or(front.resync_period);
-        let registration = Registration::new(Arc::clone(&listener), Arc::downgrade(front));
-        let refused = front.enter(listener, worker, requested);
+        self.enter(listener, Some(worker), requested)
+    }
+
+    fn enter(
+        &self,
+        listener: Arc<Listener<K>>,
+        worker: Option<Worker>,
+        requested: Duration,
+    ) -> Result<Registration, Error> {
+        let registration = Registration::new(Arc::clone(&listener), Arc::downgrade(&self.0));
+        let refused = self.0.enter(listener, worker, requested);
         if let Some(member) = refused {
             member.listener.end();
-            return Err(front.refusal(member.listener.name()));
+            return Err(self.0.refusal(member.listener.name()));
         }
         Ok(registration)
+    }
+
+    /// Adds a handler whose thread is the caller's business: models of thread schedules have threads of their own.
+    #[cfg(all(test, shuttle))]
+    pub(super) fn enter_unattended(
+        &self,
+        listener: &Arc<Listener<K>>,
+    ) -> Result<Registration, Error> {
+        self.enter(Arc::clone(listener), None, Duration::ZERO)
     }
 
     /// Lets those join who were registered since, if there are any: each is told of the objects of the snapshot.
@@ -249,7 +268,9 @@ impl<K: Object> Drop for Processor<K> {
                     "handler {} still runs while its informer is dropped: its thread ends detached",
                     leaving.listener.name()
                 );
-                leaving.worker.abandon();
+                if let Some(worker) = leaving.worker {
+                    worker.abandon();
+                }
             } else {
                 drop(leaving.worker);
             }
@@ -262,7 +283,7 @@ impl<K: Object> Front<K> {
     fn enter(
         &self,
         listener: Arc<Listener<K>>,
-        worker: Worker,
+        worker: Option<Worker>,
         requested: Duration,
     ) -> Option<Member<K>> {
         let now = self.clock.now();
