@@ -26,7 +26,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("http", &["list_watch", "wire"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
-    ("informer", &["reflector", "store", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
     ("pod_status", &[]),

@@ -74,6 +74,18 @@ pub(super) struct Relist<K: Object> {
     pub(super) of: Arc<Replacement>,
 }
 
+impl<K: Object> Relist<K> {
+    /// The last state that decodes of an object that waits: it may have come before all that waits.
+    fn last_known(&self, key: &ObjectKey, waiting: Option<&Arc<Held<K>>>) -> Option<Arc<Held<K>>> {
+        let before = || {
+            let mut missing = self.missing.iter();
+            let (_, object) = missing.find(|(missing, _)| **missing == *key)?;
+            object.as_ref()
+        };
+        waiting.or_else(before).map(Arc::clone)
+    }
+}
+
 /// Everything under the queue's one mutex.
 pub(super) struct State<K: Object> {
     lane: Lane<K>,
@@ -160,11 +172,14 @@ impl<K: Object> State<K> {
                 .find(|(waiting, _)| ***waiting == *key)
                 .map(|(_, waiting)| fate(waiting.newest, waiting.with_object.object())),
         };
-        waiting.or_else(|| {
-            let mut hand = self.hand.iter();
-            hand.find(|(held, _)| **held == *key)
-                .map(|(_, fate)| fate.clone())
-        })
+        let mut hand = self.hand.iter();
+        let in_hand = hand
+            .find(|(held, _)| **held == *key)
+            .map(|(_, fate)| fate.clone());
+        match waiting {
+            Some(waiting) => Some(waiting.after(in_hand)),
+            None => in_hand,
+        }
     }
 
     /// Whether the object has something waiting; cheap in a compressed queue, and not asked of the other.
@@ -179,16 +194,19 @@ impl<K: Object> State<K> {
     pub(super) fn fates(&self) -> HashMap<Arc<ObjectKey>, Fate<K>> {
         let hand = self.hand.iter().map(|(key, fate)| (key, fate.clone()));
         let mut fates: HashMap<_, _> = hand.map(|(key, fate)| (Arc::clone(key), fate)).collect();
+        let mut then = |key: &Arc<ObjectKey>, fate: Fate<K>| {
+            let fate = fate.after(fates.remove(key));
+            fates.insert(Arc::clone(key), fate);
+        };
         match &self.lane {
             Lane::Compressed(lane) => {
                 for (key, bunch) in lane.iter() {
-                    fates.insert(Arc::clone(key), fate_of_bunch(bunch));
+                    then(key, fate_of_bunch(bunch));
                 }
             }
             Lane::InOrder(lane) => {
                 for (key, waiting) in lane.objects() {
-                    let fate = fate(waiting.newest, waiting.with_object.object());
-                    fates.insert(Arc::clone(key), fate);
+                    then(key, fate(waiting.newest, waiting.with_object.object()));
                 }
             }
         }
@@ -293,6 +311,16 @@ impl<K: Object> State<K> {
     }
 }
 
+impl<K: Object> Fate<K> {
+    /// This fate, which follows on `before`: the last state that decodes may be from then.
+    fn after(self, before: Option<Self>) -> Self {
+        match (self, before) {
+            (Self::Present(None), Some(Self::Present(object))) => Self::Present(object),
+            (fate, _) => fate,
+        }
+    }
+}
+
 impl<K: Object> Clone for Fate<K> {
     fn clone(&self) -> Self {
         match self {
@@ -329,17 +357,17 @@ fn unlisted<K: Object>(
 /// DF-8: the items first, then what is gone. Returns how many places that makes (DF-14).
 fn relist_compressed<K: Object>(
     lane: &mut Compressed<K>,
-    list: Relist<K>,
+    mut list: Relist<K>,
 ) -> (usize, Vec<Delta<K>>) {
     let mut merged = Vec::new();
-    for (key, delta) in list.items {
+    for (key, delta) in std::mem::take(&mut list.items) {
         merged.extend(lane.push(key, delta));
     }
     let waiting: Vec<(Arc<ObjectKey>, Delta<K>)> = lane
         .iter()
         .filter(|(key, _)| !list.listed.contains_key(*key))
         .map(|(key, bunch)| {
-            let gone = unlisted(key, bunch.last_object().map(Arc::clone), &list.of);
+            let gone = unlisted(key, list.last_known(key, bunch.last_object()), &list.of);
             (Arc::clone(key), gone)
         })
         .collect();
@@ -367,7 +395,7 @@ fn relist_in_order<K: Object>(lane: &mut InOrder<K>, list: Relist<K>) -> usize {
         }
         waiting.insert(Arc::clone(key));
         if !of.newest.is_deleted() {
-            let last_known = of.with_object.object().map(Arc::clone);
+            let last_known = list.last_known(key, of.with_object.object());
             gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
         }
     }

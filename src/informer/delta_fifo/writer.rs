@@ -140,11 +140,15 @@ impl<K: Object> DeltaFifoWriter<K> {
             return Ok(());
         }
         let fate = self.shared.lock().fate(&why.key);
-        let last_known = match (fate, self.mode.known()) {
-            (Some(Fate::Present(object)), _) => object,
-            (None, Some(known)) => known.last_good(&why.key),
-            (Some(Fate::Gone), _) | (None, None) => None,
+        let here = match fate {
+            Some(Fate::Present(object)) => Some(object),
+            Some(Fate::Gone) => None,
+            None => Some(None),
         };
+        let known = self.mode.known();
+        let last_known = here.and_then(|object| {
+            object.or_else(|| known.and_then(|known| known.last_good(&why.key)))
+        });
         let key = why.key.clone();
         let deleted = Deletion::undecodable(why, last_known);
         self.queue(key, Delta::Deleted(Box::new(deleted)))
@@ -166,7 +170,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
         for (key, fate) in fates {
             if let (Fate::Present(object), false) = (fate, staging.contains(&key)) {
-                missing.push((key, object));
+                let last_known = object.or_else(|| known.last_good(&key));
+                missing.push((key, last_known));
             }
         }
         missing

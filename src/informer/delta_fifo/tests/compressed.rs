@@ -65,7 +65,7 @@ fn df_5_with_a_view_a_known_deletion_is_queued() {
 #[test]
 fn df_5_a_view_that_fails_lets_the_deletion_through() {
     let mut rig = Rig::compressed("");
-    rig.known.broken.lock().push(key("a"));
+    rig.known.broken.lock().insert(key("a"));
     rig.feed("-a3");
     assert_eq!(rig.drain(), ["Da3"]);
 }
@@ -165,7 +165,7 @@ fn df_8_the_newest_state_stands_last() {
 #[test]
 fn df_8_a_failed_lookup_leaves_the_last_state_out() {
     let mut rig = Rig::compressed("");
-    rig.known.broken.lock().push(key("a"));
+    rig.known.broken.lock().insert(key("a"));
     rig.feed("=");
     let popped = rig.queue.pop(Deadline::NEVER).unwrap();
     let Delta::Deleted(deleted) = popped.newest() else {
@@ -273,7 +273,7 @@ fn df_16_a_resync_brings_up_what_nothing_waits_for() {
 #[test]
 fn df_16_a_failed_lookup_is_skipped() {
     let mut rig = Rig::compressed("b1");
-    rig.known.broken.lock().push(key("a"));
+    rig.known.broken.lock().insert(key("a"));
     assert_eq!(rig.feed("!").drain(), ["Sb1"]);
 }
 

@@ -8,10 +8,11 @@ mod atomic;
 mod compressed;
 mod hands;
 mod in_order;
+mod random;
 mod syncing;
 mod undecodable;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -27,25 +28,29 @@ use crate::{Error, ErrorKind};
 
 type Objects = BTreeMap<ObjectKey, Arc<Held<ConfigMap>>>;
 
-/// What a consumer holds; `broken` cannot be looked up.
+/// What a consumer holds; `broken` does not decode.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) objects: Mutex<Objects>,
-    pub(super) broken: Mutex<Vec<ObjectKey>>,
+    pub(super) broken: Mutex<BTreeSet<ObjectKey>>,
 }
 
 impl KnownObjects<ConfigMap> for View {
     fn keys(&self) -> Vec<ObjectKey> {
-        let mut keys: Vec<_> = self.objects.lock().keys().cloned().collect();
+        let mut keys: BTreeSet<_> = self.objects.lock().keys().cloned().collect();
         keys.extend(self.broken.lock().iter().cloned());
-        keys
+        keys.into_iter().collect()
     }
 
     fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<ConfigMap>>>, Error> {
         if self.broken.lock().contains(key) {
             return Err(Error::new(ErrorKind::Undecodable, "broken"));
         }
-        Ok(self.objects.lock().get(key).cloned())
+        Ok(self.last_good(key))
+    }
+
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<ConfigMap>>> {
+        self.objects.lock().get(key).cloned()
     }
 }
 
@@ -249,12 +254,14 @@ pub(super) fn second() -> Duration {
 
 /// What a consumer does with deltas: the view follows them.
 pub(super) fn apply(view: &View, deltas: &Deltas<ConfigMap>) {
-    let mut objects = view.objects.lock();
+    let (mut objects, mut broken) = (view.objects.lock(), view.broken.lock());
     for delta in deltas.iter() {
-        match (delta.key(), delta.object()) {
-            (Some(key), _) if delta.is_deleted() => drop(objects.remove(&key)),
-            (Some(key), Some(object)) => drop(objects.insert(key, Arc::clone(object))),
-            (Some(_) | None, _) => {}
+        let Some(key) = delta.key() else { continue };
+        broken.remove(&key);
+        match delta.object() {
+            _ if delta.is_deleted() => drop(objects.remove(&key)),
+            Some(object) => drop(objects.insert(key, Arc::clone(object))),
+            None => drop(broken.insert(key)),
         }
     }
 }

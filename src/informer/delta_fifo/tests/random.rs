@@ -1,0 +1,287 @@
+//! Random histories of a server into the queue, in every mode: at the end the consumer holds what the server holds,
+//! each object's changes came in order, and no deletion was lost.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::num::NonZeroUsize;
+
+use super::*;
+use crate::informer::{Deletion, Processing};
+use crate::object::Object as _;
+
+/// Histories per mode and run of the test.
+const HISTORIES: usize = 60;
+/// Steps of one history.
+const STEPS: usize = 120;
+/// Set to a seed that a failure printed, to play it again.
+const SEED: &str = "KUBECACHE_TEST_SEED";
+
+/// Small random numbers from a seed (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.checked_rem(sides).unwrap()
+    }
+
+    fn seeded() -> u64 {
+        let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
+        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        println!("{SEED}={seed}");
+        seed
+    }
+}
+
+/// A server whose watch may break: what happens then shows in the next list only.
+struct Server {
+    objects: BTreeMap<String, u64>,
+    version: u64,
+    watched: bool,
+}
+
+impl Server {
+    fn object(name: &str, version: u64) -> Arc<Held<ConfigMap>> {
+        held(&format!("{name}{version}"))
+    }
+
+    /// One change of one object; the event of it, if the watch is open.
+    fn change(&mut self, dice: &mut Dice) -> Option<SinkEvent<ConfigMap>> {
+        let name = ["a", "b", "c", "d", "e"][usize::try_from(dice.roll(5)).unwrap()];
+        let version = self.version.checked_add(1).unwrap();
+        self.version = version;
+        let object = Self::object(name, version);
+        let event = if !self.objects.contains_key(name) {
+            self.objects.insert(name.to_owned(), version);
+            SinkEvent::Added(object)
+        } else if dice.roll(3) == 0 {
+            self.objects.remove(name);
+            SinkEvent::Deleted(object)
+        } else {
+            self.objects.insert(name.to_owned(), version);
+            if dice.roll(12) == 0 {
+                SinkEvent::Undecodable(undecodable(&format!("{name}{version}")))
+            } else {
+                SinkEvent::Modified(object)
+            }
+        };
+        self.watched.then_some(event)
+    }
+
+    /// Lists; a list in which an item could not be read changes nothing.
+    fn list(&mut self, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
+        let mut staging = writer.begin();
+        for (name, version) in &self.objects {
+            let object = Self::object(name, *version);
+            writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+        }
+        if dice.roll(6) == 0 {
+            return;
+        }
+        writer
+            .commit(staging, &at(&self.version.to_string()))
+            .unwrap();
+        self.watched = true;
+    }
+}
+
+/// The consumer, and what a handler behind it would have seen.
+#[derive(Default)]
+struct Consumer {
+    view: Arc<View>,
+    told: BTreeMap<ObjectKey, Told>,
+}
+
+/// What was last told of an object that is there.
+struct Told {
+    version: u64,
+    /// The last version that decoded.
+    good: Option<u64>,
+}
+
+impl Consumer {
+    fn process(&mut self, deltas: &Deltas<ConfigMap>, context: &str) {
+        for delta in deltas.iter() {
+            match delta {
+                Delta::ReplacedAll(all) => self.replace(&all.items),
+                Delta::SyncAll | Delta::Bookmark(_) => {}
+                Delta::Undecodable { why, .. } => {
+                    let version = why.resource_version.as_str().parse().unwrap();
+                    self.tell(&why.key, version, false, context);
+                }
+                Delta::Deleted(deletion) => self.tell_end(deletion, context),
+                Delta::Added(object)
+                | Delta::Updated(object)
+                | Delta::Replaced { object, .. }
+                | Delta::Sync(object) => self.tell(&object.key(), number(object), true, context),
+            }
+        }
+        apply(&self.view, deltas);
+    }
+
+    /// Nothing that is told of an object goes back in time.
+    fn tell(&mut self, key: &ObjectKey, version: u64, decodes: bool, context: &str) {
+        let before = self.told.remove(key);
+        if let Some(before) = &before {
+            assert!(
+                version >= before.version,
+                "{context}: {key} went back to {version}"
+            );
+        }
+        let good = if decodes {
+            Some(version)
+        } else {
+            before.and_then(|before| before.good)
+        };
+        self.told.insert(key.clone(), Told { version, good });
+    }
+
+    /// What ends was there; it ends with its final state, or with the last one that was told.
+    fn tell_end(&mut self, deletion: &Deletion<ConfigMap>, context: &str) {
+        let before = self.told.remove(&deletion.key);
+        let before = before.unwrap_or_else(|| panic!("{context}: {deletion:?} was not there"));
+        let last = deletion.last_known.as_ref().map(|object| number(object));
+        if deletion.final_state_known {
+            assert!(last.unwrap() > before.version, "{context}: {deletion:?}");
+        } else {
+            assert_eq!(last, before.good, "{context}: {deletion:?}");
+        }
+    }
+
+    fn replace(&mut self, items: &[Listed<ConfigMap>]) {
+        let objects = items.iter().map(|item| match item {
+            Listed::Object(object) => (object.key(), Arc::clone(object)),
+            Listed::Undecodable(why) => panic!("{why:?}"),
+        });
+        let objects: Objects = objects.collect();
+        let told = objects.iter().map(|(key, object)| {
+            let version = number(object);
+            (
+                key.clone(),
+                Told {
+                    version,
+                    good: Some(version),
+                },
+            )
+        });
+        self.told = told.collect();
+        *self.view.objects.lock() = objects;
+        self.view.broken.lock().clear();
+    }
+}
+
+fn number(object: &ConfigMap) -> u64 {
+    object.resource_version().as_str().parse().unwrap()
+}
+
+/// What was taken and is not processed yet.
+type InHand<'a> = Option<(Vec<Deltas<ConfigMap>>, Processing<'a, ConfigMap>)>;
+
+fn take<'a>(queue: &'a mut DeltaFifo<ConfigMap>, dice: &mut Dice) -> InHand<'a> {
+    let max = [1, 2, 9][usize::try_from(dice.roll(3)).unwrap()];
+    let max = NonZeroUsize::new(max).unwrap();
+    let popped = queue.pop_batch(max, at_once()).ok()?;
+    Some(popped.into_parts())
+}
+
+/// One history. While something is in the consumer's hands the server goes on, as it would on the reflector's thread.
+fn history(mode: QueueMode<ConfigMap>, view: Arc<View>, dice: &mut Dice, context: &str) {
+    let mut server = Server {
+        objects: BTreeMap::new(),
+        version: 0,
+        watched: false,
+    };
+    let mut consumer = Consumer {
+        view: Arc::clone(&view),
+        ..Consumer::default()
+    };
+    let Rig {
+        mut queue,
+        mut writer,
+        handle,
+        ..
+    } = Rig::new(mode, view, DeltaFifoOptions::default());
+    server.list(dice, &mut writer);
+    for _ in 0..STEPS {
+        let in_hand = take(&mut queue, dice);
+        for _ in 0..dice.roll(4) {
+            step(&mut server, dice, &mut writer);
+        }
+        if let Some((taken, processing)) = in_hand {
+            for deltas in &taken {
+                consumer.process(deltas, context);
+            }
+            drop(processing);
+        }
+    }
+    // The history ends with a list that succeeds.
+    server.watched = false;
+    while !server.watched {
+        server.list(dice, &mut writer);
+    }
+    drop(writer);
+    while let Ok(popped) = queue.pop(Deadline::NEVER) {
+        consumer.process(&popped, context);
+    }
+    let held: BTreeMap<String, u64> = consumer
+        .view
+        .objects
+        .lock()
+        .values()
+        .map(|object| (object.metadata.name.clone().unwrap(), number(object)))
+        .collect();
+    assert_eq!(held, server.objects, "{context}");
+    assert!(handle.has_synced(), "{context}");
+}
+
+fn step(server: &mut Server, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
+    match dice.roll(12) {
+        0 => server.watched = false,
+        1 => server.list(dice, writer),
+        2 => writer.resync().unwrap(),
+        3 => writer.bookmark(&ResourceVersion::from(server.version.to_string())),
+        _ => {
+            if let Some(event) = server.change(dice) {
+                writer.apply(event).unwrap();
+            }
+        }
+    }
+    // A reflector lists before it watches again.
+    if !server.watched && dice.roll(3) == 0 {
+        server.list(dice, writer);
+    }
+}
+
+fn histories(mode: impl Fn(&Arc<View>) -> QueueMode<ConfigMap>) {
+    let seed = Dice::seeded();
+    for number in 0..HISTORIES {
+        let offset = u64::try_from(number)
+            .unwrap()
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut dice = Dice(seed.wrapping_add(offset) | 1);
+        let view = Arc::default();
+        let context = format!("{SEED}={seed}, history {number}");
+        history(mode(&view), view, &mut dice, &context);
+    }
+}
+
+/// DF-1 to DF-16, RQ-12: no deletion is lost, each object's changes come in order.
+#[test]
+fn df_1_random_histories_end_equal_when_compressed() {
+    histories(|view| compressed_mode(Some(view), Relisted::Replaced));
+    histories(|view| compressed_mode(Some(view), Relisted::Sync));
+}
+
+/// RQ-1 to RQ-9, RQ-12: no deletion is lost, each object's changes come in order.
+#[test]
+fn rq_1_random_histories_end_equal_in_order() {
+    histories(in_order_mode);
+}
+
+/// RQ-10: the same with lists that are one delta.
+#[test]
+fn rq_10_random_histories_end_equal_when_lists_are_one_delta() {
+    histories(|_| QueueMode::InOrderAtomic { bookmarks: true });
+}
