@@ -9,14 +9,14 @@ use crate::error::Error;
 use crate::object::{Held, Object};
 use crate::sync::Arc;
 
-/// An object out of a manager's memory; derefs to `K`. Cloning copies a pointer.
+/// An object as a manager gave it; derefs to `K`. Cloning copies a pointer.
 ///
 /// Its `Debug` prints kind, key and version only. `{:?}` on the object inside is the caller's own doing. The values of
 /// a Secret are overwritten when the last holder, this one included, drops it. It is not for writing back:
 /// `metadata.managedFields` and the last-applied annotation were skipped while it was decoded (B19).
 pub struct Cached<K: Object>(Arc<Ready<K>>);
 
-/// What a slot has ready for its readers: one allocation, shared by all of them.
+/// What a store has ready for its readers: one allocation, shared by all of them.
 #[derive(Debug)]
 pub(crate) struct Ready<K: Object> {
     pub(crate) object: Arc<Held<K>>,
@@ -49,7 +49,8 @@ impl<K: Object> Cached<K> {
     }
 
     /// The time since the server last confirmed this state, counted up to now and so still growing in the holder's
-    /// hands. A watch confirms at each event and each bookmark, about once a minute.
+    /// hands. A watch confirms at each event and each bookmark, about once a minute; with `Cache` and `Get` the answer to
+    /// each get does.
     pub fn age(&self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.contact)
     }
@@ -59,14 +60,21 @@ impl<K: Object> Cached<K> {
         self.0.contact
     }
 
-    /// What went wrong last, if nothing has gone well since: of the watch, or of the check of an immutable object.
+    /// What went wrong last, if nothing has gone well since: of the watch or of the check of an immutable object, or, with
+    /// `Cache`, of the gets that were to renew it (B17). With `Get` there is none: a failure is an error.
     pub fn last_failure(&self) -> Option<&Error> {
         self.0.failure.as_ref()
     }
 
-    /// Whether neither a filled watch nor the immutability of a checked object stood behind the answer: it came from
-    /// [`get_cached`](super::ObjectManager::get_cached) while the watch was stopped or not filled yet, or the check
-    /// of B7 had no answer in time.
+    /// Whether the manager could not do what its strategy promises, and gave what it had:
+    ///
+    /// - with `Watch`, neither a filled watch nor the immutability of a checked object stood behind the answer: it came
+    ///   from [`get_cached`](super::ObjectManager::get_cached) while the watch was stopped or not filled yet, or the
+    ///   check of B7 had no answer in time;
+    /// - with `Cache`, its time to live was over: the get that was to renew it failed, was not made because of earlier
+    ///   failures (B17), had no answer by the deadline, or came from a server behind what is known (B18); or
+    ///   [`get_cached`](super::ObjectManager::get_cached) was asked;
+    /// - with `Get`, never.
     pub fn is_stale(&self) -> bool {
         self.0.stale
     }

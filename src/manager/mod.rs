@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps of the registered pods, kept by one watch per object, answered from memory.
+//! Secrets and ConfigMaps of the registered pods: watched, cached for a time, or fetched, behind one type.
 //!
 //! ```no_run
 //! use kubecache::manager::{SecretManager, ManagerOptions};
@@ -7,14 +7,40 @@
 //!
 //! let secrets = SecretManager::new(api, ManagerOptions::default())?; // an `http::Client` is an `api`
 //! secrets.register_pod(pod); // when the pod is bound to the node, and whenever it changes
-//! let database = secrets.get_secret("shop", "database")?; // from memory, or after a wait of a second at most
+//! let database = secrets.get_secret("shop", "database")?; // from memory, else after a wait that has an end
 //! println!("{database:?} is {:?} old", database.age());
 //! secrets.unregister_pod(pod); // when its containers have ended and its volumes are unmounted
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! # Three strategies
+//!
+//! How a manager learns of changes is one word, the kubelet's ([`ManagerOptions::change_detection`], SC-6): a program
+//! switches by that word and by nothing else. `Watch` is right unless something speaks against it: a server that must
+//! bear no watches (`Cache`), or objects that are read seldom and must never be behind (`Get`).
+//!
+//! | | [`Watch`](ChangeDetection::Watch) | [`Cache`](ChangeDetection::Cache) | [`Get`](ChangeDetection::Get) |
+//! |---|---|---|---|
+//! | a read is answered | from memory; the first one waits for the list | from memory while that is fresh, else by a get that all readers of the object share | by a get of its own |
+//! | a read lags behind the server by | the delay of the watch, usually milliseconds (OC-14) | the time to live: the node's (OS-18), else [`ManagerOptions::ttl`], a minute (OS-6) | nothing |
+//! | the server bears | a list and an open watch per object | a get per object and time to live, when it is read | a get per read |
+//! | an object costs here | a thread and a socket; idle and immutable ones only their size | its size | nothing but its row |
+//! | a missing object is | an answer from memory | asked for by each read (OS-16) | asked for by each read |
+//! | while the API fails, a read gives | what the watch brought last | the cached object, with the failure and its age; gets back off per object (B17) | the failure |
+//! | a registration of a pod | starts watches | drops what is cached of the objects it newly names (OS-2) | gives the object a row |
+//! | a read without registration is | `NotRegistered` | `NotRegistered` | answered (SC-2) |
+//! | a plain [`get`](ObjectManager::get) waits | 1 s | 10 s | 10 s |
+//! | [`get_cached`](ObjectManager::get_cached) gives | what the watch brought | what was fetched last, whatever its age | nothing |
+//! | [`Cached::is_stale`] says that | no filled watch, and no checked immutability, stands behind it | its time to live is over and it could not be renewed | never |
+//! | threads | one per watch, a housekeeper, at most one for checks | none: readers ask on their own | none: readers ask on their own |
+//!
+//! [`get_fresh`](ObjectManager::get_fresh) and [`get_at_least`](ObjectManager::get_at_least) go past all of this, for
+//! readers who cannot accept the lag (R11), and mean the same with each strategy.
+//!
 //! # What is promised
+//!
+//! With each strategy:
 //!
 //! - [`register_pod`](ObjectManager::register_pod) and [`unregister_pod`](ObjectManager::unregister_pod) never touch the
 //!   network, never wait for it and never fail.
@@ -22,20 +48,23 @@
 //!   one pointer and allocates nothing.
 //! - An error says why: the server's words, the attempts, and since when.
 //! - The reads of one registration never go back in time (B18); how old an answer is can be asked
-//!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh) raises the floor for the cached ones after it.
-//! - An object is watched while at least one registered pod references it, and once only, however many pods do; except
-//!   immutable objects that have arrived, objects nobody has read for [`ManagerOptions::idle_max`] (a read watches them
-//!   again), and those beyond the ceiling.
+//!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh), and one of a state
+//!   [not older than a version](ObjectManager::get_at_least), raise the floor for the cached ones after them.
+//! - One slow answer holds up nobody but those who read that object.
 //! - Dropping a manager ends and joins every thread, watch and socket of it, in milliseconds.
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
 //!   last holder drops them.
 //!
+//! With `Watch`, an object is watched while at least one registered pod references it, and once only, however many pods
+//! do; except immutable objects that have arrived, objects nobody has read for [`ManagerOptions::idle_max`] (a read
+//! watches them again), and those beyond the ceiling.
+//!
 //! # What is not promised
 //!
-//! - Freshness: a read gives what the watch has delivered (OC-14). Who must not lag uses
-//!   [`get_fresh`](ObjectManager::get_fresh).
-//! - That a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it arrives
-//!   (OC-15); the next pod that references it has it checked (B7).
+//! - Freshness of plain reads, beyond the table. Who must not lag uses [`get_fresh`](ObjectManager::get_fresh).
+//! - With `Watch`, that a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it
+//!   arrives (OC-15); the next pod that references it has it checked (B7).
+//! - With `Cache`, that all objects of one read of a pod are of one moment: each has a time to live of its own.
 //! - That the caller's pod is the one that holds the reference (CM-7).
 //!
 //! # "Not registered"
@@ -46,15 +75,19 @@
 //!
 //! # Threads and locks
 //!
+//! With `Cache` and `Get` there are none: a request runs on the thread of the reader who needs it, and ends with that
+//! reader's deadline or the manager's shutdown. With `Watch`:
+//!
 //! | thread | how many | ends |
 //! |---|---|---|
 //! | `rf-secret-17` | one per watched object | when the last reference goes, the object turns out immutable, nobody has read it for five minutes, or the manager goes |
 //! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, retries what had no room |
 //! | `ck-secret` | at most one per manager, from the first check (B7) on | with the manager |
 //!
-//! Locks are taken in this order and no other: registry 10, references 20, the slot of one object 40, the table of answers
-//! 45, chores and subscriptions 50, what one subscriber has not taken yet 51. Decisions are made under them by pure functions; threads are started and stopped,
-//! requests made and subscribers told after they are released.
+//! Locks are taken in this order and no other: registry 10, references 20, the place of one object 40 (a slot, a record or
+//! an outcome, by strategy), the table of answers 45, chores and subscriptions 50, what one subscriber has not taken
+//! yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
+//! subscribers told after they are released.
 //!
 //! # What a watched object costs
 //!

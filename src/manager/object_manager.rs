@@ -1,4 +1,4 @@
-//! The managers: pods are registered, their objects are watched, reads are answered from memory (CM-1..CM-8, SC-1).
+//! The managers: pods are registered, reads are answered by the strategy that was chosen (CM-1..CM-8, SC-1).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -31,7 +31,8 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Keeps the objects of one kind that registered pods reference, each by a watch of its own.
+/// Gives the objects of one kind that registered pods reference, by the strategy of its options: each kept by a watch of
+/// its own, cached for a time to live, or fetched by each read ([the module](super) compares them).
 ///
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
@@ -50,7 +51,8 @@ impl<K: ManagedKind> fmt::Debug for ObjectManager<K> {
 }
 
 impl<K: ManagedKind> ObjectManager<K> {
-    /// A manager without pods. Starts its housekeeper's thread; touches no network.
+    /// A manager without pods. Touches no network. With `Watch` it starts its housekeeper's thread; with `Cache` and `Get`
+    /// there is no thread, then or later.
     ///
     /// # Errors
     ///
@@ -91,6 +93,9 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// References what the pod names; registering it again references what is new and lets go what is not named any
     /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
     ///
+    /// With `Cache` each object that is newly referenced by the pod, and with
+    /// [`ManagerOptions::invalidate_on_update`] each that it names, is fetched anew by its next read (OS-2).
+    ///
     /// Never touches the network, never waits for it, never fails: what cannot be started says so when it is read.
     pub fn register_pod(&self, pod: &Pod) {
         let id = PodId::of(pod);
@@ -114,7 +119,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// Lets go what the pod named when it was last registered (CM-4); an unknown pod is ignored. Call it when the
     /// pod's containers have ended and its volumes are unmounted: until then they may still ask for the objects.
     ///
-    /// The watches of objects nobody references any more are stopped; their threads are joined elsewhere.
+    /// What is held of objects nobody references any more is dropped; their watches are stopped, and the threads of those
+    /// joined elsewhere.
     pub fn unregister_pod(&self, pod: &Pod) {
         let id = PodId::of(pod);
         let due = {
@@ -128,8 +134,8 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.perform(due);
     }
 
-    /// The object, from memory if it is there, else after a wait of at most
-    /// [`ManagerOptions::get_timeout`] (OC-8, OC-9).
+    /// The object, from memory if the strategy has a current answer there, else after a wait of at most
+    /// [`ManagerOptions::get_timeout`] (OC-8, OC-9, OS-6, SC-2).
     ///
     /// # Errors
     ///
@@ -141,20 +147,29 @@ impl<K: ManagedKind> ObjectManager<K> {
         })
     }
 
-    /// The object, from memory if it is there, else after a wait until `deadline` at the latest (B1).
+    /// The object, from memory if the strategy has a current answer there, else after a wait until `deadline` at the
+    /// latest (B1). An answer in memory wins over a deadline that has passed.
     ///
-    /// It waits while the object's first list is under way, and it makes a list that failed be tried again fast (B3).
-    /// A new reference to an immutable object is checked once against the server: reads wait at most a second for
-    /// that, then serve the old copy, marked stale (B7). An answer in memory wins over a deadline that has passed.
+    /// - `Watch`: it waits while the object's first list is under way, and it makes a list that failed be tried again fast
+    ///   (B3). A new reference to an immutable object is checked once against the server: reads wait at most a second
+    ///   for that, then serve the old copy, marked stale (B7).
+    /// - `Cache`: what is not fresh any more (OS-6) is fetched on the thread of the first reader who needs it; others who
+    ///   need it meanwhile wait for the same answer, each to its own deadline. When that fails, or has failed so
+    ///   recently that no request is made (B17), the cached object is given, marked stale, with the failure.
+    /// - `Get`: one consistent read on the caller's thread (SC-2).
     ///
     /// # Errors
     ///
-    /// - `NotRegistered`: no registered pod references the object (OC-7). Not an API error.
+    /// - `NotRegistered`: no registered pod references the object (OC-7). Not an API error. Not with `Get`.
     /// - `NotFound`: the server has no such object (OC-10).
-    /// - `Forbidden`: the server refuses the object, and has for three seconds (R4).
+    /// - `Forbidden`: the server refuses the object; with `Watch` only once it has for three seconds (R4).
     /// - `Undecodable`: the object is there but is not a `K`; see [`get_cached`](Self::get_cached) for the last good copy.
-    /// - `TooManyReflectors`, `Resources`: there is no room for the object's watch; tried again by itself.
-    /// - `NotSynced`: no answer until the deadline; it carries the last failure, the attempts, and since when (B2).
+    /// - `TooManyReflectors`, `Resources`: with `Watch`, there is no room for the object's watch; tried again by itself.
+    /// - `NotSynced`: with `Watch` and `Cache`, no answer until the deadline; it carries the last failure, the attempts,
+    ///   and since when (B2).
+    /// - `Timeout`: with `Get`, the same.
+    /// - What the server said else, or what the transport met: with `Cache` where nothing is cached, and with `Get`.
+    /// - `Stopped`: with `Cache` and `Get`, the manager was shut down.
     pub fn get_by(
         &self,
         namespace: &str,
@@ -164,31 +179,64 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.get(namespace, name, || deadline)
     }
 
-    /// What memory holds now, whatever its age; `None` if it holds nothing. Never blocks.
+    /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`. Never blocks, asks nothing.
     ///
     /// Of an object that does not decode any more this is the last good copy, with the failure (B12).
     ///
     /// # Errors
     ///
-    /// `NotRegistered`.
+    /// `NotRegistered`; not with `Get`.
     pub fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         self.store.get_cached(namespace, name)
     }
 
-    /// The object as the server has it now, by a consistent read past the watch (R11); trimmed like all that a manager
-    /// holds (B19). If the watch brought a newer state while the answer was on its way, that one.
+    /// The object as the server has it now, by a consistent read past watch and cache, also while other reads back off
+    /// (R11); trimmed like all that a manager holds (B19). If the watch, or another read, brought a newer state while
+    /// the answer was on its way, that one.
     ///
     /// Later cached reads do not go back behind an object it gave, and do not find the one again that was in memory and
-    /// that it found gone. `NotFound` has no version, though: of another object that was made and deleted before it, the
-    /// watch may still deliver both. A server whose history was put back is followed (B18). Of an immutable object
-    /// whose watch is stopped it is the check: gone, or another one, and the watch starts again (B7).
+    /// that it found gone. With `Cache` the answer is kept as if a plain read had fetched it. A server whose history was
+    /// put back is followed (B18).
+    ///
+    /// With `Watch`, `NotFound` has no version: of another object that was made and deleted before it, the watch may still
+    /// deliver both. Of an immutable object whose watch is stopped it is the check: gone, or another one, and the watch
+    /// starts again (B7).
     ///
     /// Blocks on the network until the answer, `deadline`, or a limit of the transport.
     ///
     /// # Errors
     ///
-    /// `NotRegistered`, what the server said (`NotFound` included), what the transport met, or what the watch brought
-    /// meanwhile (`NotFound`, `Undecodable`).
+    /// - `NotRegistered`: no registered pod references the object; not with `Get`.
+    /// - What the server said (`NotFound` included), or what the transport met.
+    /// - `Timeout`: no answer by `deadline`, with what was waited for, and how long.
+    /// - What came in meanwhile (`NotFound`, `Undecodable`).
+    /// - `Stopped`: the manager was shut down.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubecache::clock::Deadline;
+    /// use kubecache::manager::{ChangeDetection, ConfigMapManager, ManagerOptions};
+    /// use kubecache::testing::{FakeSource, objects};
+    ///
+    /// let server = FakeSource::<ConfigMap>::new();
+    /// let options = ManagerOptions::default().change_detection(ChangeDetection::Cache);
+    /// let manager = ConfigMapManager::new(server.clone(), options)?;
+    /// manager.register_pod(&objects::pod("shop", "till", "node", &[], &["settings"]));
+    /// server.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
+    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
+    ///
+    /// // Fresh for a minute, so a plain read does not see the change; a fresh one does, and those after it.
+    /// server.set(objects::config_map("shop", "settings", "", &[("tax", "19")]));
+    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
+    /// let fresh = manager.get_fresh("shop", "settings", Deadline::NEVER)?;
+    /// assert_eq!(fresh.data.as_ref().unwrap()["tax"], "19");
+    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "19");
+    /// # }
+    /// # Ok::<_, kubecache::Error>(())
+    /// ```
     pub fn get_fresh(
         &self,
         namespace: &str,
@@ -266,8 +314,9 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.changes().subscribe()
     }
 
-    /// Stops every watch for good: nothing is started any more, and reads answer at once (OC-25); fresh reads that are
-    /// under way end. Returns at once; dropping the manager waits for the threads.
+    /// Stops every watch and every request for good: nothing is started or asked any more, and reads answer at once
+    /// (OC-25); those that wait end. What memory may serve without anybody behind it, an immutable object or one whose
+    /// time to live is not over, it still serves. Returns at once; dropping the manager waits for the threads.
     pub fn shut_down(&self) {
         self.store.shut_down();
     }

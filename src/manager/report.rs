@@ -23,21 +23,21 @@ pub struct PodReport {
     pub objects: Vec<ObjectReport>,
 }
 
-/// Where an object stands, in one word.
+/// Where an object stands, in one word; with `Get`, where the last read of it left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ObjectState {
-    /// The object is in memory.
+    /// The object is in memory; with `Get`, the last read found it.
     Synced,
     /// The server has no such object: an answer.
     NotFound,
     /// The server refuses the object, and has for longer than its authorizer lags: an answer.
     Forbidden,
-    /// There is no answer yet.
+    /// There is no answer yet, or, with `Get`, the last read had none.
     Waiting,
     /// The object is there but does not decode: an answer.
     Undecodable,
-    /// There is no room for the object's watch.
+    /// There is no room for the object's watch. With `Watch` only.
     TooManyReflectors,
 }
 
@@ -76,7 +76,7 @@ pub struct ObjectReport {
     pub state: ObjectState,
     /// Why, in words; empty when there is nothing to add.
     pub reason: String,
-    /// The version in memory; empty without an object.
+    /// The version in memory, or with `Get` that of the last read that found it; empty without an object.
     pub resource_version: ResourceVersion,
     /// Whether the object says that it never changes.
     pub immutable: bool,
@@ -88,7 +88,7 @@ pub struct ObjectReport {
     pub created: Option<Time>,
     /// How long ago the server was last heard about this object; `None` before its first answer.
     pub since_contact: Option<Duration>,
-    /// Whether a watch is open or being opened.
+    /// Whether a watch is open or being opened. With `Watch` only.
     pub watched: bool,
     /// How many registered pods reference the object.
     pub pods: usize,
