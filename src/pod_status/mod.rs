@@ -1,5 +1,8 @@
 //! The pod-status cache: what the container runtime last said of each pod, and blocking waits for something newer.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,383 @@
+//! Thread schedules of the waits for a pod's status, explored by a model checker.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use std::time::Duration;
+
+use shuttle::thread::{self, JoinHandle};
+
+use super::reading::Entry;
+use super::table::{Table, Wait};
+use super::{PodStatus, PodStatusCache, Reading, Timestamp};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::sync::{Arc, Mutex};
+use crate::{Error, ErrorKind};
+
+/// Schedules tried per model; each takes well under a millisecond.
+const SCHEDULES: usize = 5_000;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+type Answer = Result<Reading<PodStatus>, Error>;
+
+struct Stage {
+    fake: FakeClock,
+    clock: Clock,
+    cache: PodStatusCache,
+    /// Asked for by all; a time that is told answers from here on.
+    now: Timestamp,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with_clock(Clock::system())
+    }
+
+    fn timed() -> Self {
+        let stage = Self::new();
+        let clock = Clock::from(stage.fake.clone());
+        Self {
+            cache: PodStatusCache::new(clock.clone()),
+            clock,
+            ..stage
+        }
+    }
+
+    fn with_clock(clock: Clock) -> Self {
+        let fake = FakeClock::new();
+        Self {
+            now: Timestamp::from(fake.now()),
+            cache: PodStatusCache::new(clock.clone()),
+            clock,
+            fake,
+        }
+    }
+
+    fn ask(&self, uid: &'static str, deadline: Deadline) -> JoinHandle<Answer> {
+        let (cache, now) = (self.cache.clone(), self.now);
+        thread::spawn(move || cache.get_newer_than_deadline(uid, now, deadline))
+    }
+
+    fn run(&self, act: impl FnOnce(&PodStatusCache) + Send + 'static) -> JoinHandle<()> {
+        let cache = self.cache.clone();
+        thread::spawn(move || act(&cache))
+    }
+
+    fn later(&self) -> Timestamp {
+        self.now.checked_add(SECOND).unwrap()
+    }
+
+    fn assert_nobody_is_left(&self) {
+        assert_eq!(self.cache.table.lock().waiters(), (0, 0));
+    }
+}
+
+fn status(uid: &str) -> Option<Arc<PodStatus>> {
+    let mut status = PodStatus::default();
+    status.id = uid.to_owned();
+    status.name = "set".to_owned();
+    Some(Arc::new(status))
+}
+
+fn is_set(reading: &Reading<PodStatus>) -> bool {
+    reading.status().unwrap().name == "set"
+}
+
+#[test]
+fn a_set_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let waiters = [
+                stage.ask("uid-1", Deadline::NEVER),
+                stage.ask("uid-1", Deadline::NEVER),
+            ];
+            stage
+                .cache
+                .set("uid-1", status("uid-1"), None, stage.later());
+            for waiter in waiters {
+                assert!(is_set(&waiter.join().unwrap().unwrap()));
+            }
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn the_global_time_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let waiters = [
+                stage.ask("uid-1", Deadline::NEVER),
+                stage.ask("uid-2", Deadline::NEVER),
+            ];
+            stage.cache.update_time(stage.later());
+            for waiter in waiters {
+                assert!(!waiter.join().unwrap().unwrap().is_stored());
+            }
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn an_observed_time_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            stage.cache.set("uid-1", status("uid-1"), None, stage.now);
+            let waiter = stage.ask("uid-1", Deadline::NEVER);
+            stage.cache.set_observed_time("uid-1", stage.later());
+            assert!(is_set(&waiter.join().unwrap().unwrap()));
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_close_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let waiters = [
+                stage.ask("uid-1", Deadline::NEVER),
+                stage.ask("uid-1", Deadline::NEVER),
+                stage.ask("uid-2", Deadline::NEVER),
+            ];
+            stage.cache.close();
+            for waiter in waiters {
+                assert!(waiter.join().unwrap().unwrap_err().is_stopped());
+            }
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn the_clock_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::timed();
+            let waiter = stage.ask("uid-1", stage.clock.after(SECOND));
+            stage.fake.advance(SECOND);
+            let error = waiter.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// A set, the deadline and the close at once: some answer comes, the right one for what happened, and no place is left.
+#[test]
+fn every_end_of_a_wait_at_once() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::timed();
+            let waiter = stage.ask("uid-1", stage.clock.after(SECOND));
+            let endless = stage.ask("uid-1", Deadline::NEVER);
+            let later = stage.later();
+            let set = stage.run(move |cache| {
+                cache.set("uid-1", status("uid-1"), None, later);
+            });
+            let close = stage.run(PodStatusCache::close);
+            stage.fake.advance(SECOND);
+            set.join().unwrap();
+            close.join().unwrap();
+            for (waiter, may_time_out) in [(waiter, true), (endless, false)] {
+                match waiter.join().unwrap() {
+                    Ok(reading) => assert!(is_set(&reading)),
+                    Err(error) if error.kind() == ErrorKind::Timeout => assert!(may_time_out),
+                    Err(error) => assert!(error.is_stopped()),
+                }
+            }
+            let passed = stage.clock.after(Duration::ZERO);
+            let answer = stage.ask("uid-1", passed).join().unwrap();
+            assert!(answer.is_ok(), "an answer beats the deadline and the close");
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// Each pod has a bell of its own: no wake-up of one pod's waiter is taken by the other's.
+#[test]
+fn two_pods_lose_nothing_to_each_other() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let waiters = ["uid-1", "uid-2"].map(|uid| stage.ask(uid, Deadline::NEVER));
+            let later = stage.later();
+            let other = stage.run(move |cache| {
+                cache.set("uid-2", status("uid-2"), None, later);
+            });
+            stage.cache.set("uid-1", status("uid-1"), None, later);
+            other.join().unwrap();
+            for (waiter, uid) in waiters.into_iter().zip(["uid-1", "uid-2"]) {
+                let reading = waiter.join().unwrap().unwrap();
+                assert_eq!(reading.status().unwrap().id, uid);
+            }
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// The pod's last waiter leaves by its deadline while another comes: the one who comes is not left at a bell that nobody
+/// rings any more.
+#[test]
+fn a_bell_that_goes_takes_nobody_with_it() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::timed();
+            let leaving = stage.ask("uid-1", stage.clock.after(SECOND));
+            let coming = stage.ask("uid-1", Deadline::NEVER);
+            stage.fake.advance(SECOND);
+            stage
+                .cache
+                .set("uid-1", status("uid-1"), None, stage.later());
+            assert!(is_set(&coming.join().unwrap().unwrap()));
+            match leaving.join().unwrap() {
+                Ok(reading) => assert!(is_set(&reading)),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Timeout),
+            }
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// Who waits before the set is answered with what was set, though it is deleted at once (PC-8). Who comes afterwards
+/// is answered by the global time (PC-4).
+#[test]
+fn a_delete_in_between_loses_no_answer() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let (now, later) = (stage.now, stage.later());
+            let wait = Wait {
+                min_time: now,
+                since: stage.fake.now(),
+                deadline: Deadline::NEVER,
+            };
+            let early = stage.cache.table.lock().subscribe("uid-1", wait);
+            let waiter = stage.ask("uid-1", Deadline::NEVER);
+            let writer = stage.run(move |cache| {
+                cache.set("uid-1", status("uid-1"), None, later);
+                cache.delete("uid-1");
+                cache.update_time(later);
+            });
+            let reading = waiter.join().unwrap().unwrap();
+            assert!(is_set(&reading) || !reading.is_stored());
+            writer.join().unwrap();
+            let found = stage.cache.table.lock().take_answer(&early);
+            assert!(is_set(&Reading::new("uid-1", found.unwrap())));
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// A waiter of the same shape as the cache's, over the same table, with each of its steps at hand.
+struct Parts {
+    table: Arc<Mutex<Table<PodStatus>>>,
+    clock: Clock,
+    wait: Wait,
+}
+
+impl Parts {
+    fn new() -> (Arc<Self>, Timestamp) {
+        let clock = Clock::system();
+        let since = clock.now();
+        let wait = Wait {
+            min_time: Timestamp::from(since),
+            since,
+            deadline: Deadline::NEVER,
+        };
+        let later = wait.min_time.checked_add(SECOND).unwrap();
+        let parts = Self {
+            table: Arc::new(Mutex::new(Table::new(false))),
+            clock,
+            wait,
+        };
+        (Arc::new(parts), later)
+    }
+
+    fn entry(time: Timestamp) -> Entry<PodStatus> {
+        Entry {
+            status: status("uid-1"),
+            error: None,
+            modified: time,
+            observed: time,
+        }
+    }
+
+    fn wait_for_answer(&self) {
+        let mut table = self.table.lock();
+        let ticket = table.subscribe("uid-1", self.wait);
+        while table.take_answer(&ticket).is_none() {
+            table = self
+                .clock
+                .wait_for_bell(&self.table, &ticket.bell, table, Deadline::NEVER);
+        }
+    }
+}
+
+/// Negative control: the look at the entry and the subscription under two locks. A set in between is missed.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_look_outside_the_lock_loses_the_wake_up() {
+    shuttle::check_random(
+        || {
+            let (parts, later) = Parts::new();
+            let waiting = Arc::clone(&parts);
+            let waiter = thread::spawn(move || {
+                let found = waiting
+                    .table
+                    .lock()
+                    .newer_than("uid-1", waiting.wait.min_time);
+                if found.is_none() {
+                    waiting.wait_for_answer();
+                }
+            });
+            let effect = parts.table.lock().set("uid-1", Parts::entry(later));
+            if let Some(bell) = effect.bell {
+                bell.ring();
+            }
+            waiter.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
+
+/// Negative control: the bell is rung before the answer is in the slot. The waiter looks, finds nothing and sleeps on.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_bell_rung_before_the_answer_is_there_loses_the_wake_up() {
+    shuttle::check_random(
+        || {
+            let (parts, later) = Parts::new();
+            let ticket = parts.table.lock().subscribe("uid-1", parts.wait);
+            let waiting = Arc::clone(&parts);
+            let bell = Arc::clone(&ticket.bell);
+            let waiter = thread::spawn(move || {
+                let mut table = waiting.table.lock();
+                while table.take_answer(&ticket).is_none() {
+                    let (mutex, bell) = (&waiting.table, &ticket.bell);
+                    table = waiting
+                        .clock
+                        .wait_for_bell(mutex, bell, table, Deadline::NEVER);
+                }
+            });
+            bell.ring();
+            let _unrung = parts.table.lock().set("uid-1", Parts::entry(later));
+            waiter.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
