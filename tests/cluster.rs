@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     clippy::wildcard_enum_match_arm,
     clippy::arithmetic_side_effects,
     reason = "a test fails by panicking"
@@ -14,6 +15,8 @@
 mod agent;
 #[path = "cluster/agent_program.rs"]
 mod agent_program;
+#[path = "cluster/audit.rs"]
+mod audit;
 #[path = "cluster/managers.rs"]
 mod managers;
 #[path = "node_agent/program.rs"]
@@ -26,5 +29,7 @@ mod protocol;
 mod recorder;
 #[path = "cluster/stores.rs"]
 mod stores;
+#[path = "cluster/strategies.rs"]
+mod strategies;
 #[path = "cluster/support.rs"]
 mod support;

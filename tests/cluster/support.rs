@@ -46,12 +46,14 @@ pub(crate) fn cluster_alone() -> RwLockWriteGuard<'static, ()> {
 
 /// A new process on the same port: its watch cache knows no version before its start.
 pub(crate) fn restart_the_server() {
+    control("restart-apiserver");
+}
+
+/// Stops or starts the API server: a word of `tests/cluster/control`.
+pub(crate) fn control(what: &str) {
     let control = std::env::var_os("KUBECACHE_CLUSTER_CONTROL").expect("run tests/cluster/run");
-    let restarted = Command::new(control)
-        .arg("restart-apiserver")
-        .arg(directory())
-        .status();
-    assert!(restarted.unwrap().success(), "restarting the server");
+    let done = Command::new(control).arg(what).arg(directory()).status();
+    assert!(done.unwrap().success(), "{what}");
 }
 
 pub(crate) fn play(phase: &str) {
@@ -67,10 +69,15 @@ pub(crate) fn play(phase: &str) {
 
 /// Applies one object, as a deployment tool does.
 pub(crate) fn apply(manifest: &str) {
+    change("apply", manifest);
+}
+
+/// Does something to objects: a verb of the story.
+pub(crate) fn change(verb: &str, manifest: &str) {
     let story = std::env::var_os("KUBECACHE_CLUSTER_STORY").expect("run tests/cluster/run");
     let admin = directory().join("kubeconfig/admin.yaml");
     let mut applying = Command::new(story)
-        .args(["do", "apply", "--kubeconfig"])
+        .args(["do", verb, "--kubeconfig"])
         .arg(admin)
         .stdin(Stdio::piped())
         .spawn()
@@ -81,14 +88,25 @@ pub(crate) fn apply(manifest: &str) {
         .unwrap()
         .write_all(manifest.as_bytes())
         .unwrap();
-    assert!(applying.wait().unwrap().success(), "applying {manifest}");
+    assert!(applying.wait().unwrap().success(), "{verb}: {manifest}");
 }
 
 pub(crate) fn client_of(kubeconfig: &str) -> Client {
+    client_with(kubeconfig, ClientOptions::default())
+}
+
+/// A client whose requests the audit log tells from all others.
+pub(crate) fn client_named(kubeconfig: &str, user_agent: &str) -> Client {
+    let mut options = ClientOptions::default();
+    options.user_agent = Some(user_agent.to_owned());
+    client_with(kubeconfig, options)
+}
+
+fn client_with(kubeconfig: &str, client: ClientOptions) -> Client {
     let mut options = KubeconfigOptions::default();
     options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
     let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
-    Client::new(&config, ClientOptions::default()).unwrap()
+    Client::new(&config, client).unwrap()
 }
 
 pub(crate) fn watcher<K: Object>(client: &Client, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
@@ -100,15 +118,19 @@ pub(crate) fn get<K: Object>(
     namespace: &str,
     name: &str,
 ) -> Result<Arc<Held<K>>, Error> {
+    get_at(client, namespace, name, &ResourceVersion::most_recent())
+}
+
+pub(crate) fn get_at<K: Object>(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    version: &ResourceVersion,
+) -> Result<Arc<Held<K>>, Error> {
     let getter: Arc<dyn Getter<K>> = client.getter();
     let deadline = Clock::system().after(PATIENCE);
     let key = ObjectKey::new(namespace, name);
-    getter.get(
-        &key,
-        &ResourceVersion::most_recent(),
-        deadline,
-        &StopToken::never(),
-    )
+    getter.get(&key, version, deadline, &StopToken::never())
 }
 
 type Objects<K> = Vec<Arc<Held<K>>>;
