@@ -29,6 +29,26 @@ fn si_14_a_removed_handler_is_not_called_again_and_its_queue_is_dropped() {
     assert!(steps.dropped.recv().is_err());
 }
 
+/// `TestRemoveWhileActive`: the others go on.
+#[test]
+fn si_14_removing_one_handler_while_running_leaves_the_others() {
+    let world = World::new();
+    let (handler, removed) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    let (handler, stays) = collector();
+    world.add(handler, HandlerOptions::default(), &["a1"]);
+    world.tell(&["a1>2"]);
+    assert_eq!(words(&removed, 2), ["*a1", "a1>2"]);
+    registration.remove(Deadline::NEVER).unwrap();
+    world.tell(&["a2>3", "-a3"]);
+    assert_eq!(
+        words(&removed, 1),
+        Vec::<String>::new(),
+        "its channel is closed"
+    );
+    assert_eq!(words(&stays, 4), ["*a1", "a1>2", "a2>3", "-a3"]);
+}
+
 /// `TestRemovingRemovedSharedInformer`, and after the stop (`TestRemoveOnStoppedSharedInformer`).
 #[test]
 fn si_14_removing_twice_or_after_the_stop_is_no_error() {

@@ -74,15 +74,20 @@ fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     apply(view, notification);
 }
 
-#[test]
-fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
+fn dice() -> (Dice, String) {
     let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
-    println!("{SEED}={seed}");
-    let mut dice = Dice(seed);
+    let played = format!("{SEED}={seed}");
+    println!("{played}");
+    (Dice(seed), played)
+}
+
+#[test]
+fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
+    let (mut dice, seed) = dice();
     let mut coalesced = 0;
     for history in 0..HISTORIES {
-        let at = format!("in history {history} of {SEED}={seed}");
+        let at = format!("in history {history} of {seed}");
         let bound =
             [None, Some(0), Some(1), Some(3), Some(10)][usize::try_from(dice.roll(5)).unwrap()];
         coalesced += play(&mut dice, bound, &at);
@@ -136,4 +141,37 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
         "each is told or counted, {at}"
     );
     queue.coalesced()
+}
+
+/// SI-11: whenever a handler joins, it is told of everything once: no gap, no duplicate.
+#[test]
+fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
+    let (mut dice, seed) = dice();
+    for history in 0..40 {
+        let at = format!("in history {history} of {seed}");
+        let (world, mut source) = (World::new(), Source::default());
+        let mut receivers = Vec::new();
+        for _ in 0..dice.roll(100) {
+            if dice.roll(12) == 0 {
+                let (handler, receiver) = collector();
+                let options = HandlerOptions::default().queue_max(Some(3));
+                world.processor.register(handler, options).unwrap();
+                receivers.push(receiver);
+            }
+            // A round of the informer's queue thread: who waits joins, then one change is told.
+            let there: Vec<_> = source.objects.values().map(String::as_str).collect();
+            world.admit(&there);
+            let (news, _) = source.next(&mut dice, false);
+            world.tell(&[&news]);
+        }
+        world.tell(&["+z1"]);
+        source.objects.insert("z".to_owned(), "z1".to_owned());
+        for receiver in receivers {
+            let mut view = BTreeMap::new();
+            while !view.contains_key("z") {
+                check(&mut view, &receiver.recv().unwrap(), &at);
+            }
+            assert_eq!(view, source.objects, "{at}");
+        }
+    }
 }
