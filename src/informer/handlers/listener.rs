@@ -137,9 +137,14 @@ impl<K: Object> Listener<K> {
                 let cause = "stopped before it was synced".to_owned();
                 break (ErrorKind::Stopped, cause);
             }
+            let left = state.initial_left();
+            if left > 0 && state.thread == Some(current_thread()) {
+                let cause =
+                    format!("it waits for itself, with {left} additions of the initial list left");
+                break (ErrorKind::NotSynced, cause);
+            }
             let now = self.clock.now();
             if deadline.has_passed(now) {
-                let left = state.initial_left();
                 let informer = if state.is_initial_complete() {
                     ""
                 } else {

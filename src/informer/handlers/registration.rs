@@ -43,12 +43,13 @@ impl Registration {
     /// Waits until [`has_synced`](Self::has_synced) is true: by a signal, not by polling (WT-2).
     ///
     /// Blocks until then, until the handler is removed or its informer stops, or until `deadline`. A handler that has synced is
-    /// synced also when the deadline has passed. Do not call it from a handler's own method: that handler cannot go on then.
+    /// synced also when the deadline has passed. From one of the handler's own methods, while some of the initial list is
+    /// left, it fails at once: what it would wait for cannot happen.
     ///
     /// # Errors
     ///
     /// [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before; [`NotSynced`](crate::ErrorKind::NotSynced) at the
-    /// deadline, with how much of the initial list is left and what the handler is at.
+    /// deadline, with how much of the initial list is left and what the handler is at, or when the handler waits for itself.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.wait_until_synced(deadline)

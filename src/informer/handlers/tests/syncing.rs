@@ -156,3 +156,22 @@ fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     }
     assert_eq!((state.initial_left(), state.is_synced()), (0, true));
 }
+
+#[test]
+fn a_handler_that_waits_for_its_own_sync_is_told_that_it_cannot_come() {
+    let world = World::new();
+    let (handler, steps) = Stepped::new();
+    let options = HandlerOptions::default().name("audit");
+    let registration = world.add(handler, options, &["a1", "b1"]);
+    world.processor.complete_initial();
+    let (own, (send, waited)) = (registration.clone(), unbounded());
+    let wait = move || send.send(own.wait_until_synced(Deadline::NEVER)).unwrap();
+    steps.how.send(Step::Do(Box::new(wait))).unwrap();
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "failed to sync handler audit: it waits for itself, with 2 additions of the initial list left"
+    );
+    drop(steps);
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+}
