@@ -2,12 +2,14 @@
 
 mod held;
 mod key;
+mod label_matcher;
 mod selector;
 mod status;
 mod version;
 
 pub use held::Held;
 pub use key::ObjectKey;
+pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use status::{Reason, Status};
 pub use version::ResourceVersion;
@@ -61,4 +63,14 @@ impl<K> Object for K where
         + Sync
         + 'static
 {
+}
+
+/// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).
+pub(crate) fn resource_name<K: Object>() -> String {
+    let kind = K::KIND.to_ascii_lowercase();
+    if K::GROUP.is_empty() {
+        kind
+    } else {
+        format!("{kind}.{}", K::GROUP)
+    }
 }

@@ -8,6 +8,7 @@
 
 mod floor;
 mod index;
+mod lister;
 mod reader;
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -18,5 +19,6 @@ mod writer;
 
 pub use floor::{Floor, Identity};
 pub use index::{Indexers, NAMESPACE_INDEX};
+pub use lister::{Lister, NamespaceLister};
 pub use reader::Store;
 pub use writer::{Staging, StoreWriter};

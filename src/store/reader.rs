@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, FailedSync};
 use crate::list_watch::{ListerWatcher, Undecodable};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
 use crate::store::state::{Content, Entry, KeyRef, State, index};
@@ -351,7 +351,7 @@ impl<K: Object> Store<K> {
             now: self.clock.now(),
             last_failure: state.status.last_error.clone(),
         };
-        Error::not_synced(&resource::<K>(), failed)
+        Error::not_synced(&resource_name::<K>(), failed)
     }
 }
 
@@ -377,22 +377,12 @@ fn missing<K: Object>(
 
 /// The error of a wait that nobody can end any more.
 fn ended<K: Object>(state: &State<K>) -> Error {
-    let stopped = Error::stopped(&format!("waiting for the {} cache", resource::<K>()));
+    let stopped = Error::stopped(&format!("waiting for the {} cache", resource_name::<K>()));
     match &state.status.last_error {
         Some(failure) => stopped
             .context(&format!("after {} failures", state.status.attempts))
             .with_source(failure.clone()),
         None => stopped,
-    }
-}
-
-/// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).
-fn resource<K: Object>() -> String {
-    let kind = K::KIND.to_ascii_lowercase();
-    if K::GROUP.is_empty() {
-        kind
-    } else {
-        format!("{kind}.{}", K::GROUP)
     }
 }
 

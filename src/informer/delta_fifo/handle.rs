@@ -6,7 +6,7 @@ use super::Shared;
 use super::state::State;
 use crate::clock::Deadline;
 use crate::error::{Error, FailedSync};
-use crate::object::Object;
+use crate::object::{Object, resource_name};
 use crate::reflector::{Demand, ReflectorStatus};
 
 /// A look at a [`DeltaFifo`](crate::informer::DeltaFifo) from outside. Cheap to clone.
@@ -93,16 +93,6 @@ impl<K: Object> DeltaFifoHandle<K> {
     }
 }
 
-/// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).
-fn resource<K: Object>() -> String {
-    let kind = K::KIND.to_ascii_lowercase();
-    if K::GROUP.is_empty() {
-        kind
-    } else {
-        format!("{kind}.{}", K::GROUP)
-    }
-}
-
 fn not_synced<K: Object>(state: &State<K>, now: std::time::Instant) -> Error {
     let failed = FailedSync {
         attempts: state.status.attempts,
@@ -110,12 +100,12 @@ fn not_synced<K: Object>(state: &State<K>, now: std::time::Instant) -> Error {
         now,
         last_failure: state.status.last_error.clone(),
     };
-    Error::not_synced(&resource::<K>(), failed)
+    Error::not_synced(&resource_name::<K>(), failed)
 }
 
 /// The error of a wait that nobody can end any more.
 fn ended<K: Object>(state: &State<K>) -> Error {
-    let stopped = Error::stopped(&format!("waiting for the {} queue", resource::<K>()));
+    let stopped = Error::stopped(&format!("waiting for the {} queue", resource_name::<K>()));
     match &state.status.last_error {
         Some(failure) => stopped.with_source(failure.clone()),
         None => stopped,

@@ -1,5 +1,7 @@
 //! Indices: IX-1..IX-12, and the tables of upstream's index tests.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::*;
 
 fn under(store: &Store<ConfigMap>, index: &str, value: &str) -> Vec<String> {
@@ -183,4 +185,39 @@ fn the_index_by_namespace() {
     assert_eq!(values(&store, crate::store::NAMESPACE_INDEX), ["", "shop"]);
     assert_eq!(under(&store, "namespace", ""), ["c"]);
     assert!(store.get("", "c").unwrap().is_some());
+}
+
+/// IX-6 is better here: an index function that panics leaves nothing half done, whether it runs for a change, for a
+/// list or because its index is new.
+#[test]
+fn ix_6_an_index_function_that_panics_leaves_nothing_half_done() {
+    let fussy = || {
+        by_label().with("fussy", |object: &ConfigMap| {
+            assert_ne!(object.metadata.resource_version.as_deref(), Some("13"));
+            vec!["fine".to_owned()]
+        })
+    };
+    let (store, mut writer) = Store::new(fussy(), Clock::system());
+    add(&mut writer, held("a", "1", &["x"]));
+    let changes = catch_unwind(AssertUnwindSafe(|| {
+        add(&mut writer, held("a", "13", &["y"]))
+    }));
+    let bad = vec![held("b", "13", &["z"])];
+    let lists = catch_unwind(AssertUnwindSafe(|| replace(&mut writer, bad, &at("14"))));
+    assert!(changes.is_err() && lists.is_err());
+    assert_eq!(version(&store, "a").as_deref(), Some("1"));
+    assert_eq!(values(&store, "label"), ["x"]);
+    assert_eq!(under(&store, "fussy", "fine"), ["a"]);
+    add(&mut writer, held("a", "15", &["y"]));
+    assert_eq!(under(&store, "label", "y"), ["a"], "it goes on");
+
+    let (store, mut writer) = Store::new(Indexers::new(), Clock::system());
+    add(&mut writer, held("a", "13", &["x"]));
+    let adds = catch_unwind(AssertUnwindSafe(|| store.add_indexers(&fussy())));
+    assert!(adds.is_err());
+    assert!(
+        store.index_keys("label", "x").is_err(),
+        "no index was added"
+    );
+    assert!(store.get("shop", "a").unwrap().is_some());
 }

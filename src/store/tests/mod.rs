@@ -1,13 +1,14 @@
 //! The contract of stores and indices, written through the sink as a reflector does.
 
 mod indices;
+mod listers;
 mod waits;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::Clock;
 use crate::list_watch::{Listed, Undecodable};
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object as _, ObjectKey, ResourceVersion};
 use crate::reflector::{Replacement, Sink, SinkEvent, Staged};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::Arc;

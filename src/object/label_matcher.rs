@@ -1,0 +1,281 @@
+//! Whether labels match a selector: the API's syntax, evaluated here instead of by the server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::LabelSelector;
+use crate::error::{Error, ErrorKind};
+
+/// A [`LabelSelector`] that was read, to be held against labels (LS-1).
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::object::{LabelMatcher, LabelSelector};
+///
+/// let matcher = LabelMatcher::parse(&LabelSelector::new("app=shop,tier notin (test, canary),!old"))?;
+/// let labels = [("app".to_owned(), "shop".to_owned())].into();
+/// assert!(matcher.matches(Some(&labels)));
+/// assert!(!matcher.matches(None));
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "labels.Selector")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LabelMatcher(Match);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Match {
+    Nothing,
+    /// All of these; without any, everything.
+    All(Vec<Requirement>),
+}
+
+/// What one label must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    label: String,
+    must: Must,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Must {
+    Exist,
+    NotExist,
+    BeIn(BTreeSet<String>),
+    /// A label that is not there is in no set.
+    NotBeIn(BTreeSet<String>),
+    BeGreater(i64),
+    BeLess(i64),
+}
+
+impl LabelMatcher {
+    /// Matches every object, without looking at its labels.
+    #[doc(alias = "labels.Everything")]
+    pub fn everything() -> Self {
+        Self(Match::All(Vec::new()))
+    }
+
+    /// Matches no object.
+    #[doc(alias = "labels.Nothing")]
+    pub fn nothing() -> Self {
+        Self(Match::Nothing)
+    }
+
+    /// Reads a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`, `a<1`, joined by
+    /// commas. An empty selector matches everything.
+    ///
+    /// # Errors
+    ///
+    /// `Config` with the requirement that cannot be read.
+    #[doc(alias = "labels.Parse")]
+    pub fn parse(selector: &LabelSelector) -> Result<Self, Error> {
+        let text = selector.as_str();
+        if text.trim().is_empty() {
+            return Ok(Self::everything());
+        }
+        let requirements = split(text).into_iter().map(|part| {
+            Requirement::parse(part.trim()).ok_or_else(|| {
+                let text = format!("label selector \"{text}\": cannot read \"{}\"", part.trim());
+                Error::new(ErrorKind::Config, text)
+            })
+        });
+        Ok(Self(Match::All(requirements.collect::<Result<_, _>>()?)))
+    }
+
+    /// Whether labels match; `None` is an object without labels.
+    pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
+        match &self.0 {
+            Match::Nothing => false,
+            Match::All(all) => all.iter().all(|requirement| {
+                let value = labels.and_then(|labels| labels.get(&requirement.label));
+                requirement.must.holds(value.map(String::as_str))
+            }),
+        }
+    }
+
+    /// Whether no object can match.
+    pub fn is_nothing(&self) -> bool {
+        self.0 == Match::Nothing
+    }
+
+    /// Whether every object matches.
+    pub fn is_everything(&self) -> bool {
+        matches!(&self.0, Match::All(all) if all.is_empty())
+    }
+}
+
+/// The parts between commas that are not inside parentheses.
+fn split(text: &str) -> Vec<&str> {
+    let mut inside = false;
+    text.split(move |character| {
+        match character {
+            '(' => inside = true,
+            ')' => inside = false,
+            _ => {}
+        }
+        character == ',' && !inside
+    })
+    .collect()
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Option<Self> {
+        if let Some(label) = text.strip_prefix('!') {
+            return Self::of(label, Must::NotExist);
+        }
+        if let Some(rest) = text.strip_suffix(')') {
+            let (head, values) = rest.split_once('(')?;
+            let (label, operator) = head.trim_end().rsplit_once(char::is_whitespace)?;
+            let values: Option<BTreeSet<String>> = values.split(',').map(value).collect();
+            return match operator {
+                "in" => Self::of(label, Must::BeIn(values?)),
+                "notin" => Self::of(label, Must::NotBeIn(values?)),
+                _ => None,
+            };
+        }
+        if let Some((label, unwanted)) = text.split_once("!=") {
+            return Self::of(label, Must::NotBeIn([value(unwanted)?].into()));
+        }
+        if let Some((label, wanted)) = text.split_once('=') {
+            let wanted = wanted.strip_prefix('=').unwrap_or(wanted);
+            return Self::of(label, Must::BeIn([value(wanted)?].into()));
+        }
+        if let Some((label, bound)) = text.split_once('>') {
+            return Self::of(label, Must::BeGreater(bound.trim().parse().ok()?));
+        }
+        if let Some((label, bound)) = text.split_once('<') {
+            return Self::of(label, Must::BeLess(bound.trim().parse().ok()?));
+        }
+        Self::of(text, Must::Exist)
+    }
+
+    fn of(label: &str, must: Must) -> Option<Self> {
+        let label = label.trim();
+        let is_label = !label.is_empty() && label.chars().all(|c| is_of_value(c) || c == '/');
+        is_label.then(|| Self {
+            label: label.to_owned(),
+            must,
+        })
+    }
+}
+
+/// A label's value; it may be empty.
+fn value(text: &str) -> Option<String> {
+    let text = text.trim();
+    text.chars().all(is_of_value).then(|| text.to_owned())
+}
+
+fn is_of_value(character: char) -> bool {
+    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
+}
+
+impl Must {
+    fn holds(&self, value: Option<&str>) -> bool {
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match self {
+            Self::Exist => value.is_some(),
+            Self::NotExist => value.is_none(),
+            Self::BeIn(values) => value.is_some_and(|value| values.contains(value)),
+            Self::NotBeIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Self::BeGreater(bound) => number().is_some_and(|number| number > *bound),
+            Self::BeLess(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<LabelMatcher, Error> {
+        LabelMatcher::parse(&LabelSelector::new(text))
+    }
+
+    /// LS-1: the selectors of the API's documentation against one set of labels.
+    #[test]
+    fn ls_1_the_table_of_requirements() {
+        let labels: BTreeMap<String, String> = [
+            ("app", "shop"),
+            ("tier", ""),
+            ("rank", "7"),
+            ("a.io/x", "y_z"),
+        ]
+        .map(|(label, value)| (label.to_owned(), value.to_owned()))
+        .into();
+        let table = [
+            ("", true),
+            (" ", true),
+            ("app", true),
+            ("nope", false),
+            ("!nope", true),
+            ("!app", false),
+            ("app=shop", true),
+            ("app = shop", true),
+            ("app==shop", true),
+            ("app=bar", false),
+            ("nope=shop", false),
+            ("tier=", true),
+            ("app=", false),
+            ("app!=bar", true),
+            ("app!=shop", false),
+            ("nope!=shop", true),
+            ("app in (bar, shop)", true),
+            ("app in (bar)", false),
+            ("nope in (bar)", false),
+            ("tier in (,bar)", true),
+            ("app notin (bar,baz)", true),
+            ("app notin (shop)", false),
+            ("nope notin (shop)", true),
+            ("rank>6", true),
+            ("rank > 7", false),
+            ("rank<8", true),
+            ("app<8", false),
+            ("nope>1", false),
+            ("a.io/x=y_z", true),
+            ("app=shop,rank in (7,8),!nope", true),
+            ("app=shop,rank in (7,8),nope", false),
+        ];
+        for (text, expected) in table {
+            assert_eq!(
+                read(text).unwrap().matches(Some(&labels)),
+                expected,
+                "{text}"
+            );
+        }
+        assert!(read("!a,b!=c").unwrap().matches(None));
+        assert!(!read("a").unwrap().matches(None));
+    }
+
+    #[test]
+    fn what_is_no_selector_is_an_error_that_names_it() {
+        for text in [
+            "a=b,",
+            ",",
+            "a in b",
+            "a in (b",
+            "a on (b)",
+            "=b",
+            "a>b",
+            "a b",
+            "!",
+            "a=b=c",
+            "a=(b)",
+            "a in (b!)",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let error = read("a=b,c d").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "label selector \"a=b,c d\": cannot read \"c d\""
+        );
+        assert_eq!(error.kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn everything_and_nothing_are_known_as_such() {
+        assert!(read("").unwrap().is_everything());
+        assert!(!read("a").unwrap().is_everything() && !read("a").unwrap().is_nothing());
+        assert!(LabelMatcher::nothing().is_nothing() && !LabelMatcher::nothing().is_everything());
+        assert!(!LabelMatcher::nothing().matches(None));
+    }
+}

@@ -1,0 +1,144 @@
+//! Listers: a store read the way generated Go listers are, by labels, by namespace and by name.
+
+use crate::error::Error;
+use crate::object::{Held, LabelMatcher, Object, resource_name};
+use crate::store::{NAMESPACE_INDEX, Store};
+use crate::sync::Arc;
+
+/// Reads of a [`Store`] in the shape of a generated Go lister. Cheap to clone; never blocks on the network.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::clock::Clock;
+/// use kubecache::object::LabelMatcher;
+/// use kubecache::store::{Indexers, Store};
+///
+/// let indexers = Indexers::<ConfigMap>::new().by_namespace();
+/// let (store, _writer) = Store::new(indexers, Clock::system());
+/// let lister = store.lister();
+/// assert!(lister.namespace("shop").list(&LabelMatcher::everything()).is_empty());
+///
+/// let error = lister.namespace("shop").get("settings").unwrap_err();
+/// assert!(error.is_not_found());
+/// assert_eq!(error.to_string(), "configmap \"settings\" not found");
+/// # }
+/// ```
+#[doc(alias = "GenericLister")]
+#[derive(Debug)]
+pub struct Lister<K: Object>(Store<K>);
+
+/// The part of a [`Lister`] that is one namespace.
+#[doc(alias = "GenericNamespaceLister")]
+#[derive(Debug)]
+pub struct NamespaceLister<K: Object> {
+    store: Store<K>,
+    namespace: Box<str>,
+}
+
+impl<K: Object> Store<K> {
+    /// The store, read as a lister.
+    pub fn lister(&self) -> Lister<K> {
+        Lister(self.clone())
+    }
+}
+
+impl<K: Object> Lister<K> {
+    /// The objects whose labels match, in no particular order (LS-1).
+    ///
+    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at the labels. Objects
+    /// that do not decode are left out (B12).
+    #[doc(alias = "ListAll")]
+    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+        if labels.is_nothing() {
+            return Vec::new();
+        }
+        matching(self.0.list(), labels)
+    }
+
+    /// A cluster-scoped object by its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`NamespaceLister::get`].
+    pub fn get(&self, name: &str) -> Result<Arc<Held<K>>, Error> {
+        get(&self.0, "", name)
+    }
+
+    /// The part that is one namespace; the empty one stands for all (LS-3).
+    #[doc(alias = "ByNamespace")]
+    pub fn namespace(&self, namespace: impl Into<Box<str>>) -> NamespaceLister<K> {
+        NamespaceLister {
+            store: self.0.clone(),
+            namespace: namespace.into(),
+        }
+    }
+}
+
+impl<K: Object> NamespaceLister<K> {
+    /// The objects of the namespace whose labels match, in no particular order (LS-3).
+    ///
+    /// The cost grows with the namespace where the store has the index
+    /// [`by_namespace`](crate::store::Indexers::by_namespace); without it the whole store is looked through, with a
+    /// warning in the log.
+    #[doc(alias = "ListAllByNamespace")]
+    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+        if labels.is_nothing() {
+            return Vec::new();
+        }
+        if self.namespace.is_empty() {
+            return matching(self.store.list(), labels);
+        }
+        let objects = self.store.by_index(NAMESPACE_INDEX, &self.namespace);
+        let objects = objects.unwrap_or_else(|error| {
+            log::warn!(
+                "listing a namespace of {} without the index for it: {error}",
+                K::KIND
+            );
+            let mut objects = self.store.list();
+            let namespace = Some(&*self.namespace);
+            objects.retain(|object| object.metadata().namespace.as_deref() == namespace);
+            objects
+        });
+        matching(objects, labels)
+    }
+
+    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one (where LS-5 finds nothing).
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not found` (LS-4);
+    /// `Undecodable` when it is there but is not a `K` (B12).
+    pub fn get(&self, name: &str) -> Result<Arc<Held<K>>, Error> {
+        get(&self.store, &self.namespace, name)
+    }
+}
+
+fn get<K: Object>(store: &Store<K>, namespace: &str, name: &str) -> Result<Arc<Held<K>>, Error> {
+    let found = store.get(namespace, name)?;
+    found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))
+}
+
+fn matching<K: Object>(mut objects: Vec<Arc<Held<K>>>, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+    if !labels.is_everything() {
+        objects.retain(|object| labels.matches(object.metadata().labels.as_ref()));
+    }
+    objects
+}
+
+impl<K: Object> Clone for Lister<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<K: Object> Clone for NamespaceLister<K> {
+    fn clone(&self) -> Self {
+        Self {
+            store: self.store.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
