@@ -5,3 +5,6 @@ mod record;
 mod report;
 pub(super) mod store;
 mod trouble;
+
+#[cfg(all(test, shuttle))]
+mod schedules;

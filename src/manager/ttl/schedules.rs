@@ -1,0 +1,424 @@
+//! Model checks: readers, a leader's end of every kind, references and the shutdown in every order, without real threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner, thread};
+
+use super::record::{Fetched, Look, Moment, Record};
+use super::store::TtlStore;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::Getter;
+use crate::manager::Cached;
+use crate::manager::options::ManagerOptions;
+use crate::manager::registry::Difference;
+use crate::manager::tests::fake::secret;
+use crate::object::{Held, ObjectKey, ResourceVersion, Status};
+use crate::sync::{Arc, Monitor};
+use crate::worker::{StopToken, Wake};
+
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+const SCHEDULES: usize = 2_000;
+
+/// Bytes of stack per modelled thread.
+const STACK_BYTES: usize = 256 * 1024;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
+}
+
+/// How the model's server answers the first request; the others get the object, in the request's number as version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum First {
+    Answers,
+    Fails,
+    Panics,
+    /// It answers nobody whose deadline is yet to come.
+    LetsDeadlinesPass,
+    /// It answers nobody at all.
+    Hangs,
+    /// It has not come as far as the reader wants.
+    IsBehind,
+}
+
+#[derive(Clone)]
+struct Server {
+    clock: Clock,
+    first: First,
+    asked: Arc<Monitor<usize>>,
+}
+
+struct WakeServer(Arc<Monitor<usize>>);
+
+impl Wake for WakeServer {
+    fn wake(&self) {
+        drop(self.0.lock());
+        self.0.notify_all();
+    }
+}
+
+impl Server {
+    fn asked(&self) -> usize {
+        *self.asked.lock()
+    }
+
+    fn wait(&self, deadline: Deadline, stop: &StopToken) -> Error {
+        let wake: Arc<dyn Wake> = Arc::new(WakeServer(Arc::clone(&self.asked)));
+        let _registration = stop.register(&wake);
+        let mut asked = self.asked.lock();
+        while !stop.is_stopped() {
+            if self.clock.has_passed(deadline) {
+                return Error::new(ErrorKind::Timeout, "no answer by the deadline");
+            }
+            asked = self.clock.wait_until(&self.asked, asked, deadline);
+        }
+        Error::stopped("the model's server")
+    }
+}
+
+impl Getter<Secret> for Server {
+    fn get(
+        &self,
+        _: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        let number = {
+            let mut asked = self.asked.lock();
+            *asked += 1;
+            *asked
+        };
+        let found = || Ok(Arc::new(Held::new(secret("s", &number.to_string()))));
+        match self.first {
+            First::Fails if number == 1 => Err(Error::from_status(Status::new(503, "down"))),
+            First::Panics if number == 1 => panic!("made so for a model"),
+            First::LetsDeadlinesPass if deadline != Deadline::NEVER => {
+                Err(self.wait(deadline, stop))
+            }
+            First::Hangs => Err(self.wait(Deadline::NEVER, stop)),
+            First::IsBehind if !version.is_unset() => Err(behind()),
+            First::Answers
+            | First::Fails
+            | First::Panics
+            | First::LetsDeadlinesPass
+            | First::IsBehind => found(),
+        }
+    }
+}
+
+/// "The version lies in the future", as the API says it (RF-13).
+fn behind() -> Error {
+    Error::from_status(Status::from(meta::Status {
+        code: Some(504),
+        reason: Some("Timeout".to_owned()),
+        message: Some("Timeout: Too large resource version".to_owned()),
+        details: Some(meta::StatusDetails::default()),
+        ..meta::Status::default()
+    }))
+}
+
+#[derive(Clone)]
+struct Model {
+    store: Arc<TtlStore<Secret>>,
+    server: Server,
+    clock: FakeClock,
+}
+
+type Read = thread::JoinHandle<Result<Cached<Secret>, Error>>;
+
+impl Model {
+    fn new(first: First, ttl: Duration) -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let server = Server {
+            clock: clock.clone(),
+            first,
+            asked: Arc::new(Monitor::new(0)),
+        };
+        let options = ManagerOptions::default().clock(clock).ttl(ttl);
+        let store = TtlStore::new(Arc::new(server.clone()), options);
+        let model = Self {
+            store: Arc::new(store),
+            server,
+            clock: fake,
+        };
+        model.change(&["s"], &[]);
+        model
+    }
+
+    fn change(&self, added: &[&str], removed: &[&str]) {
+        let keys = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| ObjectKey::new("ns", *name))
+                .collect()
+        };
+        let difference = Difference {
+            added: keys(added),
+            removed: keys(removed),
+        };
+        self.store
+            .perform(self.store.change_references("pod", &difference));
+    }
+
+    fn get(&self, deadline: Deadline) -> Result<Cached<Secret>, Error> {
+        self.store.get("ns", "s", || deadline)
+    }
+
+    /// A reader that waits for as long as it takes; whatever the answer, it must come.
+    fn reader(&self) -> Read {
+        let model = self.clone();
+        thread::spawn(move || model.get(Deadline::NEVER))
+    }
+
+    fn readers(&self, count: usize) -> Vec<Read> {
+        (0..count).map(|_| self.reader()).collect()
+    }
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn version(secret: &Secret) -> usize {
+    let version = secret.metadata.resource_version.as_deref();
+    version.unwrap().parse().unwrap()
+}
+
+/// OS-5: whoever comes first fetches, everybody gets that.
+#[test]
+fn os_5_readers_share_one_fetch_in_every_order() {
+    check(|| {
+        let model = Model::new(First::Answers, MINUTE);
+        for reader in model.readers(3) {
+            assert_eq!(version(&reader.join().unwrap().unwrap()), 1);
+        }
+        assert_eq!(model.server.asked(), 1);
+    });
+}
+
+/// OS-5, OS-6: without a time to live each reader makes a request of its own, and none is forgotten.
+#[test]
+fn os_5_readers_without_a_time_to_live_fetch_one_after_the_other() {
+    check(|| {
+        let model = Model::new(First::Answers, Duration::ZERO);
+        let mut versions: Vec<usize> = model
+            .readers(3)
+            .into_iter()
+            .map(|reader| version(&reader.join().unwrap().unwrap()))
+            .collect();
+        versions.sort_unstable();
+        assert_eq!(versions, [1, 2, 3]);
+    });
+}
+
+/// B17: a failure is everybody's, by the fetch or by its backoff.
+#[test]
+fn b17_a_failure_is_shared_in_every_order() {
+    check(|| {
+        let model = Model::new(First::Fails, MINUTE);
+        for reader in model.readers(3) {
+            let error = reader.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Api);
+        }
+        assert_eq!(model.server.asked(), 1);
+    });
+}
+
+/// A leader whose deadline passes is followed by a reader who has more time.
+#[test]
+fn b17_a_leader_out_of_time_hands_over_in_every_order() {
+    check(|| {
+        let model = Model::new(First::LetsDeadlinesPass, MINUTE);
+        let hasty = {
+            let deadline = Deadline::at(model.clock.now() + Duration::from_millis(1));
+            let model = model.clone();
+            thread::spawn(move || model.get(deadline))
+        };
+        let patient = model.readers(2);
+        let clock = model.clock.clone();
+        let advance = thread::spawn(move || clock.advance(Duration::from_millis(1)));
+        for reader in patient {
+            reader.join().unwrap().unwrap();
+        }
+        advance.join().unwrap();
+        if let Err(error) = hasty.join().unwrap() {
+            assert_eq!(error.kind(), ErrorKind::NotSynced);
+        }
+    });
+}
+
+/// A leader that panics is followed by another reader.
+#[test]
+fn os_5_a_leader_that_panics_hands_over_in_every_order() {
+    check(|| {
+        let model = Model::new(First::Panics, MINUTE);
+        let readers: Vec<_> = (0..3)
+            .map(|_| {
+                let model = model.clone();
+                thread::spawn(move || {
+                    let get = AssertUnwindSafe(|| model.get(Deadline::NEVER).unwrap());
+                    catch_unwind(get).is_err()
+                })
+            })
+            .collect();
+        let panics = readers.into_iter().map(|reader| reader.join().unwrap());
+        assert_eq!(panics.filter(|panicked| *panicked).count(), 1);
+        assert_eq!(model.server.asked(), 2);
+    });
+}
+
+/// OS-2, OS-17: who reads after a reference was added is given what was fetched after that; who waited is answered.
+#[test]
+fn os_17_a_new_reference_parts_the_readers_in_every_order() {
+    check(|| {
+        let model = Model::new(First::Answers, MINUTE);
+        let early = model.readers(2);
+        let adder = {
+            let model = model.clone();
+            thread::spawn(move || {
+                let before = model.server.asked();
+                model.change(&["s"], &[]);
+                let found = version(&model.get(Deadline::NEVER).unwrap());
+                let late = model.reader();
+                assert_eq!(version(&late.join().unwrap().unwrap()), found);
+                (before, found)
+            })
+        };
+        for reader in early {
+            reader.join().unwrap().unwrap();
+        }
+        let (before, found) = adder.join().unwrap();
+        assert!(found > before, "fetched after the reference was added");
+        assert!(model.server.asked() <= 2);
+        assert_eq!(version(&model.get(Deadline::NEVER).unwrap()), found);
+    });
+}
+
+/// OS-3, OS-4: the last release ends no fetch; who waited is answered, who comes later is not.
+#[test]
+fn os_3_the_last_release_leaves_nobody_waiting() {
+    check(|| {
+        let model = Model::new(First::Answers, MINUTE);
+        let readers = model.readers(2);
+        model.change(&[], &["s"]);
+        assert!(model.get(Deadline::NEVER).is_err());
+        for reader in readers {
+            if let Err(error) = reader.join().unwrap() {
+                assert_eq!(error.kind(), ErrorKind::NotRegistered);
+            }
+        }
+    });
+}
+
+/// A shutdown ends every fetch and every wait.
+#[test]
+fn os_5_a_shutdown_ends_every_wait() {
+    check(|| {
+        let model = Model::new(First::Hangs, MINUTE);
+        let readers = model.readers(3);
+        model.store.shut_down();
+        for reader in readers {
+            assert!(reader.join().unwrap().unwrap_err().is_stopped());
+        }
+        assert!(model.server.asked() <= 1);
+    });
+}
+
+/// R11: whatever is under way, a cached read after a fresh one is not older.
+#[test]
+fn r11_cached_reads_stay_behind_a_fresh_one_in_every_order() {
+    check(|| {
+        let model = Model::new(First::Answers, MINUTE);
+        let readers = model.readers(2);
+        let fresh = model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        let cached = model.get(Deadline::NEVER).unwrap();
+        assert!(version(&cached) >= version(&fresh));
+        for reader in readers {
+            reader.join().unwrap().unwrap();
+        }
+        let last = model.get(Deadline::NEVER).unwrap();
+        assert!(version(&last) >= version(&cached));
+    });
+}
+
+/// R11: who waits for a version is woken by the read that brings it; no time passes in this model.
+#[test]
+fn r11_a_wait_for_a_version_is_ended_by_another_read() {
+    check(|| {
+        let model = Model::new(First::IsBehind, MINUTE);
+        let waits = {
+            let store = Arc::clone(&model.store);
+            let wanted = ResourceVersion::from("1");
+            thread::spawn(move || store.get_at_least("ns", "s", &wanted, Deadline::NEVER))
+        };
+        model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        waits.join().unwrap().unwrap();
+    });
+}
+
+/// The shape of a shared fetch with the real record: one leads, the other follows; `tells` says whether the end of the
+/// fetch is told.
+fn share_a_fetch(tells: bool) {
+    let clock = Clock::from(FakeClock::new());
+    let record = Arc::new(Monitor::new(Record::<Secret>::default()));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (record, clock) = (Arc::clone(&record), clock.clone());
+            thread::spawn(move || read_bare(&record, &clock, tells))
+        })
+        .collect();
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+fn read_bare(record: &Arc<Monitor<Record<Secret>>>, clock: &Clock, tells: bool) {
+    let at = Moment {
+        clock,
+        now: clock.now(),
+        coarse: clock.coarse(),
+        ttl: MINUTE,
+    };
+    let mut followed = None;
+    let mut guard = record.lock();
+    loop {
+        match guard.look(&at, followed) {
+            Look::Follow(flight) => {
+                followed = Some(flight);
+                guard = clock.wait_until(record, guard, Deadline::NEVER);
+            }
+            Look::Lead => {
+                let fetch = guard.begin(&at);
+                drop(guard);
+                let found = Fetched::Object(Arc::new(Held::new(secret("s", "1"))));
+                let key = ObjectKey::new("ns", "s");
+                let settled = record.lock().land(&fetch, found, &key, &at);
+                settled.result.unwrap();
+                if tells {
+                    record.notify_all();
+                }
+                return;
+            }
+            Look::Fresh => return,
+            look => panic!("{look:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_fetch_whose_end_is_told_leaves_nobody_waiting() {
+    check(|| share_a_fetch(true));
+}
+
+/// The negative control: the checker sees that a follower sleeps on when the end of a fetch is not told.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_checker_sees_a_fetch_whose_end_is_not_told() {
+    check(|| share_a_fetch(false));
+}
