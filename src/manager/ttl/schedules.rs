@@ -362,6 +362,21 @@ fn r11_a_wait_for_a_version_is_ended_by_another_read() {
     });
 }
 
+/// R11: and by a shutdown.
+#[test]
+fn r11_a_wait_for_a_version_is_ended_by_a_shutdown() {
+    check(|| {
+        let model = Model::new(First::IsBehind, MINUTE);
+        let waits = {
+            let store = Arc::clone(&model.store);
+            let wanted = ResourceVersion::from("9");
+            thread::spawn(move || store.get_at_least("ns", "s", &wanted, Deadline::NEVER))
+        };
+        model.store.shut_down();
+        assert!(waits.join().unwrap().unwrap_err().is_stopped());
+    });
+}
+
 /// The shape of a shared fetch with the real record: one leads, the other follows; `tells` says whether the end of the
 /// fetch is told.
 fn share_a_fetch(tells: bool) {
