@@ -18,7 +18,7 @@ use crate::manager::ttl::store::TtlStore;
 use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, ObjectKey, ResourceVersion, Status};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
@@ -512,4 +512,23 @@ pub(crate) fn pod(name: &str, secrets: &[&str]) -> Pod {
         "spec": {"containers": [], "imagePullSecrets": pulls},
     }))
     .unwrap()
+}
+
+/// "The version lies in the future", in the API's words (RF-13).
+pub(crate) fn too_large() -> Error {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+    let cause = meta::StatusCause {
+        reason: Some("ResourceVersionTooLarge".to_owned()),
+        ..meta::StatusCause::default()
+    };
+    Error::from_status(Status::from(meta::Status {
+        code: Some(504),
+        reason: Some("Timeout".to_owned()),
+        message: Some("Too large resource version: 20, current: 15".to_owned()),
+        details: Some(meta::StatusDetails {
+            causes: Some(vec![cause]),
+            ..meta::StatusDetails::default()
+        }),
+        ..meta::Status::default()
+    }))
 }

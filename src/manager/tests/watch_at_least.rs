@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 
-use super::fake::{Stage, commit, immutable, pod, secret, with_uid};
+use super::fake::{Stage, commit, immutable, pod, secret, too_large, with_uid};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::object::{ObjectKey, ResourceVersion, Status};
+use crate::object::{ObjectKey, ResourceVersion};
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 use crate::worker::Worker;
@@ -33,24 +33,6 @@ fn at_least(stage: &Stage, version: &str) -> Result<String, Error> {
 
 fn not_found() -> Error {
     Error::not_found("secrets", "s")
-}
-
-fn too_large() -> Error {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
-    let cause = meta::StatusCause {
-        reason: Some("ResourceVersionTooLarge".to_owned()),
-        ..meta::StatusCause::default()
-    };
-    Error::from_status(Status::from(meta::Status {
-        code: Some(504),
-        reason: Some("Timeout".to_owned()),
-        message: Some("Too large resource version: 20, current: 15".to_owned()),
-        details: Some(meta::StatusDetails {
-            causes: Some(vec![cause]),
-            ..meta::StatusDetails::default()
-        }),
-        ..meta::Status::default()
-    }))
 }
 
 /// R11: what the watch has brought so far is enough: nothing is asked. Bookmarks count, as lists and events do.

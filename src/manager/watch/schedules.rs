@@ -3,14 +3,20 @@
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
+use super::item::RunId;
 use super::store::WatchStore;
 use super::works::Works;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
+use crate::list_watch::Listed;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
 use crate::manager::stores::Stores;
-use crate::manager::tests::fake::{FakeGetter, FakeRuns, commit, immutable, pod, secret};
+use crate::manager::tests::fake::{
+    FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
+};
+use crate::object::Held;
+use crate::reflector::{Replacement, Sink as _};
 use crate::sync::{Arc, Monitor};
 
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
@@ -28,18 +34,21 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 struct Model {
     manager: Arc<SecretManager>,
     runs: FakeRuns,
+    getter: FakeGetter,
 }
 
 impl Model {
     fn new() -> Self {
         let runs = FakeRuns::default();
         let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
-        let getter = Arc::new(FakeGetter::default());
-        let works = Works::new(Box::new(runs.clone()), getter, options);
+        let getter = FakeGetter::default();
+        let gets = Arc::new(getter.clone());
+        let works = Works::new(Box::new(runs.clone()), gets, options);
         let manager = SecretManager::over(Stores::Watch(WatchStore::unattended(works)));
         Self {
             manager: Arc::new(manager),
             runs,
+            getter,
         }
     }
 
@@ -52,6 +61,41 @@ impl Model {
                 let expected = [ErrorKind::NotRegistered, ErrorKind::NotSynced];
                 assert!(expected.contains(&error.kind()), "{error}");
             }
+        })
+    }
+
+    /// A reader for whom the server has no state that is new enough: it waits for the watch to come so far. No pause
+    /// between two requests ends here, so that nothing but a wake-up helps.
+    fn reader_at_least(&self, asked: &'static str) -> thread::JoinHandle<Option<ErrorKind>> {
+        self.getter.versions();
+        self.getter.answer(Err(too_large()));
+        let manager = Arc::clone(&self.manager);
+        thread::spawn(move || {
+            match manager.get_at_least("ns", "s", &asked.into(), Deadline::NEVER) {
+                Ok(cached) => {
+                    assert_eq!(cached.metadata.resource_version.as_deref(), Some("9"));
+                    None
+                }
+                Err(error) => Some(error.kind()),
+            }
+        })
+    }
+
+    /// Fills the slot as a run would, and tells nobody.
+    fn fill_in_silence(&self) -> thread::JoinHandle<()> {
+        let item = self.manager.store().ask("ns", "s").unwrap().item;
+        let now = self.manager.store().works().clock().now();
+        thread::spawn(move || {
+            let object = Listed::Object(Arc::new(Held::new(secret("s", "9"))));
+            let of = Replacement {
+                resource_version: "10".into(),
+                ..Replacement::default()
+            };
+            let mut slot = item.slot.lock();
+            let staged = (slot.content().revision(), Some(object));
+            let written = slot.replace(RunId::FIRST, staged, &of, now);
+            drop(slot);
+            drop(written);
         })
     }
 
@@ -175,6 +219,112 @@ fn registrations_in_any_order_leave_what_is_referenced() {
         assert_eq!(model.runs.at_work("s"), 1);
         model.manager.unregister_pod(&pod("q", &[]));
         model.assert_over();
+    });
+}
+
+/// R11: a reader who waits for the watch to come as far as a version is woken by the list or by the bookmark that does,
+/// which brings no other news.
+#[test]
+fn a_reader_of_a_version_is_woken_by_whatever_reaches_it() {
+    check(|| {
+        let model = Model::new();
+        model.manager.register_pod(&pod("p", &["s"]));
+        let reader = model.reader_at_least("20");
+        let runs = model.runs.clone();
+        let writer = thread::spawn(move || {
+            runs.write(0, |writer| {
+                commit(writer, "10", Some(secret("s", "9")), false).unwrap();
+                writer.bookmark(&"20".into());
+            });
+        });
+        assert_eq!(reader.join().unwrap(), None);
+        let model = model.join(vec![writer]);
+        assert!(model.getter.asked() <= 1);
+        model.manager.unregister_pod(&pod("p", &[]));
+        model.assert_over();
+    });
+}
+
+/// R11, OC-7, OC-25: so it is by the last release and by the shutdown.
+#[test]
+fn a_reader_of_a_version_is_woken_by_the_release_and_by_the_shutdown() {
+    for shut_down in [false, true] {
+        check(move || {
+            let model = Model::new();
+            model.manager.register_pod(&pod("p", &["s"]));
+            let reader = model.reader_at_least("20");
+            let manager = Arc::clone(&model.manager);
+            let ender = thread::spawn(move || {
+                if shut_down {
+                    manager.shut_down();
+                } else {
+                    manager.unregister_pod(&pod("p", &[]));
+                }
+            });
+            let threads = vec![model.committer(false), ender];
+            let ended = reader.join().unwrap();
+            let expected = [Some(ErrorKind::NotRegistered), Some(ErrorKind::Stopped)];
+            assert!(expected.contains(&ended), "{ended:?}");
+            model.join(threads).assert_over();
+        });
+    }
+}
+
+/// R11, B18: a fresh read and the watch bring a state each, in any order; cached reads have the later one afterwards.
+#[test]
+fn a_fresh_read_and_a_commit_leave_the_later_state() {
+    check(|| {
+        let model = Model::new();
+        model.manager.register_pod(&pod("p", &["s"]));
+        model.getter.answer(Ok(secret("s", "12")));
+        let manager = Arc::clone(&model.manager);
+        let fresh = thread::spawn(move || {
+            let cached = manager.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+            assert_eq!(cached.metadata.resource_version.as_deref(), Some("12"));
+        });
+        let runs = model.runs.clone();
+        let committer = thread::spawn(move || {
+            // Refused where the fresh read was before it; the reflector would list again.
+            let early = runs.write(0, |writer| {
+                commit(writer, "10", Some(secret("s", "9")), false)
+            });
+            if early.is_err() {
+                let again = Some(secret("s", "12"));
+                let listed = runs.write(0, |writer| commit(writer, "13", again, false));
+                listed.unwrap();
+            }
+        });
+        let model = model.join(vec![fresh, committer]);
+        let cached = model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        assert_eq!(cached.metadata.resource_version.as_deref(), Some("12"));
+        model.manager.unregister_pod(&pod("p", &[]));
+        model.assert_over();
+    });
+}
+
+/// The negative control of the synced wait: a slot that is filled while nobody is told leaves its reader asleep.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_checker_sees_a_slot_that_is_filled_in_silence() {
+    check(|| {
+        let model = Model::new();
+        model.manager.register_pod(&pod("p", &["s"]));
+        let threads = vec![model.reader(), model.fill_in_silence()];
+        model.join(threads).runs.end_all();
+    });
+}
+
+/// The negative control of the wait for a version: the same, with a reader whom the server has sent away.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn the_checker_sees_a_version_that_is_reached_in_silence() {
+    check(|| {
+        let model = Model::new();
+        model.manager.register_pod(&pod("p", &["s"]));
+        let reader = model.reader_at_least("10");
+        model.fill_in_silence().join().unwrap();
+        reader.join().unwrap();
+        model.runs.end_all();
     });
 }
 
