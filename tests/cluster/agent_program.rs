@@ -1,6 +1,6 @@
 //! The example `node_agent` against the real server: the node's own rows, and what wrong identities and trust are told.
 
-use crate::audit::asked_by;
+use crate::audit::asked_as;
 use crate::program::{Ended, run};
 use crate::support::{NODE, cluster, cluster_alone, directory};
 
@@ -46,10 +46,10 @@ fn sc_2_os_18_the_node_sees_the_same_where_it_fetches() {
     let _alone = cluster_alone();
     let user_agent = concat!("node_agent/", env!("CARGO_PKG_VERSION"));
     for strategy in ["Cache", "Get"] {
-        let before = asked_by(user_agent).len();
+        let before = asked_as(user_agent).len();
         let flags = ["-o", "json", "--change-detection", strategy];
         assert_sees_the_node(&agent("node.yaml", &flags));
-        let asked = asked_by(user_agent).split_off(before);
+        let asked = asked_as(user_agent).split_off(before);
         let (objects, others): (Vec<_>, Vec<_>) = asked
             .into_iter()
             .partition(|asked| ["secrets", "configmaps"].contains(&asked.resource.as_str()));

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use serde_json::Value;
 
-use crate::support::{PATIENCE, client_of, get};
+use crate::support::{PATIENCE, client_of, get, of_this_run};
 
 /// One request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +36,13 @@ impl Asked {
     }
 }
 
-/// What a client with that user agent has asked so far, one request after the other.
-pub(crate) fn asked_by(user_agent: &str) -> Vec<Asked> {
+/// What the [`client_named`](crate::support::client_named) so has asked so far, one request after the other.
+pub(crate) fn asked_by(name: &str) -> Vec<Asked> {
+    asked_as(&of_this_run(name))
+}
+
+/// What was asked with that user agent, in this run and before.
+pub(crate) fn asked_as(user_agent: &str) -> Vec<Asked> {
     let log = log_up_to_now();
     let mut known = BTreeSet::new();
     let of_client = log.lines().filter(|line| line.contains(user_agent));
@@ -52,8 +57,8 @@ pub(crate) fn asked_by(user_agent: &str) -> Vec<Asked> {
 }
 
 /// The same in short, of the requests for one object.
-pub(crate) fn asked_for(user_agent: &str, name: &str) -> Vec<String> {
-    let asked = asked_by(user_agent).into_iter();
+pub(crate) fn asked_for(client: &str, name: &str) -> Vec<String> {
+    let asked = asked_by(client).into_iter();
     asked
         .filter(|asked| asked.name == name)
         .map(|asked| asked.in_short())

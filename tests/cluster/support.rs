@@ -98,8 +98,13 @@ pub(crate) fn client_of(kubeconfig: &str) -> Client {
 /// A client whose requests the audit log tells from all others.
 pub(crate) fn client_named(kubeconfig: &str, user_agent: &str) -> Client {
     let mut options = ClientOptions::default();
-    options.user_agent = Some(user_agent.to_owned());
+    options.user_agent = Some(of_this_run(user_agent));
     client_with(kubeconfig, options)
+}
+
+/// A cluster that is kept has the audit log of earlier runs, too.
+pub(crate) fn of_this_run(user_agent: &str) -> String {
+    format!("{user_agent}-{}", std::process::id())
 }
 
 fn client_with(kubeconfig: &str, client: ClientOptions) -> Client {
