@@ -10,7 +10,8 @@ use super::table::{Table, Ticket, Wait};
 use super::{Timestamp, timeout};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, Bell, Mutex, MutexGuard};
+use crate::worker::{StopToken, Wake};
 
 /// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
 /// they know. Cheap to clone; all clones are one cache.
@@ -137,13 +138,66 @@ impl<S: Status> PodStatusCache<S> {
             drop(table);
             return Ok(Reading::new(uid, found));
         }
-        let wait = Wait {
-            min_time,
-            since: self.clock.now(),
-            deadline,
+        let place = Place {
+            uid,
+            ticket: table.subscribe(uid, self.wait(min_time, deadline)),
+            stop: None,
         };
-        let ticket = table.subscribe(uid, wait);
-        self.wait_for_answer(uid, wait, &ticket, table)
+        self.wait_for_answer(&place, table)
+    }
+
+    /// As [`get_newer_than_deadline`](Self::get_newer_than_deadline), and ended by `stop` within milliseconds: for a pod
+    /// worker that is a [`Worker`](crate::worker::Worker), whose drop joins it. An answer that is there beats the stop.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`](crate::ErrorKind::Stopped) if the stop is raised, or the cache closed, before an answer is there;
+    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::clock::{Clock, Deadline};
+    /// use kubecache::pod_status::{PodStatus, PodStatusCache, Timestamp};
+    /// use kubecache::worker::Worker;
+    ///
+    /// let cache = PodStatusCache::<PodStatus>::new(Clock::system());
+    /// let read = cache.clone();
+    /// let worker = Worker::spawn("pod-worker", move |stop| {
+    ///     let first = Timestamp::ZERO;
+    ///     let end = read.get_newer_than_or_stop("uid-1", first, Deadline::NEVER, stop);
+    ///     assert!(end.is_err_and(|error| error.is_stopped()));
+    /// })?;
+    /// drop(worker); // ends the wait and joins, though nothing ever comes
+    /// assert!(cache.waiting().is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn get_newer_than_or_stop(
+        &self,
+        uid: &str,
+        min_time: Timestamp,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Reading<S>, Error> {
+        let mut table = self.table.lock();
+        if let Some(found) = table.newer_than(uid, min_time) {
+            drop(table);
+            return Ok(Reading::new(uid, found));
+        }
+        let ticket = table.subscribe(uid, self.wait(min_time, deadline));
+        // A stop that was raised already wakes at once, which takes the table's lock.
+        drop(table);
+        let wake: Arc<dyn Wake> = Arc::new(WakeWaiters {
+            table: Arc::clone(&self.table),
+            bell: Arc::clone(&ticket.bell),
+        });
+        let _registered = stop.register(&wake);
+        let place = Place {
+            uid,
+            ticket,
+            stop: Some(stop),
+        };
+        self.wait_for_answer(&place, self.table.lock())
     }
 
     /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this pod and asked for
@@ -242,32 +296,67 @@ impl<S: Status> PodStatusCache<S> {
         waits.collect()
     }
 
+    fn wait(&self, min_time: Timestamp, deadline: Deadline) -> Wait {
+        Wait {
+            min_time,
+            since: self.clock.now(),
+            deadline,
+        }
+    }
+
     fn wait_for_answer<'a>(
         &'a self,
-        uid: &str,
-        wait: Wait,
-        ticket: &Ticket,
+        place: &Place<'_>,
         mut table: MutexGuard<'a, Table<S>>,
     ) -> Result<Reading<S>, Error> {
+        let Place { uid, ticket, stop } = place;
         loop {
             if let Some(found) = table.take_answer(ticket) {
                 drop(table);
                 return Ok(Reading::new(uid, found));
             }
-            if table.is_closed() {
+            let is_stopped = stop.is_some_and(StopToken::is_stopped);
+            if is_stopped || table.is_closed() {
                 table.leave(ticket);
-                return Err(timeout::closed(uid));
+                drop(table);
+                return Err(if is_stopped {
+                    timeout::stopped(uid)
+                } else {
+                    timeout::closed(uid)
+                });
             }
-            if self.clock.has_passed(wait.deadline) {
+            let deadline = ticket.wait.deadline;
+            if self.clock.has_passed(deadline) {
                 table.leave(ticket);
                 let known = timeout::Known::of(&*table, uid);
                 drop(table);
-                return Err(known.timed_out(uid, wait, self.clock.now()));
+                return Err(known.timed_out(uid, ticket.wait, self.clock.now()));
             }
             table = self
                 .clock
-                .wait_for_bell(&self.table, &ticket.bell, table, wait.deadline);
+                .wait_for_bell(&self.table, &ticket.bell, table, deadline);
         }
+    }
+}
+
+/// Where somebody waits, and for what besides an answer.
+struct Place<'a> {
+    uid: &'a str,
+    ticket: Ticket,
+    stop: Option<&'a StopToken>,
+}
+
+/// Wakes a pod's waiters, of whom one was stopped.
+struct WakeWaiters<S> {
+    table: Arc<Mutex<Table<S>>>,
+    bell: Arc<Bell>,
+}
+
+impl<S: Status> Wake for WakeWaiters<S> {
+    fn wake(&self) {
+        // Taking the waiter's mutex first closes the gap between its look at the stop and its wait.
+        drop(self.table.lock());
+        self.bell.ring();
     }
 }
 

@@ -11,6 +11,7 @@ use super::table::{Table, Wait};
 use super::{PodStatus, PodStatusCache, Reading, Timestamp};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::{Arc, Mutex};
+use crate::worker::StopSource;
 use crate::{Error, ErrorKind};
 
 /// Schedules tried per model; each takes well under a millisecond.
@@ -167,6 +168,30 @@ fn the_clock_is_never_missed() {
             stage.fake.advance(SECOND);
             let error = waiter.join().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);
+            stage.assert_nobody_is_left();
+        },
+        SCHEDULES,
+    );
+}
+
+/// Stopped before, while or after it looks: the wait ends, and nobody else's.
+#[test]
+fn a_stop_is_never_missed() {
+    shuttle::check_random(
+        || {
+            let stage = Stage::new();
+            let (source, cache, now) = (StopSource::new(), stage.cache.clone(), stage.now);
+            let token = source.token();
+            let stopped = thread::spawn(move || {
+                cache.get_newer_than_or_stop("uid-1", now, Deadline::NEVER, &token)
+            });
+            let other = stage.ask("uid-1", Deadline::NEVER);
+            source.stop();
+            assert!(stopped.join().unwrap().unwrap_err().is_stopped());
+            stage
+                .cache
+                .set("uid-1", status("uid-1"), None, stage.later());
+            assert!(is_set(&other.join().unwrap().unwrap()));
             stage.assert_nobody_is_left();
         },
         SCHEDULES,

@@ -52,6 +52,7 @@ pub(super) struct Wait {
 pub(super) struct Ticket {
     uid: Arc<str>,
     number: u64,
+    pub(super) wait: Wait,
     pub(super) bell: Arc<Bell>,
 }
 
@@ -167,6 +168,7 @@ impl<S> Table<S> {
             return Ticket {
                 uid: Arc::clone(uid),
                 number,
+                wait,
                 bell: Arc::clone(&waited.bell),
             };
         }
@@ -176,7 +178,12 @@ impl<S> Table<S> {
             waiters: BTreeMap::from([(number, waiter)]),
         };
         self.waited.insert(Arc::clone(&uid), first);
-        Ticket { uid, number, bell }
+        Ticket {
+            uid,
+            number,
+            wait,
+            bell,
+        }
     }
 
     /// The answer, if there is one; the ticket is used up then.

@@ -70,5 +70,13 @@ impl Known {
 
 /// The end of a wait because nobody will answer any more.
 pub(super) fn closed(uid: &str) -> Error {
+    Error::new(
+        ErrorKind::Stopped,
+        format!("pod \"{uid}\": waiting for a newer status: the cache is closed"),
+    )
+}
+
+/// The end of a wait because whoever waits was stopped.
+pub(super) fn stopped(uid: &str) -> Error {
     Error::stopped(&format!("pod \"{uid}\": waiting for a newer status"))
 }

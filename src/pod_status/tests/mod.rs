@@ -110,25 +110,24 @@ impl Stage {
     }
 }
 
-/// Somebody who waits on a thread.
+/// Somebody who waits on a thread; dropping it stops and joins.
 struct Asking<S: Status = PodStatus> {
-    cache: PodStatusCache<S>,
     told: Receiver<Result<Reading<S>, Error>>,
-    _worker: Worker,
+    worker: Worker,
 }
 
 impl<S: Status> Asking<S> {
     fn new(cache: &PodStatusCache<S>, uid: &str, min_time: Timestamp, deadline: Deadline) -> Self {
         let (tell, told) = crossbeam_channel::bounded(1);
         let (asked, uid) = (cache.clone(), uid.to_owned());
-        let worker = Worker::spawn("t-asking", move |_| {
-            let answer = asked.get_newer_than_deadline(&uid, min_time, deadline);
-            tell.send(answer).unwrap();
+        let worker = Worker::spawn("t-asking", move |stop| {
+            let answer = asked.get_newer_than_or_stop(&uid, min_time, deadline, stop);
+            // A test that is over does not listen any more.
+            drop(tell.send(answer));
         });
         Self {
-            cache: cache.clone(),
             told,
-            _worker: worker.unwrap(),
+            worker: worker.unwrap(),
         }
     }
 
@@ -139,14 +138,9 @@ impl<S: Status> Asking<S> {
     fn error(&self) -> Error {
         self.told.recv().unwrap().unwrap_err()
     }
-}
 
-impl<S: Status> Drop for Asking<S> {
-    fn drop(&mut self) {
-        // The worker is joined next: a failed test ends instead of hanging.
-        if std::thread::panicking() {
-            self.cache.close();
-        }
+    fn stop(&self) {
+        self.worker.stop();
     }
 }
 

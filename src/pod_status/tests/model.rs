@@ -211,6 +211,7 @@ impl Story {
             6 => self
                 .fake
                 .advance(Duration::from_millis(self.dice.roll(400))),
+            7 if self.dice.roll(4) == 0 => self.stop_one(),
             _ if self.open.len() < WAITERS_MAX => self.ask(pod, &uid, time),
             _ => {}
         }
@@ -261,6 +262,13 @@ impl Story {
             self.fake.wait_for_parked(self.open.len() + 1);
         }
         self.open.push(question);
+    }
+
+    fn stop_one(&mut self) {
+        if let Some(question) = self.open.pop() {
+            question.ours.stop();
+            assert!(question.ours.error().is_stopped(), "{}", self.told());
+        }
     }
 
     /// Every question the model has answered is answered alike; of the others those whose time is up are timed out.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::pod_status::reading::Entry;
 use crate::pod_status::table::Table;
+use crate::worker::StopSource;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -326,7 +327,7 @@ fn b15_a_close_ends_all_waits_now_and_later() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "pod \"uid-1\": waiting for a newer status: stopped"
+        "pod \"uid-1\": waiting for a newer status: the cache is closed"
     );
     stage.assert_nobody_is_left();
     assert!(stage.cache.is_closed());
@@ -389,5 +390,48 @@ fn b15_many_waiters_of_one_pod_and_of_many_all_come_home() {
     for asking in &of_many {
         assert!(!asking.answer().is_stored());
     }
+    stage.assert_nobody_is_left();
+}
+
+#[test]
+fn b15_a_stop_ends_the_wait_of_one_worker_and_no_other() {
+    let stage = Stage::new();
+    let stopped = stage.ask("uid-1", stage.at(1));
+    let same_pod = stage.ask("uid-1", stage.at(1));
+    stopped.stop();
+    let error = stopped.error();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    assert_eq!(
+        error.to_string(),
+        "pod \"uid-1\": waiting for a newer status: stopped"
+    );
+    assert_eq!(stage.waiting().len(), 1);
+    stage.set("uid-1", "web", stage.at(1));
+    assert_eq!(name(&same_pod.answer()), "web");
+    stage.assert_nobody_is_left();
+}
+
+#[test]
+fn b15_a_stop_that_was_raised_before_ends_the_wait_but_loses_to_an_answer() {
+    let stage = Stage::new();
+    let source = StopSource::new();
+    source.stop();
+    let get = |min_time| {
+        let stop = source.token();
+        stage
+            .cache
+            .get_newer_than_or_stop("uid-1", min_time, Deadline::NEVER, &stop)
+    };
+    assert!(get(stage.at(0)).unwrap_err().is_stopped());
+    stage.set("uid-1", "web", stage.at(1));
+    assert_eq!(name(&get(stage.at(0)).unwrap()), "web");
+    stage.assert_nobody_is_left();
+}
+
+/// A pod worker that is dropped is joined, whatever its pod does (promise 4 of the crate).
+#[test]
+fn b15_a_worker_that_waits_can_be_dropped() {
+    let stage = Stage::new();
+    drop(stage.ask("uid-1", Timestamp::ZERO));
     stage.assert_nobody_is_left();
 }
