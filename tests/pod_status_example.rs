@@ -1,4 +1,5 @@
-//! The example `pod_status` as a newcomer meets it: what it tells, and that it leaves no process behind however it ends.
+//! The example `pod_status` as a newcomer meets it: what it tells, and that it leaves no process behind however it
+//! ends.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,8 +41,15 @@ fn program() -> &'static Path {
                 cargo.env_remove(&name);
             }
         }
+        // The features of the test, though it needs none: the library is then built already.
+        let features: &[&str] = if cfg!(feature = "testing") {
+            &["--features", "testing"]
+        } else {
+            &[]
+        };
         let built = cargo
             .args(["build", "--quiet", "--example", "pod_status"])
+            .args(features)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("CARGO_TARGET_DIR", target)
             .status()

@@ -75,8 +75,8 @@ impl Records {
         Plan { gone, inspect }
     }
 
-    /// Takes the end of an inspection: only a good one moves the record on (PL-3). Returns whether this is news: the first failure after a
-    /// good one, or the first good one after a failure.
+    /// Takes the end of an inspection: only a good one moves the record on (PL-3). Returns whether this is news: the
+    /// first failure after a good one, or the first good one after a failure.
     pub(super) fn inspected(&mut self, pod: RuntimePod, outcome: Outcome) -> bool {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
         let marked = outcome == Outcome::Again;

@@ -19,8 +19,8 @@ pub(super) struct Driver<R: Runtime> {
     options: RelistOptions,
     clock: Clock,
     records: Records,
-    /// The last good status of pods whose inspection fails: the cache holds an error in its place, and the next good one
-    /// may want to keep something of it (PL-5).
+    /// The last good status of pods whose inspection fails: the cache holds an error in its place, and the next good
+    /// one may want to keep something of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
     progress: Arc<Monitor<Progress>>,
     /// The text of the last failure in a row, so that each is logged loudly once.

@@ -1,8 +1,8 @@
 //! The relist loop: asks a container runtime once per period what changed, and fills the pod-status cache with it.
 //!
-//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects those that changed, sets
-//! their entries, deletes those that are gone, and at last moves the cache's global time to the time before the list. What a
-//! waiter is told is therefore never older than the time it asked for.
+//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects those that changed,
+//! sets their entries, deletes those that are gone, and at last moves the cache's global time to the time before the
+//! list. What a waiter is told is therefore never older than the time it asked for.
 
 mod core;
 mod driver;
@@ -32,21 +32,22 @@ use progress::Progress;
 /// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache and joins.
 ///
 /// What holds: a status in the cache was found by an inspection that began at the entry's time or later; the cache's
-/// global time moves only when every pod of a list was looked at. An error of the runtime when it lists changes nothing (PL-1);
-/// an error when it inspects becomes the pod's entry, and the pod is inspected again at each relist until it succeeds (PL-3).
+/// global time moves only when every changed pod of a list was inspected. An error of the runtime when it lists changes
+/// nothing (PL-1); an error when it inspects becomes the pod's entry, and the pod is inspected again at each relist
+/// until it succeeds (PL-3).
 ///
-/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as in the kubelet. Inspections
-/// run one after the other: one that is slow delays the pods after it, and with them the end of the relist and everybody who
-/// waits for the global time.
+/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as in the kubelet.
+/// Inspections run one after the other: one that is slow delays the pods after it, and with them the end of the relist
+/// and everybody who waits for the global time.
 ///
 /// Times are of the cache's clock. The loop owns the content of the cache: it deletes entries of pods that its runtime
 /// does not list, also those it finds when it starts.
 ///
 /// # Examples
 ///
-/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it waits for a status newer
-/// than the end of its previous sync, so that it never acts twice on what it saw once; the first time it asks with the
-/// zero time (PL-11). A program that runs whole is `examples/pod_status.rs`.
+/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it waits for a status
+/// newer than the end of its previous sync, so that it never acts twice on what it saw once; the first time it asks
+/// with the zero time (PL-11). A program that runs whole is `examples/pod_status.rs`.
 ///
 /// ```
 /// use kubecache::clock::Clock;
@@ -172,9 +173,10 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout` when the last one is older than the
-    /// threshold: `pleg was last seen active 3m0.001s ago; threshold is 3m0s`. Below it, as `source`, stands why: the call into
-    /// the runtime that does not return, and the failure of the last relist. `Stopped` when the loop has ended.
+    /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout` when the last one is
+    /// older than the threshold: `pleg was last seen active 3m0.001s ago; threshold is 3m0s`. Below it, as `source`,
+    /// stands why: the call into the runtime that does not return, and the failure of the last relist. `Stopped` when
+    /// the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
         let now = self.clock.now();
@@ -192,8 +194,8 @@ impl Relist {
         self.progress.lock().report
     }
 
-    /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache) says otherwise; returns at
-    /// once.
+    /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache) says otherwise;
+    /// returns at once.
     ///
     /// The loop ends within milliseconds; out of a call into the runtime it ends when the call returns.
     pub fn stop(&self) {
@@ -210,8 +212,8 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Timeout` when the runtime does not return from a call: the message names the thread, and the call is its `source`. The
-    /// thread is then left alone: it ends when the call returns, and does nothing more to the cache.
+    /// `Timeout` when the runtime does not return from a call: the message names the thread, and the call is its
+    /// `source`. The thread is then left alone: it ends when the call returns, and what the call found is dropped.
     pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let asked = self.clock.now();

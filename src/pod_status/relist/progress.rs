@@ -46,13 +46,13 @@ pub(super) enum Call {
 #[non_exhaustive]
 pub struct RelistReport {
     /// When the last successful list was asked for; `None` before the first one.
-    #[doc(alias = "pleg_last_seen_seconds")]
+    #[doc(alias = "kubelet_pleg_last_seen_seconds")]
     pub last_relist: Option<Instant>,
     /// How long the last relist took, inspections included; `None` before the end of the first one.
-    #[doc(alias = "pleg_relist_duration_seconds")]
+    #[doc(alias = "kubelet_pleg_relist_duration_seconds")]
     pub last_duration: Option<Duration>,
     /// From the begin of the last successful relist but one to that of the last one.
-    #[doc(alias = "pleg_relist_interval_seconds")]
+    #[doc(alias = "kubelet_pleg_relist_interval_seconds")]
     pub last_interval: Option<Duration>,
     /// Relists that reached their end.
     pub relists: u64,

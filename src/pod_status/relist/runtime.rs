@@ -11,9 +11,9 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 
 /// A container runtime as the relist loop sees it: it lists its pods, and it looks closely at one.
 ///
-/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate; they may block. The token is
-/// raised when the loop is to end: a call that gives up then lets the end come at once. Whatever a call returns after
-/// that is dropped.
+/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate; they may block. The
+/// token is raised when the loop is to end: a call that gives up then lets the end come at once. Whatever a call
+/// returns after that is dropped.
 ///
 /// A call that panics has failed: the panic is reported like an error, and the loop goes on with the same value.
 ///
@@ -58,8 +58,8 @@ pub trait Runtime: Send + 'static {
     #[doc(alias = "GetPods")]
     fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError>;
 
-    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good inspection, and again
-    /// at each relist after a failure.
+    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good inspection, and
+    /// again at each relist after a failure.
     ///
     /// # Errors
     ///
