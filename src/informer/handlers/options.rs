@@ -48,7 +48,11 @@ impl HandlerOptions {
     ///
     /// Up to the bound a handler is told of everything, in the order in which it happened. Beyond it, several changes of one
     /// object are told as one: the handler still ends with what the server has, an object's notifications stay in order, and
-    /// deletes are kept. Resyncs are left out first. Memory is then bounded by the number of objects.
+    /// the delete of every object that it was told of is kept. Resyncs are left out first. Between different objects the order
+    /// is then not that of the server any more.
+    ///
+    /// An object that came and went while the handler stood still is told of as well, add and delete, unless it has come again
+    /// since, or more than 10,000 notifications wait beyond the bound. So memory is bounded by the number of objects.
     ///
     /// `None` never coalesces: a handler that is too slow grows memory without bound, as in client-go (SI-17).
     pub fn queue_max(mut self, notifications: Option<usize>) -> Self {
