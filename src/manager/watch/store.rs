@@ -150,7 +150,7 @@ impl<K: ManagedKind> WatchStore<K> {
     ///
     /// # Errors
     ///
-    /// See [`ObjectManager::get_by`](super::ObjectManager::get_by).
+    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).
     pub(crate) fn get(
         &self,
         namespace: &str,
