@@ -40,6 +40,9 @@ const READERS_MAX: usize = 16;
 /// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
 /// are looked up on one (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
 /// cannot be interrupted and ends by itself.
+///
+/// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
+/// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
 #[derive(Clone)]
 pub struct Client(Arc<Inner>);
 
