@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crossbeam_channel::Sender;
-use kubecache::clock::Clock;
+use kubecache::clock::{Clock, Deadline};
 use kubecache::pod_status::{ContainerState, PodStatus, PodStatusCache, Timestamp};
+use kubecache::worker::StopToken;
 
 use crate::container::Run;
 use crate::processes::Processes;
@@ -51,14 +52,17 @@ pub(crate) struct PodWorker {
 }
 
 impl PodWorker {
-    /// Works until the pod is gone or the cache is closed.
-    pub(crate) fn work(self) {
+    /// Works until the pod is gone, the cache is closed, or it is stopped.
+    pub(crate) fn work(self, stop: &StopToken) {
         let mut told = BTreeMap::new();
         let mut syncs = 0_u32;
         // The first sync takes any status; each one after it only what was found after the one before had ended: it
         // sees what that one did, and does not do it twice.
         let mut end_of_sync = Timestamp::ZERO;
-        while let Ok(reading) = self.cache.get_newer_than(self.spec.uid, end_of_sync) {
+        while let Ok(reading) =
+            self.cache
+                .get_newer_than_or_stop(self.spec.uid, end_of_sync, Deadline::NEVER, stop)
+        {
             syncs = syncs.saturating_add(1);
             match (reading.error(), reading.status()) {
                 (Some(error), _) => {

@@ -60,14 +60,14 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     let clock = Clock::system();
     let cache = PodStatusCache::<PodStatus>::new(clock.clone());
     let processes = Processes::default();
-    // Dropped after the loop, which closes the cache: that is what ends the workers where the story is cut off.
-    let mut workers = Vec::new();
     let relist = Relist::spawn(
         processes.clone(),
         cache.clone(),
         RelistOptions::default().period(options.period),
     )?;
     let (send, seen) = unbounded();
+    // Dropped where the story is cut off: that stops and joins them, whatever they wait for.
+    let mut workers = Vec::new();
     for spec in [WEB, MIGRATE, DB] {
         workers.push(start_worker(spec, &cache, &clock, &processes, &send)?);
     }
@@ -109,7 +109,7 @@ fn start_worker(
         processes: processes.clone(),
         seen: seen.clone(),
     };
-    Worker::spawn(name, move |_stop| worker.work())
+    Worker::spawn(name, move |stop| worker.work(stop))
 }
 
 struct Teller {
