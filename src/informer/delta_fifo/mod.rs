@@ -61,7 +61,7 @@ const CAPACITY_KEPT: usize = 1_024;
 /// let source = FakeSource::<ConfigMap>::new();
 /// source.set(objects::config_map("shop", "settings", "", &[]));
 ///
-/// let mode = QueueMode::InOrderAtomic { bookmarks: false };
+/// let mode = QueueMode::InOrderAtomic { known: None, bookmarks: false };
 /// let (mut queue, writer) = DeltaFifo::new(mode, DeltaFifoOptions::default());
 /// let reflector =
 ///     Reflector::spawn("settings", Arc::new(source), writer, ReflectorOptions::default())?;

@@ -43,17 +43,28 @@ pub enum QueueMode<K: Object> {
     /// The consumer finds out itself what a list went without, and so can exchange its content in one step: a handler
     /// that reads the consumer's store while it is told of a deletion sees the whole new content (CT-6).
     InOrderAtomic {
+        /// What the consumer holds, so that the unchanged objects of a list keep their allocation. It decides nothing.
+        known: Option<Arc<dyn KnownObjects<K>>>,
         /// Whether the server's bookmarks come through the queue too, so that the consumer's position follows them.
         bookmarks: bool,
     },
 }
 
 impl<K: Object> QueueMode<K> {
+    /// The view by which the queue finds what a list goes without.
     pub(super) fn known(&self) -> Option<&Arc<dyn KnownObjects<K>>> {
         match self {
             Self::Compressed { known, .. } => known.as_ref(),
             Self::InOrder { known } => Some(known),
             Self::InOrderAtomic { .. } => None,
+        }
+    }
+
+    /// Where an unchanged object may be found.
+    pub(super) fn shares_with(&self) -> Option<&Arc<dyn KnownObjects<K>>> {
+        match self {
+            Self::Compressed { known, .. } | Self::InOrderAtomic { known, .. } => known.as_ref(),
+            Self::InOrder { known } => Some(known),
         }
     }
 }
@@ -144,8 +155,9 @@ impl<K: Object> fmt::Debug for QueueMode<K> {
                 .field("relisted", relisted)
                 .finish(),
             Self::InOrder { .. } => f.debug_struct("InOrder").finish_non_exhaustive(),
-            Self::InOrderAtomic { bookmarks } => f
+            Self::InOrderAtomic { known, bookmarks } => f
                 .debug_struct("InOrderAtomic")
+                .field("known", &known.is_some())
                 .field("bookmarks", bookmarks)
                 .finish(),
         }

@@ -213,7 +213,10 @@ fn a_list_that_forgets_what_is_in_hand_loses_a_deletion() {
     shuttle::check_random(
         || {
             // This mode does not look for what a list goes without: the test does it, and forgets the hand.
-            let mode = QueueMode::InOrderAtomic { bookmarks: false };
+            let mode = QueueMode::InOrderAtomic {
+                known: None,
+                bookmarks: false,
+            };
             let (mut queue, mut writer) = DeltaFifo::new(mode, DeltaFifoOptions::default());
             let handle = queue.handle();
             let known = Arc::<View>::default();

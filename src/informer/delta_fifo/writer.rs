@@ -57,7 +57,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         key: &ObjectKey,
         object: &K,
     ) -> Option<Arc<Held<K>>> {
-        let known = self.mode.known()?;
+        let known = self.mode.shares_with()?;
         let held = match staging.fates.get(key) {
             Some(Fate::Present(object)) => object.clone()?,
             Some(Fate::Gone) => return None,
@@ -302,7 +302,10 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        if let QueueMode::InOrderAtomic { bookmarks: true } = &self.mode {
+        if let QueueMode::InOrderAtomic {
+            bookmarks: true, ..
+        } = &self.mode
+        {
             self.queue_for_all(Delta::Bookmark(version.clone()));
         }
     }

@@ -200,7 +200,7 @@ fn ix_6_an_index_function_that_panics_leaves_nothing_half_done() {
     let (store, mut writer) = Store::new(fussy(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
     let changes = catch_unwind(AssertUnwindSafe(|| {
-        add(&mut writer, held("a", "13", &["y"]))
+        add(&mut writer, held("a", "13", &["y"]));
     }));
     let bad = vec![held("b", "13", &["z"])];
     let lists = catch_unwind(AssertUnwindSafe(|| replace(&mut writer, bad, &at("14"))));

@@ -59,7 +59,10 @@ fn rq_10_bookmarks_come_where_asked_for() {
 /// RQ-10: what is listed is transformed first; an error changes nothing.
 #[test]
 fn rq_10_a_list_is_transformed_first() {
-    let mode = QueueMode::InOrderAtomic { bookmarks: false };
+    let mode = QueueMode::InOrderAtomic {
+        known: None,
+        bookmarks: false,
+    };
     let mut rig = Rig::new(mode, Arc::default(), marking());
     rig.feed("=a1");
     let popped = rig.queue.pop(Deadline::NEVER).unwrap();
@@ -71,7 +74,10 @@ fn rq_10_a_list_is_transformed_first() {
 
     let fails = DeltaFifoOptions::default()
         .transform(|_: Arc<Held<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
-    let mode = QueueMode::InOrderAtomic { bookmarks: false };
+    let mode = QueueMode::InOrderAtomic {
+        known: None,
+        bookmarks: false,
+    };
     let mut rig = Rig::new(mode, Arc::default(), fails);
     assert_eq!(
         rig.write("=a1").unwrap_err().to_string(),

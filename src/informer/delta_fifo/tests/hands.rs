@@ -147,3 +147,36 @@ fn rq_16_what_was_taken_is_not_held() {
         assert_eq!(Arc::strong_count(&object), 1);
     }
 }
+
+/// RQ-10: a list that is one delta keeps the allocation of unchanged objects too, where it knows whom to ask.
+#[test]
+fn rq_10_a_list_that_is_one_delta_keeps_allocations_too() {
+    let known = view("a1 b1");
+    let asked: Arc<dyn KnownObjects<ConfigMap>> = Arc::<View>::clone(&known);
+    let mode = QueueMode::InOrderAtomic {
+        known: Some(asked),
+        bookmarks: false,
+    };
+    let mut rig = Rig::new(mode, Arc::clone(&known), DeltaFifoOptions::default());
+    let waits = held("c2");
+    rig.writer
+        .apply(SinkEvent::Added(Arc::clone(&waits)))
+        .unwrap();
+    rig.feed("=a1,b2,c2 =");
+    assert_eq!(shown(&rig.queue.pop(at_once()).unwrap()), "Ac2");
+    let popped = rig.queue.pop(at_once()).unwrap();
+    let Delta::ReplacedAll(all) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    let listed = all.items.iter().map(|item| match item {
+        Listed::Object(object) => object,
+        Listed::Undecodable(why) => panic!("{why:?}"),
+    });
+    let objects = known.objects.lock();
+    let held = [&objects[&key("a")], &objects[&key("b")], &waits];
+    let same: Vec<_> = listed.zip(held).map(|(a, b)| Arc::ptr_eq(a, b)).collect();
+    assert_eq!(same, [true, false, true]);
+    drop(objects);
+    drop(popped);
+    assert_eq!(rig.drain(), ["[]@100"], "the view decides nothing");
+}

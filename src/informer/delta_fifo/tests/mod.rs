@@ -146,7 +146,10 @@ impl Rig {
     }
 
     pub(super) fn atomic(bookmarks: bool) -> Self {
-        let mode = QueueMode::InOrderAtomic { bookmarks };
+        let mode = QueueMode::InOrderAtomic {
+            known: None,
+            bookmarks,
+        };
         Self::new(mode, Arc::default(), DeltaFifoOptions::default())
     }
 

@@ -283,5 +283,8 @@ fn rq_1_random_histories_end_equal_in_order() {
 /// RQ-10: the same with lists that are one delta.
 #[test]
 fn rq_10_random_histories_end_equal_when_lists_are_one_delta() {
-    histories(|_| QueueMode::InOrderAtomic { bookmarks: true });
+    histories(|_| QueueMode::InOrderAtomic {
+        known: None,
+        bookmarks: true,
+    });
 }
