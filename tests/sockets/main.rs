@@ -14,6 +14,7 @@
 mod answers;
 mod hostile;
 mod limits;
+mod managers;
 mod server;
 mod stops;
 mod streaming;

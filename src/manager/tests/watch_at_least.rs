@@ -143,6 +143,8 @@ fn an_idle_object_is_asked_of_the_server() {
     assert_eq!(stage.getter.versions(), ["10"]);
 }
 
+type Act<'a> = &'a dyn Fn(&Stage);
+
 /// Reads on a thread of its own, with a minute's time.
 fn reader(
     stage: &Stage,
@@ -171,7 +173,7 @@ fn the_watch_may_bring_it_first() {
             .runs
             .write(0, |writer| commit(writer, "20", object, false).unwrap());
     };
-    let ways: [(&dyn Fn(&Stage), &str); 3] = [(&bookmark, "9"), (&modified, "21"), (&listed, "9")];
+    let ways: [(Act<'_>, &str); 3] = [(&bookmark, "9"), (&modified, "21"), (&listed, "9")];
     for (bring, expected) in ways {
         let stage = stage(Some(secret("s", "9")));
         stage.getter.answer(Err(too_large()));
@@ -189,7 +191,7 @@ fn the_watch_may_bring_it_first() {
 fn the_release_and_the_shutdown_end_the_wait() {
     let release = |stage: &Stage| stage.manager.unregister_pod(&pod("p", &[]));
     let shut_down = |stage: &Stage| stage.manager.shut_down();
-    let ways: [(&dyn Fn(&Stage), ErrorKind); 2] = [
+    let ways: [(Act<'_>, ErrorKind); 2] = [
         (&release, ErrorKind::NotRegistered),
         (&shut_down, ErrorKind::Stopped),
     ];

@@ -1,0 +1,106 @@
+//! A fetching manager over sockets: what its reads look like on the wire, and what answers and deadlines make of them.
+
+use std::thread;
+use std::time::Duration;
+
+use kubecache::clock::{Clock, Deadline};
+use kubecache::manager::{ChangeDetection, ManagerOptions, SecretManager};
+use kubecache::{Error, ErrorKind};
+
+use super::server::{Peer, Server};
+use super::{PATIENCE, client, secret};
+
+fn manager(server: &Server) -> SecretManager {
+    let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
+    SecretManager::new(client(&server.url()), options).unwrap()
+}
+
+fn soon() -> Deadline {
+    Clock::system().after(PATIENCE)
+}
+
+fn too_large(current: u32) -> String {
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"reason\":\"Timeout\",\"code\":504,\
+         \"message\":\"Too large resource version: 20, current: {current}\",\"details\":{{\"causes\":\
+         [{{\"reason\":\"ResourceVersionTooLarge\",\"message\":\"Too large resource version\"}}]}}}}\n"
+    )
+}
+
+fn asked(peer: &mut Peer) -> String {
+    let request = peer.request();
+    let line = request.line.strip_prefix("GET ").unwrap();
+    line.strip_suffix(" HTTP/1.1").unwrap().to_owned()
+}
+
+/// SC-2, R11: the version goes over the wire as the caller gave it, again while the server has not come so far.
+#[test]
+fn sc_2_r11_reads_on_the_wire() {
+    const PATH: &str = "/api/v1/namespaces/shop/secrets/db";
+    let server = Server::start();
+    let manager = manager(&server);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let plain = manager.get_secret_by("shop", "db", soon())?;
+            let later = manager.get_at_least("shop", "db", &"20".into(), soon())?;
+            let refused = manager.get_at_least("shop", "db", &"o d".into(), soon());
+            let versions = [plain, later].map(|found| found.metadata.resource_version.clone());
+            Ok::<_, Error>((versions, refused.unwrap_err()))
+        });
+        let mut peer = server.accept();
+        assert_eq!(asked(&mut peer), PATH);
+        peer.json(200, &secret("db", "9"));
+        for current in [15, 19] {
+            assert_eq!(asked(&mut peer), format!("{PATH}?resourceVersion=20"));
+            peer.json(504, &too_large(current));
+        }
+        assert_eq!(asked(&mut peer), format!("{PATH}?resourceVersion=20"));
+        peer.json(200, &secret("db", "12"));
+        assert_eq!(asked(&mut peer), format!("{PATH}?resourceVersion=o%20d"));
+        let words = "resourceVersion: Invalid value: \"o d\"";
+        let status = serde_json::json!({"kind": "Status", "code": 400, "reason": "BadRequest", "message": words});
+        peer.json(400, &status.to_string());
+        let (versions, refused) = reading.join().unwrap().unwrap();
+        assert_eq!(versions, [Some("9".to_owned()), Some("12".to_owned())]);
+        assert_eq!(refused.to_string(), words);
+    });
+}
+
+/// SC-2, B2: a server that says nothing costs the caller's deadline, and the error says what was waited for.
+#[test]
+fn sc_2_a_silent_server_ends_at_the_callers_deadline() {
+    let server = Server::start();
+    let manager = manager(&server);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let deadline = Clock::system().after(Duration::from_millis(50));
+            manager.get_secret_by("shop", "db", deadline)
+        });
+        let mut peer = server.accept();
+        peer.request();
+        let error = reading.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("timed out waiting for secret shop/db\n1 attempt in "),
+            "{text}"
+        );
+        assert!(text.contains("the caller's deadline passed"), "{text}");
+        peer.wait_for_close();
+    });
+}
+
+/// OC-25, promise 4: a shutdown ends a read that waits for the server's answer.
+#[test]
+fn a_shutdown_ends_a_read_on_the_wire() {
+    let server = Server::start();
+    let manager = manager(&server);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| manager.get_fresh("shop", "db", Deadline::NEVER));
+        let mut peer = server.accept();
+        peer.request();
+        manager.shut_down();
+        assert!(reading.join().unwrap().unwrap_err().is_stopped());
+        peer.wait_for_close();
+    });
+}
