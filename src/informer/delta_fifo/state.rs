@@ -63,6 +63,10 @@ pub(super) struct Receipt {
 /// Objects of the consumer that a list goes without, with the last state that decodes.
 pub(super) type Missing<K> = Vec<(Arc<ObjectKey>, Option<Arc<Held<K>>>)>;
 
+/// What a list made superfluous, to be dropped once the lock is released: deltas that were merged away, and the last
+/// states of objects that turned out to wait.
+pub(super) type Leftovers<K> = (Vec<Delta<K>>, Missing<K>);
+
 /// A list, prepared outside of the lock.
 pub(super) struct Relist<K: Object> {
     /// What each item becomes, in the list's order, each key once.
@@ -182,11 +186,15 @@ impl<K: Object> State<K> {
         }
     }
 
-    /// Whether the object has something waiting; cheap in a compressed queue, and not asked of the other.
-    pub(super) fn is_waiting(&self, key: &ObjectKey) -> bool {
+    /// Whether a deletion of the object has a meaning (DF-5, RQ-2); `None` leaves it to the view.
+    pub(super) fn is_deletable(&self, key: &ObjectKey) -> Option<bool> {
         match &self.lane {
-            Lane::Compressed(lane) => lane.get(key).is_some(),
-            Lane::InOrder(_) => false,
+            Lane::InOrder(_) => Some(true),
+            Lane::Compressed(lane) if lane.get(key).is_some() => Some(true),
+            Lane::Compressed(_) => match self.fate(key)? {
+                Fate::Present(_) => Some(true),
+                Fate::Gone => Some(false),
+            },
         }
     }
 
@@ -214,16 +222,16 @@ impl<K: Object> State<K> {
     }
 
     /// Queues a list: what each item became, and a deletion of each object it goes without (DF-8, RQ-3).
-    pub(super) fn relist(&mut self, list: Relist<K>) -> Vec<Delta<K>> {
+    pub(super) fn relist(&mut self, list: Relist<K>) -> Leftovers<K> {
         let before = self.initial;
-        let (count, merged) = match &mut self.lane {
+        let (count, leftovers) = match &mut self.lane {
             Lane::Compressed(lane) => relist_compressed(lane, list),
-            Lane::InOrder(lane) => (relist_in_order(lane, list), Vec::new()),
+            Lane::InOrder(lane) => relist_in_order(lane, list),
         };
         if before == Initial::Unpopulated {
             self.initial = NonZeroUsize::new(count).map_or(Initial::Synced, Initial::Remaining);
         }
-        merged
+        leftovers
     }
 
     /// Queues a list as one delta (RQ-10).
@@ -358,55 +366,57 @@ fn unlisted<K: Object>(
 fn relist_compressed<K: Object>(
     lane: &mut Compressed<K>,
     mut list: Relist<K>,
-) -> (usize, Vec<Delta<K>>) {
+) -> (usize, Leftovers<K>) {
     let mut merged = Vec::new();
     for (key, delta) in std::mem::take(&mut list.items) {
         merged.extend(lane.push(key, delta));
     }
-    let waiting: Vec<(Arc<ObjectKey>, Delta<K>)> = lane
+    let gone: Vec<(Arc<ObjectKey>, Delta<K>)> = lane
         .iter()
         .filter(|(key, _)| !list.listed.contains_key(*key))
         .map(|(key, bunch)| {
-            let gone = unlisted(key, list.last_known(key, bunch.last_object()), &list.of);
-            (Arc::clone(key), gone)
+            let last_known = list.last_known(key, bunch.last_object());
+            (Arc::clone(key), unlisted(key, last_known, &list.of))
         })
         .collect();
-    let mut count = list.listed.len().saturating_add(waiting.len());
-    for (key, gone) in waiting {
-        merged.extend(lane.push(key, gone));
+    for (key, delta) in gone {
+        merged.extend(lane.push(key, delta));
     }
-    for (key, last_known) in list.missing {
-        if lane.get(&key).is_none() {
-            let gone = unlisted(&key, last_known, &list.of);
-            merged.extend(lane.push(key, gone));
-            count = count.saturating_add(1);
-        }
+    let (waiting, missing): (Missing<K>, Missing<K>) = list
+        .missing
+        .into_iter()
+        .partition(|(key, _)| lane.get(key).is_some());
+    for (key, last_known) in missing {
+        let delta = unlisted(&key, last_known, &list.of);
+        merged.extend(lane.push(key, delta));
     }
-    (count, merged)
+    // Every place is of the list now: what waited was listed, or is gone.
+    (lane.len(), (merged, waiting))
 }
 
 /// RQ-3: what is gone first, then the items. Returns how many places wait afterwards (RQ-5).
-fn relist_in_order<K: Object>(lane: &mut InOrder<K>, list: Relist<K>) -> usize {
-    let mut waiting: HashSet<Arc<ObjectKey>> = HashSet::new();
+fn relist_in_order<K: Object>(lane: &mut InOrder<K>, mut list: Relist<K>) -> (usize, Leftovers<K>) {
+    let mut waits: HashSet<Arc<ObjectKey>> = HashSet::new();
     let mut gone: Vec<(Arc<ObjectKey>, Delta<K>)> = Vec::new();
     for (key, of) in lane.objects() {
         if list.listed.contains_key(key) {
             continue;
         }
-        waiting.insert(Arc::clone(key));
+        waits.insert(Arc::clone(key));
         if !of.newest.is_deleted() {
             let last_known = list.last_known(key, of.with_object.object());
             gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
         }
     }
-    for (key, last_known) in list.missing {
-        if !waiting.contains(&key) {
-            let delta = unlisted(&key, last_known, &list.of);
-            gone.push((key, delta));
-        }
+    let (waiting, missing): (Missing<K>, Missing<K>) = std::mem::take(&mut list.missing)
+        .into_iter()
+        .partition(|(key, _)| waits.contains(key));
+    for (key, last_known) in missing {
+        let delta = unlisted(&key, last_known, &list.of);
+        gone.push((key, delta));
     }
     for (key, delta) in gone.into_iter().chain(list.items) {
         lane.push(Some(key), delta);
     }
-    lane.len()
+    (lane.len(), (Vec::new(), waiting))
 }

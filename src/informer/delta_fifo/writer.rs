@@ -109,25 +109,18 @@ impl<K: Object> DeltaFifoWriter<K> {
     }
 
     /// Whether anybody knows of the object, so that its deletion has a meaning (DF-5, RQ-2).
-    fn matters(&self, key: &ObjectKey) -> Result<bool, Error> {
-        let QueueMode::Compressed { known, .. } = &self.mode else {
-            return Ok(true);
-        };
-        let state = self.lock_to_change()?;
-        let waits = state.is_waiting(key);
-        let fate = if waits { None } else { state.fate(key) };
-        drop(state);
-        Ok(match (waits, fate, known) {
-            (true, _, _) | (false, Some(Fate::Present(_)), _) => true,
-            (false, Some(Fate::Gone), _) | (false, None, None) => false,
-            // The view is asked outside of the lock. What it says of this object holds: only what waits changes it.
-            (false, None, Some(known)) => known.get(key).map_or(true, |object| object.is_some()),
-        })
+    fn is_deletable(&self, key: &ObjectKey) -> Result<bool, Error> {
+        let here = self.lock_to_change()?.is_deletable(key);
+        // The view is asked outside of the lock. What it says of this object holds: only what waits changes it.
+        Ok(here.unwrap_or_else(|| match self.mode.known() {
+            Some(known) => known.get(key).map_or(true, |object| object.is_some()),
+            None => false,
+        }))
     }
 
     fn delete(&self, object: Arc<Held<K>>) -> Result<(), Error> {
         let key = object.key();
-        if !self.matters(&key)? {
+        if !self.is_deletable(&key)? {
             return Ok(());
         }
         self.change(object, move |object| {
@@ -136,7 +129,7 @@ impl<K: Object> DeltaFifoWriter<K> {
     }
 
     fn delete_undecodable(&self, why: Undecodable) -> Result<(), Error> {
-        if !self.matters(&why.key)? {
+        if !self.is_deletable(&why.key)? {
             return Ok(());
         }
         let fate = self.shared.lock().fate(&why.key);
@@ -188,9 +181,9 @@ impl<K: Object> DeltaFifoWriter<K> {
         if state.end == End::Abandoned {
             return Err(Error::stopped("DeltaFIFO: the consumer is gone"));
         }
-        let merged = state.relist(list);
+        let leftovers = state.relist(list);
         drop(state);
-        drop(merged);
+        drop(leftovers);
         Ok(())
     }
 
