@@ -308,8 +308,9 @@ impl<K: ManagedKind> ObjectManager<K> {
         options.invalidate_on_update && options.change_detection == ChangeDetection::Cache
     }
 
-    /// Subscribes to the changes of this manager's objects, for programs that show each as it comes. The manager never
-    /// waits for a subscriber and remembers a bounded amount for it.
+    /// Subscribes to the changes of this manager's objects, for programs that show each as it comes: with `Watch` as the
+    /// server tells them, with `Cache` and `Get` as reads find them, or as a registration drops what was cached. The
+    /// manager never waits for a subscriber and remembers a bounded amount for it.
     pub fn subscribe(&self) -> Changes {
         self.store.changes().subscribe()
     }

@@ -89,7 +89,8 @@ impl<K: ManagedKind> FetchStore<K> {
         let found = self.get_fresh(namespace, name, deadline());
         found.map_err(|error| {
             if error.is_not_found() {
-                Error::not_found(K::RESOURCE, name).with_source(error)
+                let words = Error::not_found(K::RESOURCE, name).to_string();
+                error.in_words(words)
             } else {
                 error
             }

@@ -176,6 +176,10 @@ fn sc_2_errors_are_the_servers_own() {
     assert_eq!(missing.to_string(), "secret \"s\" not found");
     let server = missing.source().unwrap().to_string();
     assert_eq!(server, "secrets \"s\" not found");
+    stage.fail_next(404, "secrets \"s\" not found");
+    let missing = stage.get().unwrap_err();
+    assert_eq!(missing.to_string(), "secret \"s\" not found");
+    assert_eq!(missing.status().unwrap().code(), 404, "nothing is lost");
     stage.fail_next(500, "etcdserver: leader changed");
     let failed = stage.get().unwrap_err();
     assert_eq!(failed.to_string(), "etcdserver: leader changed");

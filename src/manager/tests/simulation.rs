@@ -27,8 +27,17 @@ struct World {
     read: BTreeMap<String, u64>,
     /// What the server has under each name, where the world knows it.
     truth: BTreeMap<String, Option<Secret>>,
-    /// Fresh reads that are under way, and what the server has said to them already.
-    asked: Vec<(String, Question<Secret>, Option<Secret>)>,
+    /// Reads past the watch that are under way.
+    asked: Vec<Asked>,
+}
+
+/// A read past the watch, and what the server has said to it already.
+struct Asked {
+    name: String,
+    question: Question<Secret>,
+    answer: Option<Secret>,
+    /// The answer is not older than this version; empty for a fresh read.
+    version: ResourceVersion,
 }
 
 impl World {
@@ -106,18 +115,31 @@ impl World {
         // Answers about items that were let go are nobody's.
         let kept = asked
             .into_iter()
-            .filter(|(name, _, _)| self.is_referenced(name));
+            .filter(|asked| self.is_referenced(&asked.name));
         self.asked = kept.collect();
     }
 
-    /// A fresh read leaves. The server answers at once; the answer is on its way.
+    /// A fresh read leaves, or one of a state not older than the server's version. The server answers at once; the answer
+    /// is on its way.
     fn ask(&mut self) {
         let name = self.name();
         let Ok(question) = self.stage.manager.store().ask("ns", &name) else {
             return;
         };
+        let fresh = self.dice.roll(2) == 0;
         if let Some(truth) = self.truth.get(&name) {
-            self.asked.push((name, question, truth.clone()));
+            let answer = truth.clone();
+            let version = if fresh {
+                ResourceVersion::most_recent()
+            } else {
+                self.version.to_string().into()
+            };
+            self.asked.push(Asked {
+                name,
+                question,
+                answer,
+                version,
+            });
         }
     }
 
@@ -128,7 +150,12 @@ impl World {
         }
         let among = u64::try_from(self.asked.len()).unwrap();
         let index = usize::try_from(self.dice.roll(among)).unwrap();
-        let (name, question, mut answer) = self.asked.swap_remove(index);
+        let Asked {
+            name,
+            question,
+            mut answer,
+            version,
+        } = self.asked.swap_remove(index);
         let unwatched = self.stage.runs.at_work_index(&name).is_none();
         if unwatched && self.dice.roll(2) == 0 {
             answer = (self.dice.roll(3) > 0).then(|| self.object(&name));
@@ -139,13 +166,8 @@ impl World {
         }
         let answer = answer.map(|object| Arc::new(Held::new(object)));
         let answer = answer.ok_or_else(|| Error::not_found("secret", &name));
-        let latest = ResourceVersion::most_recent();
-        match self
-            .stage
-            .manager
-            .store()
-            .take_answer(&question, answer, &latest)
-        {
+        let store = self.stage.manager.store();
+        match store.take_answer(&question, answer, &version) {
             Ok(cached) => self.note_read(&name, &cached),
             Err(error) => assert!(error.is_not_found(), "{name}: {error}"),
         }
