@@ -66,6 +66,33 @@ impl fmt::Display for ObjectKey {
 mod tests {
     use super::*;
 
+    /// KEY-1, KEY-5: with and without a namespace; nothing is validated.
+    #[test]
+    fn key_1_key_5_a_key_is_written_as_namespace_and_name() {
+        let rows = [
+            ("shop", "db", "shop/db"),
+            ("", "node-1", "node-1"),
+            ("", "", ""),
+            ("a", "", "a/"),
+        ];
+        for (namespace, name, text) in rows {
+            assert_eq!(ObjectKey::new(namespace, name).to_string(), text);
+        }
+    }
+
+    /// KEY-3, KEY-5, `TestObjectNames`: what was written is read back.
+    #[test]
+    fn key_3_key_5_a_written_key_is_read_back() {
+        for (namespace, name) in [
+            ("shop", "db"),
+            ("", "node-1"),
+            ("kube-system", "coredns-x2k.v1"),
+        ] {
+            let key = ObjectKey::new(namespace, name);
+            assert_eq!(ObjectKey::parse(&key.to_string()), Some(key));
+        }
+    }
+
     /// KEY-4, row by row.
     #[test]
     fn the_split_table_of_upstream() {

@@ -143,6 +143,51 @@ fn df_8_a_listed_object_is_replaced_or_sync() {
     }
 }
 
+/// What comes of a list says which list it was, so that who holds the final content can judge by it (B18).
+#[test]
+fn b18_what_comes_of_a_list_says_which() {
+    for mut rig in [Rig::compressed("b1"), Rig::in_order("b1")] {
+        let mut staging = rig.writer.begin();
+        let items = [
+            Listed::Object(held("a1")),
+            Listed::Undecodable(undecodable("c1")),
+        ];
+        for item in items {
+            rig.writer.stage(&mut staging, Staged::Put(item));
+        }
+        let list = Replacement {
+            consistent: true,
+            history_expired: true,
+            ..at("7")
+        };
+        rig.writer.commit(staging, &list).unwrap();
+        for _ in 0..3 {
+            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            let of = match popped.newest() {
+                Delta::Replaced { of, .. } => Some(of),
+                Delta::Undecodable { of, .. } => of.as_ref(),
+                Delta::Deleted(deletion) => deletion.of.as_ref(),
+                Delta::Added(_)
+                | Delta::Updated(_)
+                | Delta::Sync(_)
+                | Delta::ReplacedAll(_)
+                | Delta::SyncAll
+                | Delta::Bookmark(_) => None,
+            };
+            assert_eq!(**of.unwrap(), list, "{popped:?}");
+        }
+        rig.feed("~a2 -a3");
+        let mut told = Vec::new();
+        while !rig.handle.is_empty() {
+            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            if let Delta::Deleted(deletion) = popped.newest() {
+                told.push((deletion.of.is_none(), deletion.final_state_known));
+            }
+        }
+        assert_eq!(told, [(true, true)], "the watch told of it, no list");
+    }
+}
+
 /// DF-8, `TestDeltaFIFO_replaceWithDeleteDeltaIn`: an object that was deleted and is listed again is told of.
 #[test]
 fn df_8_a_list_brings_back_what_was_deleted() {
