@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::program::{Ended, Running, run};
 
-const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
+pub(crate) const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
 
 /// The values of the recorded Secrets, in base64 and in the clear.
 pub(crate) fn secret_values() -> BTreeSet<String> {
