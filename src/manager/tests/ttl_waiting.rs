@@ -529,6 +529,8 @@ fn os_5_a_shutdown_ends_the_fetches() {
         let readers = in_parallel(scope, &stage, &["s", "s"]);
         stage.clock.wait_for_parked(2);
         let fresh = scope.spawn(|| stage.get_fresh("s"));
+        // The second request that hangs is its, and nobody else's.
+        stage.clock.wait_for_parked(3);
         let future = scope.spawn(|| stage.get_at_least("t", "99"));
         stage.clock.wait_for_parked(4);
         stage.store.shut_down();
