@@ -63,7 +63,7 @@ impl Stage {
             self.source.wait_for_watches(1);
             self.clock.wait_for_timer(MINUTE);
         }
-        self.clock.advance(2 * MINUTE);
+        self.clock.advance(Duration::from_mins(2));
         if watches {
             self.source.wait_for_watches(0);
         }
