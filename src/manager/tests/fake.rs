@@ -371,15 +371,18 @@ impl Getter<Secret> for FakeGetter {
 }
 
 /// A getter that gives the answers put into it, in order, and notes the versions it is asked for.
+#[cfg(feature = "testing")]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VersionedGetter(Arc<Mutex<Versioned>>);
 
+#[cfg(feature = "testing")]
 #[derive(Debug, Default)]
 struct Versioned {
     asked: Vec<String>,
     answers: VecDeque<Result<Secret, Error>>,
 }
 
+#[cfg(feature = "testing")]
 impl VersionedGetter {
     pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
         self.0.lock().answers.push_back(answer);
@@ -391,6 +394,7 @@ impl VersionedGetter {
     }
 }
 
+#[cfg(feature = "testing")]
 impl Getter<Secret> for VersionedGetter {
     fn get(
         &self,
