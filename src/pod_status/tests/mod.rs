@@ -27,6 +27,9 @@ use crate::{Error, ErrorKind};
 /// Far from the clock's start, so that times before it can be named.
 const START: Duration = Duration::from_secs(1_000);
 
+/// After this an answer is lost for good, and the test fails instead of hanging.
+const LOST: Duration = Duration::from_secs(30);
+
 /// A cache with a fake clock, and times around one that the upstream tests call "now".
 struct Stage {
     fake: FakeClock,
@@ -131,12 +134,16 @@ impl<S: Status> Asking<S> {
         }
     }
 
+    fn end(&self) -> Result<Reading<S>, Error> {
+        self.told.recv_timeout(LOST).expect("the wait has an end")
+    }
+
     fn answer(&self) -> Reading<S> {
-        self.told.recv().unwrap().unwrap()
+        self.end().unwrap()
     }
 
     fn error(&self) -> Error {
-        self.told.recv().unwrap().unwrap_err()
+        self.end().unwrap_err()
     }
 
     fn stop(&self) {
