@@ -1,13 +1,15 @@
 //! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no unsafe code.
 //!
 //! A node agent, a command line tool or a plugin says which pods it runs; kubecache watches exactly the Secrets and
-//! ConfigMaps those pods name, keeps them in memory, drops them when the last pod is gone, and answers from memory.
-//! What it is made of is public too: a list/watch client, reflectors on one thread each, and indexed stores.
+//! ConfigMaps those pods name, keeps them in memory, drops them when the last pod is gone, and answers from memory (or
+//! fetches them with a time to live, or at each read: [`ChangeDetection`](manager::ChangeDetection)). Beside them stands
+//! the cache of pod statuses on which the kubelet's pod workers wait. What all this is made of is public too: a list/watch
+//! client, reflectors on one thread each, indexed stores, a delta FIFO.
 //!
 //! # The promises
 //!
-//! 1. A reader never waits for the network while a current answer is in memory, and never longer than its deadline (a
-//!    second by default); [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at
+//! 1. A reader never waits for the network while a current answer is in memory, and never longer than its deadline (by
+//!    default a second for a watch, ten for a request); [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at
 //!    once.
 //! 2. An error says why: the server's own words, the attempt count, since when ([`Error`]).
 //! 3. Cached reads of one registration never go back in time, and their age can be asked
@@ -15,7 +17,7 @@
 //! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the thread was blocked in;
 //!    dropping the owner joins it ([`threads_and_locks`](manual::threads_and_locks)).
 //! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no recording; they are overwritten when the last
-//!    holder drops them ([`Held`](object::Held)).
+//!    holder drops them ([`Held`](object::Held)), and so are the client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays bounded, the rest goes
 //!    on.
 //!
@@ -68,7 +70,9 @@
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`informer`] | what follows the reflector on its way to handlers |
-//! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods |
+//! | [`informer`] | the delta FIFO and event handlers, each on a thread of its own |
+//! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods, watched, cached for a time, or fetched |
+//! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
 //! | [`manual`] | pages: the behaviours by ID, the differences from the originals, threads and locks |
 //!
