@@ -17,6 +17,8 @@ mod simulation;
 #[cfg(feature = "testing")]
 mod strategies;
 #[cfg(feature = "testing")]
+mod ttl_model;
+#[cfg(feature = "testing")]
 mod ttl_stage;
 #[cfg(feature = "testing")]
 mod ttl_store;
