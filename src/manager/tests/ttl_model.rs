@@ -414,7 +414,7 @@ impl World {
     }
 
     fn lag(&mut self) {
-        let behind = self.dice.roll(8);
+        let behind = self.dice.roll(20);
         let lag = (behind > 0).then(|| self.naive.version.saturating_sub(behind).max(1));
         self.source.lag(lag);
         self.naive.lag = lag;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::fake::secret;
 use super::ttl_stage::{
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Changed;
 use crate::manager::report::ObjectState;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, ObjectKey, ResourceVersion, Status};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
 use crate::worker::StopToken;
@@ -314,7 +314,7 @@ fn b17_what_is_cached_can_be_read_at_any_age() {
 fn b19_what_is_fetched_is_trimmed() {
     let stage = Stage::new();
     let mut fat = secret("s", "");
-    fat.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
+    fat.metadata.managed_fields = Some(vec![meta::ManagedFieldsEntry::default()]);
     stage.source.set(fat);
     stage.add("s", "pod");
     assert!(stage.get("s").unwrap().metadata.managed_fields.is_none());
@@ -494,6 +494,23 @@ fn r11_a_read_of_a_state_not_older_than_a_version() {
     let before = stage.requests();
     stage.get("s").unwrap_err();
     assert_eq!(stage.asked().get(before).map(String::as_str), Some(""));
+}
+
+/// R11: a version that is none is its caller's mistake, and nobody else's failure.
+#[test]
+fn r11_a_version_that_is_none_is_its_callers_mistake() {
+    let stage = Stage::with_secret();
+    stage.get("s").unwrap();
+    let status = Status::from(meta::Status {
+        reason: Some("BadRequest".to_owned()),
+        message: Some("invalid resource version".to_owned()),
+        ..meta::Status::default()
+    });
+    stage.fail_next(Error::from_status(status));
+    let error = stage.get_at_least("s", "odd").unwrap_err();
+    assert_eq!(error.to_string(), "invalid resource version");
+    assert!(stage.get("s").unwrap().last_failure().is_none());
+    assert_eq!(stage.inspect("s").attempts, 0);
 }
 
 /// R11: a version the server has not come to yet is waited for, and another reader's fetch may bring it first.

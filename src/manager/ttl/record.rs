@@ -68,6 +68,14 @@ impl Fetch {
 }
 
 impl<K: ManagedKind> Fetched<K> {
+    /// The object, for whoever is to drop it last, under no lock.
+    pub(crate) fn object(&self) -> Option<Arc<Held<K>>> {
+        match self {
+            Self::Object(object) => Some(Arc::clone(object)),
+            Self::Absent(_) | Self::Failed(_) | Self::OutOfTime(_) | Self::Stopped(_) => None,
+        }
+    }
+
     pub(crate) fn of(result: Result<Arc<Held<K>>, Error>, ask: &Ask<'_>) -> Self {
         match result {
             Ok(object) => Self::Object(object),

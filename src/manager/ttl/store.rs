@@ -17,7 +17,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{ObjectKey, Reason, ResourceVersion, Status};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken};
 
@@ -167,7 +167,7 @@ impl<K: ManagedKind> TtlStore<K> {
         let latest = ResourceVersion::most_recent();
         let read = place.record.lock().ask(latest, &self.moment());
         let found = Fetched::of(self.gets.ask(&ask, &read.version), &ask);
-        self.change(&place, |record, at| {
+        self.change(&place, found, |record, found, at| {
             record.take_read(&read, found, &place.key, at)
         })
     }
@@ -205,9 +205,10 @@ impl<K: ManagedKind> TtlStore<K> {
             Ok(Reached::Answer(object, _)) => Fetched::Object(object),
             Ok(Reached::Gone(error, _)) => Fetched::Absent(error),
             Ok(Reached::InMemory(answer)) => return answer,
+            Err(error) if is_about_the_version(&error) => return Err(error),
             Err(error) => Fetched::of(Err(error), &ask),
         };
-        self.change(&place, |record, at| {
+        self.change(&place, found, |record, found, at| {
             record.take_read(&waiting.read, found, &place.key, at)
         })
     }
@@ -326,7 +327,7 @@ impl<K: ManagedKind> TtlStore<K> {
                 found = self.fetch(place, &fetch, deadline);
             }
         }
-        self.change(place, |record, at| {
+        self.change(place, found, |record, found, at| {
             record.land(&fetch, found, &place.key, at)
         })
     }
@@ -340,16 +341,19 @@ impl<K: ManagedKind> TtlStore<K> {
         Fetched::of(result, &ask)
     }
 
-    /// Changes a record, and what its readers find at once, in one step; tells of it after that.
+    /// Changes a record by what was found, and what its readers find at once, in one step; tells of it after that.
     fn change(
         &self,
         place: &Arc<Place<K>>,
-        change: impl FnOnce(&mut Record<K>, &Moment<'_>) -> Settled<K>,
+        found: Fetched<K>,
+        change: impl FnOnce(&mut Record<K>, Fetched<K>, &Moment<'_>) -> Settled<K>,
     ) -> Result<Cached<K>, Error> {
+        // What is refused is dropped after the lock.
+        let _found = found.object();
         let (settled, _replaced) = {
             let mut record = place.record.lock();
             let at = self.moment();
-            let settled = change(&mut record, &at);
+            let settled = change(&mut record, found, &at);
             let (ready, fetched) = record.ready(at.clock).unzip();
             let fetched = fetched.unwrap_or_default();
             let replaced = self.answers.publish(&place.key, place, ready, fetched);
@@ -391,6 +395,12 @@ impl<K: ManagedKind> Drop for HandOver<'_, K> {
             self.place.record.notify_all();
         }
     }
+}
+
+/// Whether the server does not understand the version that a caller asks for, which says nothing about the object.
+fn is_about_the_version(error: &Error) -> bool {
+    let reason = error.status().map(Status::reason);
+    matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
 }
 
 /// A reader that waits for the server to come as far as a version.
