@@ -47,6 +47,10 @@ fn version(secret: &Secret) -> u64 {
     version.unwrap().parse().unwrap()
 }
 
+fn later(instant: Instant, by: Duration) -> Instant {
+    instant.checked_add(by).unwrap()
+}
+
 /// What goes wrong with each request, for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -111,7 +115,7 @@ impl Entry {
 
     fn is_fresh(&self, now: Instant, ttl: Duration) -> bool {
         let updated = self.updated.filter(|_| self.object.is_some());
-        updated.is_some_and(|updated| now < updated + ttl)
+        updated.is_some_and(|updated| now < later(updated, ttl))
     }
 
     fn answered(&mut self, now: Instant) {
@@ -161,12 +165,14 @@ impl Entry {
     fn fail(&mut self, fault: Fault, shared: bool, now: Instant, ttl: Duration) {
         self.failure = Some(fault.kind());
         let until = if fault == Fault::Busy {
-            Some(now + PAUSE)
+            Some(later(now, PAUSE))
         } else if shared {
-            let pause = self.backoff.map_or(FIRST_BACKOFF, |last| last * 2);
+            let pause = self
+                .backoff
+                .map_or(FIRST_BACKOFF, |last| last.saturating_mul(2));
             let pause = pause.min(ttl.max(FIRST_BACKOFF));
             self.backoff = Some(pause);
-            Some(now + pause)
+            Some(later(now, pause))
         } else {
             None
         };
@@ -489,7 +495,7 @@ impl World {
 
     fn read_past(&mut self, at_least: bool) -> (Said, Said) {
         let (name, now) = (self.name(), self.clock.now());
-        let deadline = Deadline::at(now + seconds(10));
+        let deadline = Deadline::at(later(now, seconds(10)));
         if at_least {
             let wanted = self.dice.roll(self.naive.version).max(1);
             let text = ResourceVersion::from(wanted.to_string());
