@@ -164,14 +164,6 @@ impl Error {
         self.map(|inner| inner.message = format!("{what}: {}", inner.message))
     }
 
-    /// The same error in the words users search for; it keeps its kind and status, and the words before are its source.
-    #[must_use]
-    pub(crate) fn in_words(self, message: String) -> Self {
-        let before = self.clone();
-        let reworded = self.map(|inner| inner.message = message);
-        reworded.with_source(before)
-    }
-
     /// What the error asks of its caller.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

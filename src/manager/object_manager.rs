@@ -161,7 +161,7 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// # Errors
     ///
     /// - `NotRegistered`: no registered pod references the object (OC-7). Not an API error. Not with `Get`.
-    /// - `NotFound`: the server has no such object (OC-10).
+    /// - `NotFound`: the server has no such object; with `Watch` in OC-10's words, else in the server's own (OS-11).
     /// - `Forbidden`: the server refuses the object; with `Watch` only once it has for three seconds (R4).
     /// - `Undecodable`: the object is there but is not a `K`; see [`get_cached`](Self::get_cached) for the last good copy.
     /// - `TooManyReflectors`, `Resources`: with `Watch`, there is no room for the object's watch; tried again by itself.

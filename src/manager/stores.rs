@@ -77,7 +77,7 @@ impl<K: ManagedKind> Stores<K> {
         match self {
             Self::Watch(store) => store.get(namespace, name, deadline),
             Self::Cache(store) => store.get(namespace, name, deadline),
-            Self::Get(store) => store.get(namespace, name, deadline),
+            Self::Get(store) => store.get(namespace, name, deadline()),
         }
     }
 
@@ -102,7 +102,7 @@ impl<K: ManagedKind> Stores<K> {
         match self {
             Self::Watch(store) => store.get_fresh(namespace, name, deadline),
             Self::Cache(store) => store.get_fresh(namespace, name, deadline),
-            Self::Get(store) => store.get_fresh(namespace, name, deadline),
+            Self::Get(store) => store.get(namespace, name, deadline),
         }
     }
 

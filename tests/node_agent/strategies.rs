@@ -47,8 +47,8 @@ fn last_version(name: &str) -> String {
     let lines = RECORDING.lines().filter(|line| line.contains(name));
     let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let objects = events.map(|event| event["line"]["object"]["metadata"].clone());
-    let last = objects.filter(|metadata| metadata["name"] == name).last();
-    last.unwrap()["resourceVersion"]
+    let mut named = objects.filter(|metadata| metadata["name"] == name);
+    named.next_back().unwrap()["resourceVersion"]
         .as_str()
         .unwrap()
         .to_owned()

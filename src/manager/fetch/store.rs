@@ -75,34 +75,13 @@ impl<K: ManagedKind> FetchStore<K> {
         }
     }
 
-    /// The object as the server has it now, by a consistent read.
+    /// The object as the server has it now, by a consistent read (SC-2).
     ///
     /// # Errors
     ///
-    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by); `NotFound` in OC-10's words.
+    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by) and
+    /// [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh); `NotFound` in the server's words.
     pub(crate) fn get(
-        &self,
-        namespace: &str,
-        name: &str,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let found = self.get_fresh(namespace, name, deadline());
-        found.map_err(|error| {
-            if error.is_not_found() {
-                let words = Error::not_found(K::RESOURCE, name).to_string();
-                error.in_words(words)
-            } else {
-                error
-            }
-        })
-    }
-
-    /// The same, with `NotFound` in the server's words.
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh).
-    pub(crate) fn get_fresh(
         &self,
         namespace: &str,
         name: &str,

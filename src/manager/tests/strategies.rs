@@ -146,9 +146,9 @@ fn sc_1_a_secret_from_registration_to_release() {
         stage.clock.advance(MINUTE);
         let gone = until(|| stage.get("s").err());
         let words = match mode {
-            ChangeDetection::Watch | ChangeDetection::Get => "secret \"s\" not found",
+            ChangeDetection::Watch => "secret \"s\" not found",
             // OS-11 stores what the server said.
-            ChangeDetection::Cache => "secrets \"s\" not found",
+            ChangeDetection::Cache | ChangeDetection::Get => "secrets \"s\" not found",
         };
         assert_eq!(gone.to_string(), words, "{mode}");
         assert_eq!(stage.state("s"), ObjectState::NotFound, "{mode}");
