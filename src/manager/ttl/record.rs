@@ -1,14 +1,16 @@
 //! What is known of one object since its data was last dropped, and what a reader is to do about it (OS-5..OS-17, B17).
 //! Pure.
 
+mod said;
+
 use std::time::{Duration, Instant};
 
 use super::trouble::Trouble;
 use crate::clock::{Clock, Coarse};
-use crate::error::{Error, ErrorKind, FailedSync};
+use crate::error::{Error, ErrorKind};
 use crate::manager::ask::Ask;
 use crate::manager::at_least::is_reached;
-use crate::manager::cached::{Cached, Ready};
+use crate::manager::cached::Cached;
 use crate::manager::content::{Asked, Content, News, Written};
 use crate::manager::kinds::ManagedKind;
 use crate::object::{Held, ObjectKey, ResourceVersion};
@@ -243,17 +245,19 @@ impl<K: ManagedKind> Record<K> {
                     self.confirmed(None, at);
                 } else {
                     // Overtaken by a read past the cache, or from before what is known (OS-10).
-                    self.past_cache = !fetch.version.is_empty();
-                    self.trouble = Trouble::default();
+                    self.refused(fetch);
                 }
-                let stale = !taken && self.past_cache;
+                let stale = !taken && self.past_cache && !self.is_fresh(at);
                 (How::Object, self.in_hand(key, stale, at), written)
             }
+            Fetched::Absent(_) if self.confirm(fetch).is_some() => {
+                // A read past the cache found the object since the leader looked whether it had to ask again.
+                self.refused(fetch);
+                (How::Object, self.in_hand(key, !self.is_fresh(at), at), None)
+            }
             Fetched::Absent(error) => {
-                let written = {
-                    let any = ResourceVersion::any();
-                    self.take_absence(&fetch.asked, &error, &any, at)
-                };
+                let any = ResourceVersion::any();
+                let written = self.take_absence(&fetch.asked, &error, &any, at);
                 (How::Absent(error.clone()), Err(error), written)
             }
             Fetched::Failed(error) => {
@@ -332,69 +336,6 @@ impl<K: ManagedKind> Record<K> {
         self.orphaned = true;
     }
 
-    /// What readers can have at once while it is fresh, and since when it is, for the table of answers.
-    pub(crate) fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
-        let (_, fetched) = self.updated?;
-        let ready = self.held(self.trouble.failure().cloned(), false, clock)?;
-        (!self.orphaned).then_some((ready, fetched))
-    }
-
-    /// The object whatever its age.
-    pub(crate) fn whatever_there_is(&self, at: &Moment<'_>) -> Option<Cached<K>> {
-        let failure = self.trouble.failure().cloned();
-        let ready = self.held(failure, !self.is_fresh(at), at.clock)?;
-        Some(Cached::new(Arc::new(ready)))
-    }
-
-    /// What is held, or that there is no such object.
-    pub(crate) fn in_hand(
-        &self,
-        key: &ObjectKey,
-        stale: bool,
-        at: &Moment<'_>,
-    ) -> Result<Cached<K>, Error> {
-        match self.held(self.trouble.failure().cloned(), stale, at.clock) {
-            Some(ready) => Ok(Cached::new(Arc::new(ready))),
-            None => Err(self
-                .absent
-                .clone()
-                .unwrap_or_else(|| Error::not_found(K::RESOURCE, key.name()))),
-        }
-    }
-
-    /// What there is to say after `failure`: what was known before, with it, or it alone (OS-12..OS-14).
-    pub(crate) fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
-        if let Some(ready) = self.held(Some(failure.clone()), true, at.clock) {
-            return Ok(Cached::new(Arc::new(ready)));
-        }
-        match &self.absent {
-            Some(absent) => Err(absent.clone().with_source(failure.clone())),
-            None => Err(failure.clone()),
-        }
-    }
-
-    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own that this ended.
-    pub(crate) fn late(
-        &self,
-        own: Option<(Instant, &Error)>,
-        at: &Moment<'_>,
-    ) -> Result<Cached<K>, Error> {
-        let begun = own.map(|(begun, _)| begun);
-        let begun = begun.or(self.flight.map(|(_, begun)| begun));
-        let since = self.trouble.since().or(begun);
-        let error = own.map(|(_, error)| error).or(self.trouble.failure());
-        let failed = FailedSync {
-            attempts: self
-                .trouble
-                .attempts()
-                .saturating_add(u32::from(own.is_some())),
-            since: since.unwrap_or(at.now),
-            now: at.now,
-            last_failure: error.cloned(),
-        };
-        self.after(&Error::not_synced(K::RESOURCE, failed), at)
-    }
-
     /// Whether what is held may be served without asking (OS-6).
     pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
         let Some((updated, _)) = self.updated.filter(|_| self.content.object().is_some()) else {
@@ -441,6 +382,12 @@ impl<K: ManagedKind> Record<K> {
         written
     }
 
+    /// The server has answered, but its cache was behind.
+    fn refused(&mut self, fetch: &Fetch) {
+        self.past_cache = !fetch.version.is_empty();
+        self.trouble = Trouble::default();
+    }
+
     fn confirmed(&mut self, absent: Option<Error>, at: &Moment<'_>) {
         self.absent = absent;
         self.updated = Some((at.now, at.coarse));
@@ -451,17 +398,6 @@ impl<K: ManagedKind> Record<K> {
     fn end(&mut self, flight: FlightId, how: How) {
         self.flight = None;
         self.landed = Some(Landed { flight, how });
-    }
-
-    fn held(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {
-        let (contact, _) = self.updated?;
-        Some(Ready {
-            object: Arc::clone(self.content.object()?),
-            contact,
-            failure,
-            stale,
-            clock: clock.clone(),
-        })
     }
 
     /// What subscribers are told of besides the object itself.
@@ -489,5 +425,47 @@ impl<K: ManagedKind> Record<K> {
             news,
             _written: written,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+    use crate::clock::FakeClock;
+    use crate::manager::tests::fake::secret;
+
+    /// R11: an absence out of the server's cache that comes to be stored just behind a fresh read is not believed.
+    #[test]
+    fn r11_an_absence_that_a_fresh_read_overtook_is_not_stored() {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let at = Moment {
+            clock: &clock,
+            now: clock.now(),
+            coarse: clock.coarse(),
+            ttl: Duration::ZERO,
+        };
+        let key = ObjectKey::new("ns", "s");
+        let found = || Fetched::Object(Arc::new(Held::new(secret("s", "7"))));
+        let mut record = Record::<Secret>::default();
+        let first = record.begin(&at);
+        assert!(record.land(&first, found(), &key, &at).result.is_ok());
+        let second = record.begin(&at);
+        assert_eq!(second.version, ResourceVersion::any());
+        assert!(
+            record.confirm(&second).is_none(),
+            "nothing was promised yet"
+        );
+        let read = record.ask(ResourceVersion::most_recent(), &at);
+        assert!(record.take_read(&read, found(), &key, &at).result.is_ok());
+        let gone = Fetched::Absent(Error::not_found("secret", "s"));
+        let kept = record.land(&second, gone, &key, &at).result.unwrap();
+        assert_eq!(kept.metadata.resource_version.as_deref(), Some("7"));
+        assert!(
+            record.begin(&at).version.is_empty(),
+            "the next one asks past the cache"
+        );
     }
 }
