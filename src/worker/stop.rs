@@ -172,7 +172,12 @@ impl Drop for WakeRegistration {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             let mut state = self.shared.state.lock();
-            state.wakes.retain(|(registered, _)| *registered != id);
+            let mut wakes = state.wakes.iter();
+            let place = wakes.position(|(registered, _)| *registered == id);
+            let wake = place.map(|place| state.wakes.remove(place));
+            drop(state);
+            // The user's value, of which this may be the last holder: its drop may use this very stop.
+            drop(wake);
         }
     }
 }
@@ -227,6 +232,43 @@ mod tests {
         source.stop();
         let _late = source.token().register(&wake);
         assert_eq!(count.0.load(Ordering::SeqCst), 2);
+    }
+
+    /// A wake whose drop waits for somebody else to use the stop it was registered with.
+    struct Last {
+        stop: StopSource,
+        used: Arc<crate::sync::Mutex<Option<bool>>>,
+    }
+
+    impl Wake for Last {
+        fn wake(&self) {}
+    }
+
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let (tell, told) = bounded(1);
+            let stop = self.stop.clone();
+            let user = Worker::spawn("t-user", move |_| {
+                stop.stop();
+                let _gave_up = tell.send(());
+            });
+            let is_free = told.recv_timeout(Duration::from_secs(10)).is_ok();
+            *self.used.lock() = Some(is_free);
+            user.unwrap().abandon();
+        }
+    }
+
+    #[test]
+    fn a_wake_is_dropped_under_no_lock() {
+        let (stop, used) = (StopSource::new(), Arc::default());
+        let wake: Arc<dyn Wake> = Arc::new(Last {
+            stop: stop.clone(),
+            used: Arc::clone(&used),
+        });
+        let registration = stop.token().register(&wake);
+        drop(wake);
+        drop(registration);
+        assert_eq!(*used.lock(), Some(true));
     }
 
     #[test]
