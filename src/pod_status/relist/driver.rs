@@ -54,11 +54,17 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
-    pub(super) fn run(mut self, stop: &StopToken) {
-        let _ending = Ending {
-            cache: self.options.close_cache.then(|| self.cache.clone()),
-            progress: Arc::clone(&self.progress),
-        };
+    pub(super) fn run(self, stop: &StopToken) {
+        // Dropped upwards: the waits end first, and the end is told last. Between them goes the runtime: its drop is the
+        // user's code, which may take its time, or wait for who waits.
+        let _ended = Ended(Arc::clone(&self.progress));
+        let mut driver = self;
+        let _closing = CloseCache(driver.options.close_cache.then(|| driver.cache.clone()));
+        driver.relist_until(stop);
+        driver.begin_call(Call::End);
+    }
+
+    fn relist_until(&mut self, stop: &StopToken) {
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         while !stop.is_stopped() {
@@ -155,7 +161,8 @@ impl<R: Runtime> Driver<R> {
                 } else {
                     log::Level::Debug
                 };
-                log::log!(level, "inspecting pod {namespace}/{name} ({uid}): {error}");
+                let why = text_of(&error);
+                log::log!(level, "inspecting pod {namespace}/{name} ({uid}): {why}");
                 self.progress.lock().inspection_failed();
                 // A cache that refuses it has something newer; the pod is inspected again in any case.
                 let _stored = self.cache.set(&uid, None, Some(error), timestamp);
@@ -187,7 +194,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     fn log(&mut self, failure: Option<&StatusError>) {
-        let text = failure.map(ToString::to_string);
+        let text = failure.map(text_of);
         match &text {
             Some(text) if self.logged.as_ref() == Some(text) => {
                 log::debug!("relisting pods: {text}");
@@ -218,18 +225,29 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusE
     })
 }
 
-/// Tells the end of the thread, however it comes: nobody waits for what will not come.
-struct Ending<S: Status> {
-    cache: Option<PodStatusCache<S>>,
-    progress: Arc<Monitor<Progress>>,
+/// What a user's error says of itself; one that panics instead costs its text and nothing else.
+fn text_of(error: &StatusError) -> String {
+    catch_unwind(AssertUnwindSafe(|| error.to_string()))
+        .unwrap_or_else(|_| "an error that panics when it is shown".to_owned())
 }
 
-impl<S: Status> Drop for Ending<S> {
+/// Closes the cache at the end of the thread, however it comes: nobody waits for what will not come.
+struct CloseCache<S: Status>(Option<PodStatusCache<S>>);
+
+impl<S: Status> Drop for CloseCache<S> {
     fn drop(&mut self) {
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = &self.0 {
             cache.close();
         }
-        self.progress.lock().ended = true;
-        self.progress.notify_all();
+    }
+}
+
+/// Tells the end of the thread, however it comes.
+struct Ended(Arc<Monitor<Progress>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.lock().ended = true;
+        self.0.notify_all();
     }
 }

@@ -29,7 +29,8 @@ use crate::worker::Worker;
 use driver::Driver;
 use progress::Progress;
 
-/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache and joins.
+/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache and joins: it blocks
+/// until the runtime returns from the call it is in. [`shutdown`](Self::shutdown) bounds that.
 ///
 /// What holds: a status in the cache was found by an inspection that began at the entry's time or later; the cache's
 /// global time moves only when every changed pod of a list was inspected. An error of the runtime when it lists changes
@@ -141,7 +142,7 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give.
+    /// `Resources` when the system has no thread to give; the cache stays open, for another try.
     #[doc(alias = "NewGenericPLEG")]
     pub fn spawn<R: Runtime>(
         runtime: R,
@@ -151,15 +152,17 @@ impl Relist {
         let clock = cache.clock().clone();
         let progress = Arc::new(Monitor::new(Progress::default()));
         let health_threshold = options.health_threshold;
-        let closing = Closing(options.close_cache.then(|| {
+        let close = options.close_cache.then(|| {
             let cache = cache.clone();
             let close: Box<dyn Fn() + Send + Sync> = Box::new(move || cache.close());
             close
-        }));
+        });
         let driver = Driver::new(runtime, cache, options, Arc::clone(&progress));
         let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
             Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
         })?;
+        // Not before there is a loop: its drop closes, and a cache that is closed stays so.
+        let closing = Closing(close);
         Ok(Self {
             closing,
             worker,
@@ -212,8 +215,9 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Timeout` when the runtime does not return from a call: the message names the thread, and the call is its
-    /// `source`. The thread is then left alone: it ends when the call returns, and what the call found is dropped.
+    /// `Timeout` when the runtime does not return from a call, or from its drop: the message names the thread, and the
+    /// call is its `source`. The thread is then left alone: it ends when the call returns, and what the call found is
+    /// dropped.
     pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let asked = self.clock.now();

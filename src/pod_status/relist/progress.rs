@@ -30,6 +30,8 @@ pub(super) enum Call {
         namespace: String,
         name: String,
     },
+    /// Its drop, at the end of the loop.
+    End,
 }
 
 /// The numbers of a relist loop, for logs and metrics.
@@ -60,7 +62,8 @@ pub struct RelistReport {
     pub failures: u64,
     /// Failed inspections.
     pub failed_inspections: u64,
-    /// Pods in the last list.
+    /// Pods known at the end of the last relist: those of the last list that did not fail, and before it those which the
+    /// cache held.
     pub pods: usize,
     /// Pods whose last inspection failed: they are inspected again.
     pub failing_pods: usize,
@@ -178,6 +181,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::List => f.write_str("listing its pods"),
+            Self::End => f.write_str("shutting down"),
             Self::Inspect {
                 uid,
                 namespace,

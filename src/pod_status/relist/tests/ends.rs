@@ -218,3 +218,126 @@ fn an_inspection_that_panics_has_failed_and_the_other_pods_are_inspected() {
     bench.resting();
     assert!(bench.cache.get("a").error().is_none());
 }
+
+/// A runtime that takes its time to go: it says that it does, and waits to be let go.
+struct Lingering {
+    going: Sender<()>,
+    go: Receiver<()>,
+}
+
+impl Runtime for Lingering {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        Ok(Vec::new())
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        _stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        Ok(status(pod.uid(), ""))
+    }
+}
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.going.send(()).unwrap();
+        // Ends also when the test does.
+        let _closed = self.go.recv();
+    }
+}
+
+#[test]
+fn a_shutdown_does_not_wait_past_its_deadline_for_a_runtime_that_takes_its_time_to_go() {
+    let fake = FakeClock::new();
+    let clock = Clock::from(fake.clone());
+    let cache = PodStatusCache::new(clock.clone());
+    let (tell_going, going) = bounded(1);
+    let (tell, told) = bounded(1);
+    let (let_go, go) = bounded::<()>(0);
+    let runtime = Lingering {
+        going: tell_going,
+        go,
+    };
+    let relist = Relist::spawn(runtime, cache, RelistOptions::default()).unwrap();
+    fake.wait_for_timer(PERIOD);
+    relist.stop();
+    going.recv().unwrap();
+    let passed = Deadline::at(fake.now());
+    let ending = Worker::spawn("t-shutdown", move |_stop| {
+        tell.send(relist.shutdown(passed)).unwrap();
+    });
+    let end = told.recv_timeout(PATIENCE);
+    drop(let_go);
+    ending.unwrap().join().unwrap();
+    let error = end.expect("it comes back").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let source = error.source().unwrap().to_string();
+    assert_eq!(source, "the runtime has been shutting down for 0s");
+}
+
+/// An error that cannot even say what it is.
+#[derive(Debug)]
+struct Speechless;
+
+impl std::fmt::Display for Speechless {
+    fn fmt(&self, _f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+impl std::error::Error for Speechless {}
+
+/// A runtime of two pods whose first list, and whose inspections of the first pod, fail without words.
+struct Wordless {
+    lists: u32,
+    inspected: Sender<String>,
+}
+
+impl Runtime for Wordless {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.lists = self.lists.saturating_add(1);
+        match self.lists {
+            1 => Err(Box::new(Speechless)),
+            _ => Ok(list("a, b")),
+        }
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        _stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        self.inspected.send(pod.uid().to_owned())?;
+        match pod.uid() {
+            "a" => Err(Box::new(Speechless)),
+            uid => Ok(status(uid, "")),
+        }
+    }
+}
+
+#[test]
+fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
+    let fake = FakeClock::new();
+    let cache = PodStatusCache::new(Clock::from(fake.clone()));
+    let (inspected, told) = bounded(0);
+    let runtime = Wordless {
+        lists: 0,
+        inspected,
+    };
+    let options = RelistOptions::default().period(Duration::ZERO);
+    let relist = Relist::spawn(runtime, cache.clone(), options).unwrap();
+    for uid in ["a", "b", "a"] {
+        assert_eq!(told.recv_timeout(PATIENCE).as_deref(), Ok(uid));
+    }
+    assert!(cache.get("a").error().is_some());
+    assert!(cache.get("b").is_stored());
+    assert_eq!(cache.global_time(), Some(Timestamp::from(fake.now())));
+    assert_eq!(relist.report().failures, 1);
+    relist.stop();
+    drop(told);
+}
