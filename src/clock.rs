@@ -1,7 +1,7 @@
 //! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
 //!
-//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_until`, so
-//! that with a [`FakeClock`] no test ever sleeps.
+//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_until` or
+//! `Clock::wait_for_bell`, so that with a [`FakeClock`] no test ever sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -17,8 +17,9 @@ use crate::worker::{StopToken, Wake};
 /// they know. Cheap to clone; all clones are one cache.
 ///
 /// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_deadline`](Self::get_newer_than_deadline) and
-/// [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock for the time of a map access. The cache has no thread and calls nobody back;
-/// [`Status::with_id`] runs on the reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
+/// [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock, for the time of a map
+/// access or, where they are about all pods or all who wait, of a walk over those. The cache has no thread and calls nobody
+/// back; [`Status::with_id`] runs on the reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
 ///
 /// # Examples
 ///

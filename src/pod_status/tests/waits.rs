@@ -89,6 +89,29 @@ fn pc_9_the_order_of_asking_and_setting_decides_at_equal_times() {
     assert!(!stage.answers("uid-1", stage.at(0)));
 }
 
+/// The plain call: no time that passes ends it, nor what happens to other pods; the next answer does, or the close.
+#[test]
+fn pc_10_a_wait_without_a_deadline_ends_by_an_answer_or_the_close_alone() {
+    let stage = Stage::new();
+    let (tell, told) = crossbeam_channel::unbounded();
+    let (cache, min_time) = (stage.cache.clone(), stage.at(1));
+    let worker = Worker::spawn("t-plain", move |_| {
+        for _ in 0..2 {
+            tell.send(cache.get_newer_than("uid-1", min_time)).unwrap();
+        }
+    });
+    stage.fake.wait_for_parked(1);
+    stage.fake.advance(Duration::from_secs(1_000_000));
+    stage.set("uid-2", "other", stage.at(9));
+    assert_eq!(stage.waiting(), [("uid-1".to_owned(), stage.at(1))]);
+    stage.set("uid-1", "web", stage.at(1));
+    assert_eq!(name(&told.recv_timeout(LOST).unwrap().unwrap()), "web");
+    stage.cache.close();
+    assert!(told.recv_timeout(LOST).unwrap().unwrap_err().is_stopped());
+    worker.unwrap().join().unwrap();
+    stage.assert_nobody_is_left();
+}
+
 #[test]
 fn pc_11_each_is_told_once_and_later_ones_stay() {
     let stage = Stage::new();
