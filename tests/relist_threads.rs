@@ -40,7 +40,9 @@ fn start() -> (Relist, Receiver<()>, Sender<()>) {
     let (asked, ask) = bounded(0);
     let (go, go_on) = bounded(0);
     let cache = PodStatusCache::new(Clock::system());
-    let relist = Relist::spawn(Slow { asked, go_on }, cache, RelistOptions::default()).unwrap();
+    // Never twice in this test: nobody would take its second question.
+    let options = RelistOptions::default().period(Duration::MAX);
+    let relist = Relist::spawn(Slow { asked, go_on }, cache, options).unwrap();
     (relist, ask, go)
 }
 

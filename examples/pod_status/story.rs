@@ -50,6 +50,7 @@ const PODS: [&str; 3] = [WEB.uid, MIGRATE.uid, DB.uid];
 struct Progress {
     web_restarted: bool,
     migrated: bool,
+    db_runs: bool,
     removed: BTreeSet<&'static str>,
     gone: usize,
 }
@@ -145,6 +146,7 @@ impl Teller {
         let progress = &mut self.progress;
         match seen {
             Seen::Running { restart: 1.., .. } => progress.web_restarted = true,
+            Seen::Running { .. } if uid == DB.uid => progress.db_runs = true,
             Seen::Completed => progress.migrated = true,
             Seen::Gone { .. } => progress.gone = progress.gone.saturating_add(1),
             Seen::Failed(why) => return Err(format!("pod {uid}: {why}").into()),
@@ -155,7 +157,7 @@ impl Teller {
         }
         if progress.gone > 0 && progress.migrated {
             self.remove(&PODS, "the story ends")?;
-        } else if progress.web_restarted {
+        } else if progress.web_restarted && progress.db_runs {
             self.remove(&[DB.uid], "nobody needs it any more")?;
         }
         Ok(())
