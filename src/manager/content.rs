@@ -196,6 +196,15 @@ impl<K: ManagedKind> Content<K> {
         }
     }
 
+    /// A state that was read for others than the readers of this content; `None` if it is not newer than what is known.
+    pub(crate) fn hear(&mut self, object: Arc<Held<K>>) -> Option<Written<K>> {
+        let never = Asked {
+            revision: self.revision.wrapping_sub(1),
+            uid: None,
+        };
+        self.take_fresh(&never, object)
+    }
+
     /// A consistent read found the object, or that there is none. `None` if what came in while the answer was on its way
     /// is newer.
     pub(crate) fn found(

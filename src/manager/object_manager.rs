@@ -253,6 +253,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// asked for it, on the caller's thread; a server whose own cache has not come that far is asked again, after the
     /// time it names or after 50 ms, doubling to a second. A watch that comes that far meanwhile ends the wait, too.
     /// The answer is trimmed as all that a manager holds (B19), and later cached reads do not go back behind it.
+    /// Nor does it go back behind what is known of the object: of a server whose history was put back, that is waited for
+    /// until another read, such as [`get_fresh`](Self::get_fresh), has followed the server (B18).
     ///
     /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for any, as
     /// [`get_by`](Self::get_by). Versions of another resource of the same server are of the same count.

@@ -19,6 +19,8 @@ mod strategies;
 #[cfg(feature = "testing")]
 mod ttl_model;
 #[cfg(feature = "testing")]
+mod ttl_promises;
+#[cfg(feature = "testing")]
 mod ttl_stage;
 #[cfg(feature = "testing")]
 mod ttl_store;

@@ -221,7 +221,11 @@ impl Naive {
         for name in names {
             // OS-2: an added reference drops what is cached.
             if self.invalidates || !held.contains(name) {
-                self.entries.insert(name.clone(), Entry::default());
+                let entry = self.entries.entry(name.clone()).or_default();
+                *entry = Entry {
+                    promised: entry.promised,
+                    ..Entry::default()
+                };
             }
         }
         self.sweep();
@@ -288,7 +292,10 @@ impl Naive {
         };
         let at_least = wanted.map_or(0, |wanted| wanted.max(entry.floor));
         if wanted.is_some_and(|wanted| entry.is_fresh(now, self.ttl) && entry.floor >= wanted) {
-            return entry.said(false).unwrap();
+            let said = entry.said(false).unwrap();
+            entry.promised = true;
+            self.entries.insert(name.to_owned(), entry);
+            return said;
         }
         self.requests
             .push(wanted.map(|_| at_least.to_string()).unwrap_or_default());

@@ -109,8 +109,8 @@ pub(crate) enum Look {
 /// What a fetch, or a read past the cache, did.
 #[derive(Debug)]
 #[must_use = "news must be told"]
-pub(crate) struct Settled<K: ManagedKind> {
-    pub(crate) result: Result<Cached<K>, Error>,
+pub(crate) struct Settled<K: ManagedKind, R = Result<Cached<K>, Error>> {
+    pub(crate) result: R,
     pub(crate) news: News,
     /// Dropped by the caller, under no lock.
     _written: Option<Written<K>>,
@@ -125,8 +125,8 @@ struct Landed {
 
 #[derive(Debug)]
 enum How {
-    /// With an object, which readers take if it is still fresh when they look.
-    Object,
+    /// With what readers take if it is still fresh when they look.
+    Answered,
     Absent(Error),
     Failed(Error),
     /// Without an answer, by what concerned its leader only: the next reader fetches, backoff or not.
@@ -187,7 +187,7 @@ impl<K: ManagedKind> Record<K> {
             _ if self.orphaned && (!waited || self.flight.is_none()) => Look::Elsewhere,
             (_, Some((flight, _))) => Look::Follow(flight),
             (Some(How::HandedOver), None) => Look::Lead,
-            (Some(How::Object) | None, None) => match self.trouble.backing_off(at.now) {
+            (Some(How::Answered) | None, None) => match self.trouble.backing_off(at.now) {
                 Some(failure) => Look::Failed(failure.clone()),
                 None => Look::Lead,
             },
@@ -199,7 +199,7 @@ impl<K: ManagedKind> Record<K> {
         let flight = FlightId(self.last_flight.0.wrapping_add(1));
         self.last_flight = flight;
         self.flight = Some((flight, at.now));
-        let cached = self.content.object().is_some() && !self.past_cache;
+        let cached = self.object().is_some() && !self.past_cache;
         let version = if cached {
             ResourceVersion::any()
         } else {
@@ -245,20 +245,29 @@ impl<K: ManagedKind> Record<K> {
                     self.confirmed(None, at);
                 } else {
                     // Overtaken by a read past the cache, or from before what is known (OS-10).
-                    self.refused(fetch);
+                    self.refused(fetch, at);
                 }
                 let stale = !taken && self.past_cache && !self.is_fresh(at);
-                (How::Object, self.in_hand(key, stale, at), written)
+                (How::Answered, self.in_hand(key, stale, at), written)
             }
             Fetched::Absent(_) if self.confirm(fetch).is_some() => {
                 // A read past the cache found the object since the leader looked whether it had to ask again.
-                self.refused(fetch);
-                (How::Object, self.in_hand(key, !self.is_fresh(at), at), None)
+                self.refused(fetch, at);
+                (
+                    How::Answered,
+                    self.in_hand(key, !self.is_fresh(at), at),
+                    None,
+                )
             }
             Fetched::Absent(error) => {
                 let any = ResourceVersion::any();
                 let written = self.take_absence(&fetch.asked, &error, &any, at);
-                (How::Absent(error.clone()), Err(error), written)
+                // Overtaken, it was true for who asked, and may not be for who came while it was on its way.
+                let how = match written {
+                    Some(_) => How::Absent(error.clone()),
+                    None => How::Answered,
+                };
+                (how, Err(error), written)
             }
             Fetched::Failed(error) => {
                 self.trouble
@@ -298,7 +307,12 @@ impl<K: ManagedKind> Record<K> {
         }
     }
 
-    /// A read past the cache came back, which promises its reader that cached reads do not go back behind it (R11).
+    /// A reader is given an object with the promise that cached reads do not go back behind it (R11).
+    pub(crate) fn promise(&mut self) {
+        self.promised = true;
+    }
+
+    /// A read past the cache came back. The promise that goes with an object was made before.
     pub(crate) fn take_read(
         &mut self,
         read: &Past,
@@ -309,7 +323,6 @@ impl<K: ManagedKind> Record<K> {
         let before = self.face();
         let (result, written) = match fetched {
             Fetched::Object(object) => {
-                self.promised = true;
                 let written = self
                     .content
                     .found_at_least(&read.asked, Some(object), &read.version);
@@ -331,23 +344,64 @@ impl<K: ManagedKind> Record<K> {
         self.settled(before, result, written)
     }
 
-    /// Takes the record out of use: data that is fetched from now on is stored elsewhere, or nowhere.
-    pub(crate) fn orphan(&mut self) {
+    /// Takes the record out of use: data that is fetched from now on is stored elsewhere, or nowhere. Returns an empty one
+    /// to take its place, which keeps what was promised.
+    pub(crate) fn orphan(&mut self) -> Self {
         self.orphaned = true;
+        Self {
+            promised: self.promised,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_orphaned(&self) -> bool {
+        self.orphaned
+    }
+
+    /// Somebody who asked before this record took the place of another is given `object`: who reads this one next is not
+    /// given an older state (B18). That alone makes nothing here fresh: the first reader fetches (OS-17).
+    pub(crate) fn hear(
+        &mut self,
+        object: Arc<Held<K>>,
+        promised: bool,
+        at: &Moment<'_>,
+    ) -> Settled<K, ()> {
+        let before = self.face();
+        self.promised |= promised;
+        // What is absent here is asked for anew by each reader (OS-16), past every cache.
+        let heard = self.absent.is_none().then(|| self.content.hear(object));
+        let written = heard.flatten();
+        if written.is_some() && self.updated.is_some() {
+            self.confirmed(None, at);
+        }
+        self.settled(before, (), written)
     }
 
     /// Whether what is held may be served without asking (OS-6).
     pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
-        let Some((updated, _)) = self.updated.filter(|_| self.content.object().is_some()) else {
+        let Some((updated, _)) = self.updated.filter(|_| self.object().is_some()) else {
             return false;
         };
         let ends = updated.checked_add(at.ttl);
         ends.is_none_or(|ends| at.now < ends)
     }
 
-    /// Whether what is held is fresh and not older than `version` (R11).
-    pub(crate) fn has_reached(&self, version: &ResourceVersion, at: &Moment<'_>) -> bool {
-        self.is_fresh(at) && is_reached(self.content.floor(), version)
+    /// What is held, if it is fresh and not older than `version`: a promise as that of a read past the cache (R11).
+    pub(crate) fn reached(
+        &mut self,
+        version: &ResourceVersion,
+        key: &ObjectKey,
+        at: &Moment<'_>,
+    ) -> Option<Result<Cached<K>, Error>> {
+        let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
+        self.promised |= reached;
+        reached.then(|| self.in_hand(key, false, at))
+    }
+
+    /// The object, once it was fetched for readers of this record.
+    pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
+        let fetched = self.updated.is_some();
+        self.content.object().filter(|_| fetched)
     }
 
     pub(crate) fn content(&self) -> &Content<K> {
@@ -382,8 +436,12 @@ impl<K: ManagedKind> Record<K> {
         written
     }
 
-    /// The server has answered, but its cache was behind.
-    fn refused(&mut self, fetch: &Fetch) {
+    /// The server has answered, with less than what is known.
+    fn refused(&mut self, fetch: &Fetch, at: &Moment<'_>) {
+        if self.updated.is_none() && self.content.object().is_some() {
+            // What was heard is newer than an answer that was fetched for this record.
+            self.confirmed(None, at);
+        }
         self.past_cache = !fetch.version.is_empty();
         self.trouble = Trouble::default();
     }
@@ -406,12 +464,12 @@ impl<K: ManagedKind> Record<K> {
         (failure, self.trouble.is_denied(), self.absent.is_some())
     }
 
-    fn settled(
+    fn settled<R>(
         &self,
         before: (Option<ErrorKind>, bool, bool),
-        result: Result<Cached<K>, Error>,
+        result: R,
         written: Option<Written<K>>,
-    ) -> Settled<K> {
+    ) -> Settled<K, R> {
         let changed = written
             .as_ref()
             .is_some_and(|written| written.news == News::Changed);
@@ -459,6 +517,7 @@ mod tests {
             "nothing was promised yet"
         );
         let read = record.ask(ResourceVersion::most_recent(), &at);
+        record.promise();
         assert!(record.take_read(&read, found(), &key, &at).result.is_ok());
         let gone = Fetched::Absent(Error::not_found("secret", "s"));
         let kept = record.land(&second, gone, &key, &at).result.unwrap();

@@ -16,7 +16,7 @@ pub(crate) fn report<K: ManagedKind>(
     let (state, reason) = standing(record, at);
     let (content, trouble) = (record.content(), record.trouble());
     let contact = record.updated();
-    let object = content.object();
+    let object = record.object();
     ObjectReport {
         state,
         reason,
@@ -35,7 +35,7 @@ fn standing<K: ManagedKind>(record: &Record<K>, at: &Moment<'_>) -> (ObjectState
     if trouble.failure().map(Error::kind) == Some(ErrorKind::Undecodable) {
         return (ObjectState::Undecodable, text);
     }
-    if record.content().object().is_some() {
+    if record.object().is_some() {
         return (ObjectState::Synced, text);
     }
     if record.is_absent() {

@@ -1,13 +1,14 @@
 //! The TTL store: a reader who finds nothing fresh fetches, on its own thread; the others wait for that fetch.
 
-use super::record::{Fetch, Fetched, FlightId, Look, Moment, Past, Record, Settled};
+mod past;
+
+use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
 use super::report::report;
 use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::manager::answers::Answers;
 use crate::manager::ask::Ask;
-use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
 use crate::manager::content::News;
@@ -17,7 +18,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::{ObjectKey, Reason, ResourceVersion, Status};
+use crate::object::ObjectKey;
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken};
 
@@ -76,35 +77,39 @@ impl<K: ManagedKind> TtlStore<K> {
         let mut due = Vec::new();
         let mut references = self.references.lock();
         for key in &change.added {
-            if let Added::Shared(place) = references.add(key, uid, || Place::new(key)) {
-                due.push(self.orphan(place));
-                references.set_item(key, Place::new(key));
+            let first = || Place::new(key, Record::default());
+            if let Added::Shared(place) = references.add(key, uid, first) {
+                let (orphan, record) = self.orphan(place);
+                due.push(orphan);
+                references.set_item(key, Place::new(key, record));
             }
         }
         for key in &change.removed {
             if let Deleted::Last(place) = references.delete(key, uid) {
-                due.push(self.orphan(place));
+                due.push(self.orphan(place).0);
             }
         }
         Due(due)
     }
 
-    fn orphan(&self, place: Arc<Place<K>>) -> Orphan<K> {
+    fn orphan(&self, place: Arc<Place<K>>) -> (Orphan<K>, Record<K>) {
         let mut record = place.record.lock();
-        record.orphan();
+        let successor = record.orphan();
         let (ready, _) = self
             .answers
             .publish(&place.key, &place, None, Coarse::default());
         drop(record);
-        Orphan {
+        let orphan = Orphan {
             place,
             _ready: ready,
-        }
+        };
+        (orphan, successor)
     }
 
     /// Tells what a change of references dropped. Called under no lock.
     pub(crate) fn perform(&self, due: Due<K>) {
         for orphan in due.0 {
+            orphan.place.record.notify_all();
             self.changes.tell(&orphan.place.key);
         }
     }
@@ -148,69 +153,6 @@ impl<K: ManagedKind> TtlStore<K> {
         let place = self.find(namespace, name)?;
         let record = place.record.lock();
         Ok(record.whatever_there_is(&self.moment()))
-    }
-
-    /// The object past the cache, from the server.
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh).
-    pub(crate) fn get_fresh(
-        &self,
-        namespace: &str,
-        name: &str,
-        deadline: Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let place = self.find(namespace, name)?;
-        let token = self.stop.token();
-        let ask = self.request(&place, deadline, &token);
-        let latest = ResourceVersion::most_recent();
-        let read = place.record.lock().ask(latest, &self.moment());
-        let found = Fetched::of(self.gets.ask(&ask, &read.version), &ask);
-        self.change(&place, found, |record, found, at| {
-            record.take_read(&read, found, &place.key, at)
-        })
-    }
-
-    /// The object in a state not older than `version` (R11).
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
-    pub(crate) fn get_at_least(
-        &self,
-        namespace: &str,
-        name: &str,
-        version: &ResourceVersion,
-        deadline: Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let place = self.find(namespace, name)?;
-        let read = {
-            let (record, at) = (place.record.lock(), self.moment());
-            if record.has_reached(version, &at) {
-                return record.in_hand(&place.key, false, &at);
-            }
-            record.ask(version.clone(), &at)
-        };
-        let token = self.stop.token();
-        let ask = self.request(&place, deadline, &token);
-        let mut waiting = Waiting {
-            store: self,
-            place: &place,
-            version,
-            stop: &token,
-            read,
-        };
-        let found = match get_at_least(&self.gets, &ask, &mut waiting) {
-            Ok(Reached::Answer(object, _)) => Fetched::Object(object),
-            Ok(Reached::Gone(error, _)) => Fetched::Absent(error),
-            Ok(Reached::InMemory(answer)) => return answer,
-            Err(error) if is_about_the_version(&error) => return Err(error),
-            Err(error) => Fetched::of(Err(error), &ask),
-        };
-        self.change(&place, found, |record, found, at| {
-            record.take_read(&waiting.read, found, &place.key, at)
-        })
     }
 
     /// What is known of one object; `None` if nobody references it.
@@ -327,9 +269,31 @@ impl<K: ManagedKind> TtlStore<K> {
                 found = self.fetch(place, &fetch, deadline);
             }
         }
+        self.hand_on(place, &found, false);
         self.change(place, found, |record, found, at| {
             record.land(&fetch, found, &place.key, at)
         })
+    }
+
+    /// Who is answered out of a record that is out of use reads its successor next. That one hears of the answer first, so
+    /// that nobody goes back behind it; what takes the place of a record after this look fetches later than this did, and
+    /// takes a promise over with the place.
+    fn hand_on(&self, place: &Place<K>, found: &Fetched<K>, promised: bool) {
+        let Some(object) = found.object() else { return };
+        let orphaned = {
+            let mut record = place.record.lock();
+            if promised {
+                record.promise();
+            }
+            record.is_orphaned()
+        };
+        if !orphaned {
+            return;
+        }
+        if let Ok(successor) = self.find(place.key.namespace(), place.key.name()) {
+            let heard = Arc::clone(&object);
+            self.update(&successor, |record, at| record.hear(heard, promised, at));
+        }
     }
 
     fn fetch(&self, place: &Place<K>, fetch: &Fetch, deadline: Deadline) -> Fetched<K> {
@@ -350,10 +314,18 @@ impl<K: ManagedKind> TtlStore<K> {
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
         let _found = found.object();
+        self.update(place, |record, at| change(record, found, at))
+    }
+
+    fn update<R>(
+        &self,
+        place: &Arc<Place<K>>,
+        update: impl FnOnce(&mut Record<K>, &Moment<'_>) -> Settled<K, R>,
+    ) -> R {
         let (settled, _replaced) = {
             let mut record = place.record.lock();
             let at = self.moment();
-            let settled = change(&mut record, found, &at);
+            let settled = update(&mut record, &at);
             let (ready, fetched) = record.ready(at.clock).unzip();
             let fetched = fetched.unwrap_or_default();
             let replaced = self.answers.publish(&place.key, place, ready, fetched);
@@ -374,10 +346,10 @@ impl<K: ManagedKind> Drop for TtlStore<K> {
 }
 
 impl<K: ManagedKind> Place<K> {
-    fn new(key: &ObjectKey) -> Arc<Self> {
+    fn new(key: &ObjectKey, record: Record<K>) -> Arc<Self> {
         Arc::new(Self {
             key: key.clone(),
-            record: Arc::new(Monitor::default()),
+            record: Arc::new(Monitor::new(record)),
         })
     }
 }
@@ -393,46 +365,6 @@ impl<K: ManagedKind> Drop for HandOver<'_, K> {
         let abandoned = self.place.record.lock().abandon(self.flight);
         if abandoned {
             self.place.record.notify_all();
-        }
-    }
-}
-
-/// Whether the server does not understand the version that a caller asks for, which says nothing about the object.
-fn is_about_the_version(error: &Error) -> bool {
-    let reason = error.status().map(Status::reason);
-    matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
-}
-
-/// A reader that waits for the server to come as far as a version.
-struct Waiting<'a, K: ManagedKind> {
-    store: &'a TtlStore<K>,
-    place: &'a Place<K>,
-    version: &'a ResourceVersion,
-    stop: &'a StopToken,
-    /// The last request.
-    read: Past,
-}
-
-impl<K: ManagedKind> Meanwhile<K> for Waiting<'_, K> {
-    fn version(&mut self) -> ResourceVersion {
-        let record = self.place.record.lock();
-        let version = later(self.version, record.content().floor());
-        self.read = record.ask(version.clone(), &self.store.moment());
-        version
-    }
-
-    fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<K>, Error>> {
-        let clock = &self.store.options.clock;
-        let mut record = self.place.record.lock();
-        loop {
-            let at = self.store.moment();
-            if record.has_reached(self.version, &at) {
-                return Some(record.in_hand(&self.place.key, false, &at));
-            }
-            if clock.has_passed(pause) || self.stop.is_stopped() {
-                return None;
-            }
-            record = clock.wait_until(&self.place.record, record, pause);
         }
     }
 }

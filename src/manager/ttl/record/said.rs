@@ -43,7 +43,8 @@ impl<K: ManagedKind> Record<K> {
 
     /// What there is to say after `failure`: what was known before, with it, or it alone (OS-12..OS-14).
     pub(crate) fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
-        if let Some(ready) = self.held(Some(failure.clone()), true, at.clock) {
+        let stale = !self.is_fresh(at);
+        if let Some(ready) = self.held(Some(failure.clone()), stale, at.clock) {
             return Ok(Cached::new(Arc::new(ready)));
         }
         match &self.absent {
@@ -77,7 +78,7 @@ impl<K: ManagedKind> Record<K> {
     fn held(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {
         let (contact, _) = self.updated?;
         Some(Ready {
-            object: Arc::clone(self.content.object()?),
+            object: Arc::clone(self.object()?),
             contact,
             failure,
             stale,

@@ -1,0 +1,229 @@
+//! The TTL store: what a reader was given is not taken back by what was on its way meanwhile (R11, B18), answer by answer.
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use k8s_openapi::api::core::v1::Secret;
+
+use super::fake::{secret, too_large};
+use super::ttl_stage::{MINUTE, Stage, millis, unavailable, version};
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::list_watch::Getter;
+use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+type Answer = Result<Secret, Error>;
+
+/// A request that waits for the test to answer it.
+struct Request {
+    version: String,
+    answer: Sender<Answer>,
+}
+
+impl Request {
+    fn answer(self, answer: Answer) {
+        self.answer.send(answer).unwrap();
+    }
+}
+
+/// A getter whose every answer the test gives, in the order it likes.
+struct ByHand(Sender<Request>);
+
+impl Getter<Secret> for ByHand {
+    fn get(
+        &self,
+        _: &ObjectKey,
+        version: &ResourceVersion,
+        _: Deadline,
+        _: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        let (answer, answered) = bounded(1);
+        let request = Request {
+            version: version.to_string(),
+            answer,
+        };
+        self.0.send(request).unwrap();
+        let answer = answered.recv().unwrap();
+        answer.map(|secret| Arc::new(Held::new(secret)))
+    }
+}
+
+/// The Secret `s` is referenced; each request comes out of the receiver.
+fn by_hand(ttl: Duration) -> (Stage, Receiver<Request>) {
+    let (send, requests) = unbounded();
+    let stage = Stage::over(|_| Arc::new(ByHand(send)));
+    stage.ttl.set(Some(ttl));
+    stage.add("s", "pod");
+    (stage, requests)
+}
+
+/// The next request; a test whose request does not come fails.
+fn next(requests: &Receiver<Request>) -> Request {
+    requests.recv_timeout(MINUTE).unwrap()
+}
+
+/// Reads, and answers the one request that takes.
+fn read(stage: &Stage, requests: &Receiver<Request>, asked: &str, answer: Answer) -> u64 {
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| stage.version("s"));
+        let request = next(requests);
+        assert_eq!(request.version, asked);
+        request.answer(answer);
+        reader.join().unwrap()
+    })
+}
+
+fn absent() -> Answer {
+    Err(Error::not_found("secrets", "s"))
+}
+
+/// R11: memory answers a read of a version, and is held to that answer as the server would be.
+#[test]
+fn r11_cached_reads_do_not_go_back_behind_a_version_that_memory_gave() {
+    let stage = Stage::with_secret();
+    let before = stage.source.version() - 1;
+    let first = stage.version("s");
+    stage.get_at_least("s", &first.to_string()).unwrap();
+    assert_eq!(stage.requests(), 1, "memory gave it");
+    stage.source.lag(Some(before));
+    stage.expire();
+    assert_eq!(stage.version("s"), first, "the absence was confirmed first");
+    assert_eq!(stage.asked(), ["", "0", ""]);
+}
+
+/// R11: what was promised outlives the data that a further reference drops.
+#[test]
+fn r11_a_further_reference_takes_no_promise_back() {
+    let stage = Stage::with_secret();
+    let before = stage.source.version() - 1;
+    let first = version(&stage.get_fresh("s").unwrap());
+    stage.add("s", "other");
+    assert_eq!(stage.version("s"), first);
+    stage.source.lag(Some(before));
+    stage.expire();
+    assert_eq!(stage.version("s"), first);
+    assert_eq!(stage.asked(), ["", "", "0", ""]);
+}
+
+/// R11: an absence that was overtaken by a fresh read is nothing to tell those who came after that.
+#[test]
+fn r11_an_absence_from_before_a_fresh_read_is_not_shared_after_it() {
+    let (stage, requests) = by_hand(Duration::ZERO);
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| stage.get("s").map(drop));
+        let slow = next(&requests);
+        let fresh = scope.spawn(|| version(&stage.get_fresh("s").unwrap()));
+        next(&requests).answer(Ok(secret("s", "7")));
+        assert_eq!(fresh.join().unwrap(), 7);
+        let late = scope.spawn(|| stage.version("s"));
+        stage.clock.wait_for_parked(1);
+        slow.answer(absent());
+        assert!(leader.join().unwrap().unwrap_err().is_not_found());
+        next(&requests).answer(Ok(secret("s", "7")));
+        assert_eq!(late.join().unwrap(), 7);
+    });
+}
+
+/// B18 with OS-17: an answer out of a record that was dropped meanwhile is the floor of the one in its place.
+#[test]
+fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
+    for by in ["a shared fetch", "a fresh read"] {
+        let (stage, requests) = by_hand(MINUTE);
+        std::thread::scope(|scope| {
+            let early = scope.spawn(|| match by {
+                "a fresh read" => version(&stage.get_fresh("s").unwrap()),
+                _ => stage.version("s"),
+            });
+            let slow = next(&requests);
+            stage.add("s", "other");
+            assert_eq!(read(&stage, &requests, "", Ok(secret("s", "6"))), 6);
+            slow.answer(Ok(secret("s", "7")));
+            assert_eq!(early.join().unwrap(), 7);
+        });
+        assert_eq!(stage.version("s"), 7, "{by}");
+        assert!(!stage.get("s").unwrap().is_stale(), "{by}");
+    }
+}
+
+/// The same while the fetch of the one in its place is under way; OS-17: what was heard is not served without a fetch.
+#[test]
+fn os_17_a_fetch_that_is_overtaken_by_the_answer_of_a_dropped_record_does_not_go_back_behind_it() {
+    let (stage, requests) = by_hand(MINUTE);
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| version(&stage.get_fresh("s").unwrap()));
+        let slow = next(&requests);
+        stage.add("s", "other");
+        let reader = scope.spawn(|| stage.version("s"));
+        let second = next(&requests);
+        assert_eq!(second.version, "");
+        slow.answer(Ok(secret("s", "7")));
+        assert_eq!(early.join().unwrap(), 7);
+        assert!(stage.get_cached("s").is_none(), "fetched for nobody here");
+        second.answer(Ok(secret("s", "6")));
+        assert_eq!(reader.join().unwrap(), 7);
+    });
+    assert_eq!(stage.version("s"), 7);
+    stage.expire();
+    assert_eq!(read(&stage, &requests, "0", Ok(secret("s", "7"))), 7);
+}
+
+/// An absence that is known is asked about anew by each reader: what was heard from before it does not hide it.
+#[test]
+fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
+    let (stage, requests) = by_hand(MINUTE);
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| stage.version("s"));
+        let slow = next(&requests);
+        stage.add("s", "other");
+        let reader = scope.spawn(|| stage.get("s").map(drop));
+        next(&requests).answer(absent());
+        assert!(reader.join().unwrap().unwrap_err().is_not_found());
+        slow.answer(Ok(secret("s", "7")));
+        assert_eq!(early.join().unwrap(), 7);
+    });
+    assert!(stage.get_cached("s").is_none());
+    assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
+}
+
+/// A shutdown ends the wait for a version also where a further reference, or the last release, dropped the record.
+#[test]
+fn r11_a_shutdown_ends_the_wait_for_a_version_of_a_record_that_was_dropped() {
+    for (added, removed) in [(&["s"][..], &[][..]), (&[][..], &["s"][..])] {
+        let (stage, requests) = by_hand(MINUTE);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| stage.get_at_least("s", "9").map(drop));
+            next(&requests).answer(Err(too_large()));
+            stage.clock.wait_for_timer(millis(50));
+            stage.change(
+                if removed.is_empty() { "other" } else { "pod" },
+                added,
+                removed,
+            );
+            stage.store.shut_down();
+            assert!(reader.join().unwrap().unwrap_err().is_stopped());
+        });
+    }
+}
+
+/// B17: a fetch that fails says nothing about the age of what a fresh read brought meanwhile.
+#[test]
+fn b17_a_failure_does_not_make_stale_what_a_fresh_read_brought_meanwhile() {
+    let (stage, requests) = by_hand(MINUTE);
+    assert_eq!(read(&stage, &requests, "", Ok(secret("s", "6"))), 6);
+    for answer in [Err(unavailable()), Ok(secret("s", "5"))] {
+        stage.expire();
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| stage.get("s").unwrap());
+            let slow = next(&requests);
+            let fresh = scope.spawn(|| version(&stage.get_fresh("s").unwrap()));
+            next(&requests).answer(Ok(secret("s", "7")));
+            assert_eq!(fresh.join().unwrap(), 7);
+            slow.answer(answer);
+            let led = leader.join().unwrap();
+            assert_eq!(version(&led), 7);
+            assert!(!led.is_stale(), "it is fresh by OS-6");
+        });
+    }
+}
