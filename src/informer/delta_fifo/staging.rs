@@ -115,9 +115,11 @@ impl<K: Object> DeltaFifoStaging<K> {
             },
         };
         let items = self.items.into_iter().flatten();
+        let keys = missing.iter().map(|(key, _)| Arc::clone(key));
         Relist {
             items: items.map(|(key, item)| (key, delta(item))).collect(),
             listed: self.places,
+            places: keys.zip(0..).collect(),
             missing,
             of,
         }

@@ -75,6 +75,8 @@ pub(super) struct Relist<K: Object> {
     pub(super) listed: HashMap<Arc<ObjectKey>, usize>,
     /// Objects that the consumer has or will have, and that the list goes without.
     pub(super) missing: Missing<K>,
+    /// Where in `missing` an object stands: there may be many, and all of them may wait.
+    pub(super) places: HashMap<Arc<ObjectKey>, usize>,
     pub(super) of: Arc<Replacement>,
 }
 
@@ -82,8 +84,7 @@ impl<K: Object> Relist<K> {
     /// The last state that decodes of an object that waits: it may have come before all that waits.
     fn last_known(&self, key: &ObjectKey, waiting: Option<&Arc<Held<K>>>) -> Option<Arc<Held<K>>> {
         let before = || {
-            let mut missing = self.missing.iter();
-            let (_, object) = missing.find(|(missing, _)| **missing == *key)?;
+            let (_, object) = self.missing.get(*self.places.get(key)?)?;
             object.as_ref()
         };
         waiting.or_else(before).map(Arc::clone)

@@ -78,6 +78,22 @@ fn rq_12_what_is_in_hand_counts_as_known() {
     }
 }
 
+/// B12: what waits says nothing that decodes; the state in hand is newer than the one that the view still shows.
+#[test]
+fn b12_a_deletion_carries_the_state_in_hand_where_what_waits_does_not_decode() {
+    for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
+        rig.feed("~a2");
+        let (_deltas, processing) = rig.queue.pop(at_once()).unwrap().into_parts();
+        rig.writer
+            .apply(SinkEvent::Undecodable(undecodable("a3")))
+            .unwrap();
+        replace(&mut rig.writer, vec![]).unwrap();
+        drop(processing);
+        let popped = rig.drain().join(",");
+        assert_eq!(popped, "Xa3,Ta2", "{:?}", rig.writer);
+    }
+}
+
 /// DF-5: a deletion of an object whose deletion is in hand has no meaning in a compressed queue.
 #[test]
 fn df_5_a_second_deletion_while_the_first_is_in_hand_is_left_out() {

@@ -307,6 +307,27 @@ fn df_14_a_wait_ends_with_the_last_initial_item() {
     rig.handle.wait_until_synced(at_once()).unwrap();
 }
 
+/// R28: what is in hand may bring no list any more; its end is then the end of the wait, too.
+#[test]
+fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list() {
+    let fake = FakeClock::new();
+    let mode = QueueMode::InOrderAtomic {
+        known: None,
+        bookmarks: true,
+    };
+    let options = DeltaFifoOptions::default().clock(Clock::from(fake.clone()));
+    let mut rig = Rig::new(mode, Arc::default(), options);
+    rig.writer.bookmark(&ResourceVersion::from("7"));
+    let popped = rig.queue.pop(at_once()).unwrap();
+    rig.handle.close();
+    let handle = rig.handle.clone();
+    let waiting = parked(&fake, move || handle.wait_until_synced(Deadline::NEVER));
+    assert!(waiting.told.is_empty());
+    drop(popped);
+    let told = waiting.told.recv_timeout(Duration::from_mins(1)).unwrap();
+    assert!(told.unwrap_err().is_stopped());
+}
+
 /// R28: each other end of the wait says why.
 #[test]
 fn df_14_a_wait_that_fails_gives_the_cause() {

@@ -76,3 +76,29 @@ fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
         assert_eq!(rig.drain().len(), expected);
     }
 }
+
+/// B12, promise 6: objects of which no state ever decoded are deleted by a list without them, however many wait.
+#[test]
+fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
+    const MANY: usize = 20_000;
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        let mut staging = rig.writer.begin();
+        for number in 0..MANY {
+            let mut bad = undecodable("a1");
+            bad.key = key(&format!("bad-{number}"));
+            rig.writer
+                .stage(&mut staging, Staged::Put(Listed::Undecodable(bad)));
+        }
+        rig.writer.commit(staging, &at("100")).unwrap();
+        rig.feed("=");
+        let mut deleted = 0;
+        while !rig.handle.is_empty() {
+            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            if let Delta::Deleted(end) = popped.newest() {
+                assert!(end.last_known.is_none() && end.deleted().is_none());
+                deleted += 1;
+            }
+        }
+        assert_eq!(deleted, MANY);
+    }
+}
