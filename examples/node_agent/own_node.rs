@@ -1,5 +1,7 @@
 //! The node's own object, followed for its time to live: the cluster's word on how long objects may be cached.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Node;
 use kubecache::Error;
 use kubecache::ErrorKind;
@@ -45,6 +47,9 @@ impl NodeSink {
         if now != before {
             let name = &self.name;
             match now {
+                Some(Duration::ZERO) => {
+                    log::info!("node {name}: objects are not cached, each read asks for them");
+                }
                 Some(ttl) => log::info!("node {name}: objects are cached for {ttl:?}"),
                 None => log::info!("node {name} gives no time to live: the default applies"),
             }
@@ -89,6 +94,7 @@ impl Sink<Node> for NodeSink {
         let was_told = std::mem::replace(&mut self.told_of_failure, failure.is_some());
         if let Some(error) = failure.filter(|_| !was_told) {
             let cached = match self.ttl.get() {
+                Some(Duration::ZERO) => "objects stay uncached, as it said last".to_owned(),
                 Some(ttl) => format!("objects stay cached for {ttl:?}, as it said last"),
                 None => "objects are cached for the default of a minute".to_owned(),
             };

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use kubecache::worker::Worker;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -156,11 +156,14 @@ impl Running {
     pub(crate) fn stop(mut self, signal: Signal) -> Ended {
         let pid = Pid::from_child(&self.child.0);
         kill_process(pid, signal).unwrap();
-        let rest: Vec<_> = self.lines.iter().collect();
-        for line in &rest {
-            self.see(line);
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => self.see(&line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.seen),
+            }
         }
-        let stderr = self.stderr.recv().unwrap();
+        let stderr = self.stderr.recv_timeout(PATIENCE).unwrap();
         let status = self.child.0.wait().unwrap();
         Ended {
             code: status.code().expect("it ends by itself, not by the signal"),

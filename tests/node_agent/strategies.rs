@@ -131,6 +131,8 @@ fn changes_are_noticed_by_reads_at_the_sync_frequency() {
         });
         let ended = agent.stop(Signal::TERM);
         assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
+        let told = "node node-1: objects are not cached, each read asks for them";
+        assert_eq!(ended.stderr.contains(told), strategy == "Cache");
         for value in secret_values() {
             let shown = ended.stdout.contains(&value) || ended.stderr.contains(&value);
             assert!(!shown, "a value of a Secret: {value}");

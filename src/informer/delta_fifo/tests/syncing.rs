@@ -321,7 +321,8 @@ fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list
     let popped = rig.queue.pop(at_once()).unwrap();
     rig.handle.close();
     let handle = rig.handle.clone();
-    let waiting = parked(&fake, move || handle.wait_until_synced(Deadline::NEVER));
+    let deadline = Clock::from(fake.clone()).after(second());
+    let waiting = parked(&fake, move || handle.wait_until_synced(deadline));
     assert!(waiting.told.is_empty());
     drop(popped);
     let told = waiting.told.recv_timeout(Duration::from_mins(1)).unwrap();
