@@ -268,14 +268,16 @@ impl<K: Object> Deltas<K> {
     /// newer one over that (DF-6). What is left out is returned, to be dropped outside of every lock.
     pub(super) fn push(&mut self, delta: Delta<K>) -> Option<Delta<K>> {
         let newest = self.later.last_mut().unwrap_or(&mut self.oldest);
-        match newest.as_deleted() {
-            Some(older) if delta.is_deleted() => {
-                if older.final_state_known {
-                    return Some(delta);
+        match (&mut *newest, delta) {
+            (Delta::Deleted(older), Delta::Deleted(newer)) => {
+                if older.final_state_known && !newer.final_state_known {
+                    // The list says once more what the watch did: if that was old news, the list still counts (B18).
+                    older.of.clone_from(&newer.of);
+                    return Some(Delta::Deleted(newer));
                 }
-                Some(std::mem::replace(newest, delta))
+                Some(std::mem::replace(newest, Delta::Deleted(newer)))
             }
-            Some(_) | None => {
+            (_, delta) => {
                 self.later.push(delta);
                 None
             }

@@ -1,5 +1,10 @@
 //! Shared informers: what follows the reflector on its way to handlers. One queue, any number of handlers.
 //!
+//! # The informer
+//!
+//! A [`SharedInformer`] puts it all together: one reflector, one queue, one indexed [`Store`](crate::store::Store), any
+//! number of handlers.
+//!
 //! # The queue
 //!
 //! A [`DeltaFifo`] takes what a reflector says and hands it to one consumer, object by object, in order. Its writing
@@ -20,15 +25,9 @@
 mod deleted;
 mod delta;
 mod delta_fifo;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the shared informer calls it from its queue thread"
-    )
-)]
 mod handlers;
 mod known;
+mod shared;
 
 pub use deleted::Deleted;
 pub use delta::{Deletion, Delta, DeltaType, Deltas, ReplacedAll};
@@ -40,3 +39,4 @@ pub use handlers::{
     EventHandler, FilteringHandler, Forward, HandlerOptions, Handlers, Notification, Registration,
 };
 pub use known::KnownObjects;
+pub use shared::{InformerOptions, QueueOrder, SharedInformer};

@@ -6,6 +6,7 @@
 //! as far behind as the watch is; `status()` says how it goes. Not promised: that a read right after a write
 //! elsewhere sees it.
 
+mod change;
 mod floor;
 mod index;
 mod lister;
@@ -17,6 +18,7 @@ mod state;
 mod tests;
 mod writer;
 
+pub(crate) use change::{Change, Reporter};
 pub use floor::{Floor, Identity};
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::{Lister, NamespaceLister};

@@ -102,6 +102,10 @@ impl<K: Object> Store<K> {
         self.demand.clone()
     }
 
+    pub(super) fn set_demand(&mut self, demand: Demand) {
+        self.demand = demand;
+    }
+
     /// Whether a list has reached the store.
     pub fn has_synced(&self) -> bool {
         self.state.lock().synced

@@ -9,7 +9,7 @@ use crate::list_watch::Undecodable;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::ReflectorStatus;
 use crate::store::index::{Indexers, Indices, Values};
-use crate::sync::Arc;
+use crate::sync::{Arc, Monitor};
 
 /// Namespace and name as they are, to look up without allocating. Hashes as [`ObjectKey`] does.
 #[derive(Hash)]
@@ -122,6 +122,17 @@ impl<K: Object> State<K> {
             refused: 0,
             status: ReflectorStatus::default(),
             since,
+        }
+    }
+
+    /// Takes in how the reflector is; wakes those who wait when it has a final answer for them.
+    pub(super) fn report(monitor: &Monitor<Self>, status: &ReflectorStatus) {
+        let mut state = monitor.lock();
+        let told = state.status.denied.is_some() != status.denied.is_some();
+        state.status.clone_from(status);
+        drop(state);
+        if told {
+            monitor.notify_all();
         }
     }
 

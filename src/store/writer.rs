@@ -30,6 +30,18 @@ pub struct Staging<K: Object> {
     functions: Arc<Indexers<K>>,
 }
 
+/// How a change is judged, and what it says of the rest.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// It came by the watch and is refused if it is old news (B18); whether the content is then at its version.
+    Event { advances: bool },
+    /// It is part of a list that was let pass.
+    Listed,
+}
+
+/// The change was refused: it would have taken an object back in time.
+pub(super) struct Refused;
+
 impl<K: Object> StoreWriter<K> {
     pub(super) fn new(state: Arc<Monitor<State<K>>>, functions: Arc<Indexers<K>>) -> Self {
         Self {
@@ -48,11 +60,8 @@ impl<K: Object> StoreWriter<K> {
                 (key, Entry::new(Content::Object(object), &staging.functions))
             }
             Listed::Undecodable(why) => {
-                let content = Content::Undecodable {
-                    last_good: self.last_good(&why),
-                    why: Box::new(why.clone()),
-                };
-                (why.key, Entry::new(content, &staging.functions))
+                let (key, content) = self.set_aside(why);
+                (key, Entry::new(content, &staging.functions))
             }
         }
     }
@@ -74,8 +83,27 @@ impl<K: Object> StoreWriter<K> {
         (of.uid.is_empty() || held.uid() == of.uid).then(|| Arc::clone(held))
     }
 
-    /// Puts one object in, unless that would take it back in time.
-    fn put(&mut self, key: ObjectKey, content: &Content<K>) {
+    pub(super) fn shared(&self) -> &Arc<Monitor<State<K>>> {
+        &self.state
+    }
+
+    /// What is held of an object that does not decode.
+    pub(super) fn set_aside(&self, why: Undecodable) -> (ObjectKey, Content<K>) {
+        let key = why.key.clone();
+        let content = Content::Undecodable {
+            last_good: self.last_good(&why),
+            why: Box::new(why),
+        };
+        (key, content)
+    }
+
+    /// Puts one object in, unless that would take it back in time. Gives what was there.
+    pub(super) fn put(
+        &mut self,
+        key: ObjectKey,
+        content: &Content<K>,
+        rule: Rule,
+    ) -> Result<Option<Entry<K>>, Refused> {
         loop {
             let entry = Entry::new(content.clone(), &self.functions);
             let mut state = self.state.lock();
@@ -84,25 +112,34 @@ impl<K: Object> StoreWriter<K> {
                 continue;
             }
             let held = state.get(&KeyRef::from(&key)).map(|entry| &entry.content);
-            let admitted = with_identities(held, content, |held, incoming| {
-                self.floor.admits_change(held, incoming)
-            });
-            let before = if admitted {
+            let admitted = rule == Rule::Listed
+                || with_identities(held, content, |held, incoming| {
+                    self.floor.admits_change(held, incoming)
+                });
+            if admitted && rule == (Rule::Event { advances: true }) {
                 state.advance(&content.identity().1);
-                state.put(key, entry)
+            }
+            let before = if admitted {
+                Ok(state.put(key, entry))
             } else {
                 state.refused = self.floor.refused();
-                Some(entry)
+                Err(entry)
             };
             drop(state);
             self.state.notify_all();
-            // Dropped objects overwrite their secrets: not under the lock.
-            drop(before);
-            return;
+            // Dropped objects overwrite their secrets: not under the lock, and so by the caller.
+            return before.map_err(|_refused_entry| Refused);
         }
     }
 
-    fn delete(&mut self, key: &ObjectKey, uid: &str, version: &ResourceVersion) {
+    /// Takes one object out, unless it is newer than its end. Gives what was there.
+    pub(super) fn delete(
+        &mut self,
+        key: &ObjectKey,
+        uid: &str,
+        version: &ResourceVersion,
+        rule: Rule,
+    ) -> Option<Entry<K>> {
         let mut state = self.state.lock();
         let held = state.get(&KeyRef::from(key)).map(|entry| &entry.content);
         let incoming = Identity {
@@ -110,6 +147,7 @@ impl<K: Object> StoreWriter<K> {
             resource_version: version,
         };
         let admitted = match held.map(Content::identity) {
+            _ if rule == Rule::Listed => true,
             Some((uid, version)) => {
                 let held = Identity {
                     uid,
@@ -119,8 +157,10 @@ impl<K: Object> StoreWriter<K> {
             }
             None => self.floor.admits_delete(None, incoming),
         };
-        let gone = if admitted {
+        if admitted && rule == (Rule::Event { advances: true }) {
             state.advance(version);
+        }
+        let gone = if admitted {
             state.take(key)
         } else {
             state.refused = self.floor.refused();
@@ -128,7 +168,53 @@ impl<K: Object> StoreWriter<K> {
         };
         drop(state);
         self.state.notify_all();
-        drop(gone);
+        gone
+    }
+
+    /// Whether a list may take the content's place (B18).
+    pub(super) fn admits_replacement(&mut self, of: &Replacement) -> Result<(), Error> {
+        if self.floor.admits_replacement(of) {
+            return Ok(());
+        }
+        self.state.lock().refused = self.floor.refused();
+        let text = format!(
+            "the list at version {} is older than version {}",
+            of.resource_version,
+            self.floor.position()
+        );
+        Err(Error::new(ErrorKind::Stale, text))
+    }
+
+    /// Makes what is staged the content, and gives what was there.
+    pub(super) fn replace(
+        &mut self,
+        mut staging: Staging<K>,
+        of: &Replacement,
+    ) -> Result<Items<K>, Error> {
+        self.admits_replacement(of)?;
+        let (before, indices) = loop {
+            let indices = index(&staging.items, &staging.functions);
+            let mut state = self.state.lock();
+            if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
+                let items = std::mem::take(&mut staging.items);
+                let before = (
+                    std::mem::replace(&mut state.items, items),
+                    std::mem::replace(&mut state.indices, indices),
+                );
+                state.resource_version = of.resource_version.clone();
+                state.synced = true;
+                break before;
+            }
+            // An index was added while this was staged.
+            staging.functions = Arc::clone(state.indices.functions());
+            drop(state);
+            for entry in staging.items.values_mut() {
+                *entry = Entry::new(entry.content.clone(), &staging.functions);
+            }
+        };
+        self.state.notify_all();
+        drop(indices);
+        Ok(before)
     }
 }
 
@@ -179,60 +265,12 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         }
     }
 
-    fn commit(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
-        if !self.floor.admits_replacement(of) {
-            self.state.lock().refused = self.floor.refused();
-            let text = format!(
-                "the list at version {} is older than version {}",
-                of.resource_version,
-                self.floor.position()
-            );
-            return Err(Error::new(ErrorKind::Stale, text));
-        }
-        let before = loop {
-            let indices = index(&staging.items, &staging.functions);
-            let mut state = self.state.lock();
-            if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
-                let items = std::mem::take(&mut staging.items);
-                let before = (
-                    std::mem::replace(&mut state.items, items),
-                    std::mem::replace(&mut state.indices, indices),
-                );
-                state.resource_version = of.resource_version.clone();
-                state.synced = true;
-                break before;
-            }
-            // An index was added while this was staged.
-            staging.functions = Arc::clone(state.indices.functions());
-            drop(state);
-            for entry in staging.items.values_mut() {
-                *entry = Entry::new(entry.content.clone(), &staging.functions);
-            }
-        };
-        self.state.notify_all();
-        drop(before);
-        Ok(())
+    fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
+        self.replace(staging, of).map(drop)
     }
 
     fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
-        match event {
-            SinkEvent::Added(object) | SinkEvent::Modified(object) => {
-                self.put(object.key(), &Content::Object(object));
-            }
-            SinkEvent::Undecodable(why) => {
-                let content = Content::Undecodable {
-                    last_good: self.last_good(&why),
-                    why: Box::new(why.clone()),
-                };
-                self.put(why.key, &content);
-            }
-            SinkEvent::Deleted(object) => {
-                self.delete(&object.key(), object.uid(), &object.resource_version());
-            }
-            SinkEvent::DeletedUndecodable(gone) => {
-                self.delete(&gone.key, &gone.uid, &gone.resource_version);
-            }
-        }
+        drop(self.apply_and_tell(event, true));
         Ok(())
     }
 
@@ -243,13 +281,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        let mut state = self.state.lock();
-        let told = state.status.denied.is_some() != status.denied.is_some();
-        state.status.clone_from(status);
-        drop(state);
-        if told {
-            self.state.notify_all();
-        }
+        State::report(&self.state, status);
     }
 }
 

@@ -31,7 +31,7 @@ use crate::sync::{Arc, Bell, Mutex, MutexGuard};
 
 use compressed::Compressed;
 use in_order::InOrder;
-use state::{End, Lane, Receipt, State};
+use state::{End, Lane, State};
 
 /// Places for which an emptied queue keeps its memory; what a larger burst took is given back.
 const CAPACITY_KEPT: usize = 1_024;
@@ -135,6 +135,21 @@ impl<K: Object> DeltaFifo<K> {
         Ok(Popped::new(&self.shared, taken, receipt))
     }
 
+    /// As [`pop`](Self::pop), but [`interrupt`](DeltaFifoHandle::interrupt) ends it as well: `None` then, before anything
+    /// that waits is taken.
+    pub(crate) fn pop_unless_interrupted(
+        &mut self,
+        deadline: Deadline,
+    ) -> Result<Option<Popped<'_, K>>, Error> {
+        let taken = self.take(deadline, |state| {
+            if std::mem::take(&mut state.interrupted) {
+                return Some(None);
+            }
+            state.take().map(Some)
+        })?;
+        Ok(taken.map(|(taken, receipt)| Popped::new(&self.shared, taken, receipt)))
+    }
+
     /// For others than producer and consumer: to wait until the queue has synced, to look at it, to close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         DeltaFifoHandle::new(self.shared.clone())
@@ -143,8 +158,8 @@ impl<K: Object> DeltaFifo<K> {
     fn take<T>(
         &mut self,
         deadline: Deadline,
-        mut take: impl FnMut(&mut State<K>) -> Option<(T, Receipt)>,
-    ) -> Result<(T, Receipt), Error> {
+        mut take: impl FnMut(&mut State<K>) -> Option<T>,
+    ) -> Result<T, Error> {
         let shared = &self.shared;
         let mut state = shared.lock();
         loop {

@@ -99,6 +99,8 @@ pub(super) struct State<K: Object> {
     hand: Hand<K>,
     keeps_hand: bool,
     is_in_hand: bool,
+    /// The consumer is to look at something else before it takes more.
+    pub(super) interrupted: bool,
     pub(super) end: End,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,
@@ -112,6 +114,7 @@ impl<K: Object> State<K> {
             hand: Vec::new(),
             keeps_hand,
             is_in_hand: false,
+            interrupted: false,
             end: End::Open,
             status: ReflectorStatus::default(),
             since,

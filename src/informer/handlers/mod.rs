@@ -19,9 +19,5 @@ pub use filtering::FilteringHandler;
 pub use forward::Forward;
 pub use handler::{EventHandler, Handlers, Notification};
 pub use options::HandlerOptions;
-#[cfg_attr(
-    not(test),
-    expect(unused_imports, reason = "the shared informer is built on it")
-)]
 pub(crate) use processor::Processor;
 pub use registration::Registration;

@@ -231,6 +231,12 @@ impl<K: Object> Processor<K> {
             .collect()
     }
 
+    /// Lets no further call begin, for good, and does not wait: a [`stop`](Self::stop) or the drop does that.
+    pub(crate) fn end(&self) {
+        let leaving = self.0.end_all();
+        self.0.table.lock().leaving.extend(leaving);
+    }
+
     /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
     ///
     /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on whose thread this is

@@ -78,6 +78,7 @@ impl Resync {
     }
 
     /// The period that the handler gets; `None` is no resync.
+    #[cfg(test)]
     pub(super) fn period(&self) -> Option<Duration> {
         self.period
     }

@@ -1,0 +1,70 @@
+//! The informer's queue thread: takes deltas, has them applied and told, lets handlers join in between.
+
+use super::applying::Applying;
+use crate::clock::Deadline;
+use crate::informer::handlers::Processor;
+use crate::informer::{DeltaFifo, DeltaFifoHandle};
+use crate::object::Object;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// The consumer of the informer's queue. Its end, by a panic too, ends the handlers.
+pub(super) struct Consumer<K: Object> {
+    queue: DeltaFifo<K>,
+    handle: DeltaFifoHandle<K>,
+    applying: Applying<K>,
+    processor: Arc<Processor<K>>,
+    /// The handlers know that no more of the initial list comes.
+    complete: bool,
+}
+
+impl<K: Object> Consumer<K> {
+    pub(super) fn new(
+        queue: DeltaFifo<K>,
+        applying: Applying<K>,
+        processor: Arc<Processor<K>>,
+    ) -> Self {
+        Self {
+            handle: queue.handle(),
+            queue,
+            applying,
+            processor,
+            complete: false,
+        }
+    }
+
+    /// Runs until the stop, or until the queue is closed and empty.
+    pub(super) fn run(mut self, stop: &StopToken) {
+        while !stop.is_stopped() {
+            self.applying.admit();
+            match self.queue.pop_unless_interrupted(Deadline::NEVER) {
+                Ok(Some(popped)) if !stop.is_stopped() => {
+                    let is_in_initial_list = popped.is_in_initial_list();
+                    let (deltas, processing) = popped.into_parts();
+                    self.applying.apply(deltas, is_in_initial_list);
+                    drop(processing);
+                }
+                Ok(_) => {}
+                Err(_closed) => return,
+            }
+            self.look_around();
+        }
+    }
+
+    /// What follows from how far the queue is.
+    fn look_around(&mut self) {
+        if !self.applying.settles_itself() && self.handle.has_synced() && self.handle.is_empty() {
+            self.applying.settle();
+        }
+        if !self.complete && self.handle.has_synced() {
+            self.complete = true;
+            self.processor.complete_initial();
+        }
+    }
+}
+
+impl<K: Object> Drop for Consumer<K> {
+    fn drop(&mut self) {
+        self.processor.end();
+    }
+}

@@ -1,0 +1,220 @@
+//! What the store holds, and what handlers hear of it: odd objects, old news, transforms, allocations (B12, B18, SI-26).
+
+use super::*;
+use crate::informer::Handlers;
+
+/// The object that does not decode stays what it was to the handlers, old and new, until it changes or goes.
+#[test]
+fn b12_an_object_that_does_not_decode_is_told_of_by_its_last_good_state() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let informer = world.running(order);
+        let (_, early) = follow(&informer);
+        assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
+        world.source.set_undecodable("", "a");
+        world.source.set_undecodable("", "b");
+        world.source.set_undecodable("", "x");
+        world.set("c");
+        assert_eq!(next(&early, 1), ["+c7"], "{order:?}: nothing of a and b");
+        assert_eq!(informer.store().undecodable().len(), 3);
+        let (_, late) = follow(&informer);
+        assert_eq!(next_sorted(&late, 3), ["*a2", "*b3", "*c7"], "{order:?}");
+        world.set("a");
+        world.source.delete("", "b");
+        world.source.delete("", "x");
+        world.set("d");
+        for told in [&early, &late] {
+            assert_eq!(next(told, 3), ["a2>8", "?b3", "+d11"], "{order:?}");
+        }
+        assert!(informer.store().undecodable().is_empty());
+    }
+}
+
+#[test]
+fn b12_a_list_with_an_object_that_does_not_decode_deletes_nothing() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let informer = world.running(order);
+        let (_, told) = follow(&informer);
+        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+        world.behind_its_back(|world| {
+            world.source.set_undecodable("", "a");
+            world.set("c");
+        });
+        world.set("a");
+        let expected = ["+c5", "a2>6", "b3>3"];
+        assert_eq!(next_sorted(&told, 3), expected, "{order:?}");
+    }
+}
+
+/// B18: an older state is neither stored nor told, and a late repetition brings nothing back.
+#[test]
+fn b18_old_news_is_told_to_nobody_and_counted() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        world.set("a");
+        let informer = world.running(order);
+        let (_, told) = follow(&informer);
+        world.source.send(|| WatchEvent::Modified(held("a2")));
+        world.source.send(|| WatchEvent::Deleted(held("a2")));
+        world.source.delete("", "a");
+        assert_eq!(next(&told, 2), ["*a3", "-a4"], "{order:?}");
+        world.source.send(|| WatchEvent::Modified(held("a3")));
+        world.set("b");
+        assert_eq!(next(&told, 1), ["+b5"], "{order:?}");
+        // Compressed, an old deletion is replaced by the newer one if it still waits.
+        let at_least = if order == QueueOrder::Compressed {
+            2
+        } else {
+            3
+        };
+        assert!(informer.store().refused() >= at_least, "{order:?}");
+    }
+}
+
+/// B18: a server that was restored from a backup says so by an expired history, and is believed.
+#[test]
+fn b18_a_server_that_went_back_in_time_is_followed() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let informer = world.running(order);
+        let (_, told) = follow(&informer);
+        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+        world.set("a");
+        assert_eq!(next(&told, 1), ["a2>4"]);
+        world.source.restore(2);
+        world.pass_until(|| !told.is_empty());
+        assert_eq!(next_sorted(&told, 2), ["?b3", "a4>2"], "{order:?}");
+        world.source.wait_for_watches(1);
+        assert_eq!(words(informer.store()), ["a2"], "{order:?}");
+    }
+}
+
+/// `TestSharedInformerTransformer`, `TestTransformingInformer`.
+#[test]
+fn si_26_a_transform_runs_once_per_object_before_anybody_sees_it() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let (ran, runs) = unbounded();
+        let options = world.options(order).transform(move |object| {
+            ran.send(word(&object)).unwrap();
+            Ok(Held::edited(object, |object: &mut ConfigMap| {
+                let data = [("transformed".to_owned(), "yes".to_owned())];
+                object.data = Some(data.into());
+            }))
+        });
+        let informer = world.informer_with(options);
+        let (_, told) = follow(&informer);
+        world.run(&informer);
+        world.set("a");
+        world.source.delete("", "b");
+        for notification in told.iter().take(4) {
+            let data = notification.object().data.clone().unwrap();
+            assert_eq!(data["transformed"], "yes", "{order:?} {notification:?}");
+        }
+        assert!(
+            informer
+                .store()
+                .list()
+                .iter()
+                .all(|object| object.data.is_some())
+        );
+        world.behind_its_back(|world| {
+            world.set("c");
+        });
+        assert_eq!(next_sorted(&told, 2), ["+c6", "a4>4"]);
+        let runs: Vec<String> = runs.try_iter().collect();
+        assert_eq!(
+            runs,
+            ["a2", "b3", "a4", "b5", "c6"],
+            "{order:?}: a4 is known"
+        );
+    }
+}
+
+#[test]
+fn si_26_a_transform_that_fails_leaves_everything_as_it_was_and_leads_to_a_list() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let (allow, allowed) = unbounded::<()>();
+        let options = world.options(order).transform(move |object| {
+            if object.key().name() == "bad" && allowed.is_empty() {
+                return Err(Error::new(ErrorKind::Config, "not this one"));
+            }
+            Ok(object)
+        });
+        let informer = world.informer_with(options);
+        let (_, told) = follow(&informer);
+        world.run(&informer);
+        world.set("bad");
+        world.source.wait_for_watches(0);
+        assert_eq!(words(informer.store()), ["a2"]);
+        allow.send(()).unwrap();
+        world.pass_until(|| world.source.open_watches() == 1);
+        let expected = ["*a2", "+bad3", "a2>2"];
+        assert_eq!(next_sorted(&told, 3), expected, "{order:?}");
+    }
+}
+
+#[test]
+fn st_7_objects_that_a_list_brings_unchanged_keep_their_allocation() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let informer = world.running(order);
+        let before = informer.store().get("", "a").unwrap().unwrap();
+        let (_, told) = follow(&informer);
+        assert_eq!(next(&told, 1), ["*a2"]);
+        world.behind_its_back(|world| {
+            world.set("b");
+        });
+        // With no resync asked for, everybody is taken to be syncing until the first look (SI-24).
+        assert_eq!(next(&told, 2), ["a2>2", "+b3"], "{order:?}");
+        let after = informer.store().get("", "a").unwrap().unwrap();
+        assert!(Arc::ptr_eq(&before, &after), "{order:?}");
+    }
+}
+
+/// The position of the content, for reads after one's own write, in every order.
+#[test]
+fn store_version_follows_events_lists_and_bookmarks() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let informer = world.running(order);
+        let version = world.set("a");
+        let at = |version: u64| ResourceVersion::from(version.to_string());
+        let store = informer.store();
+        store
+            .wait_until_at_least(&at(version), Deadline::NEVER)
+            .unwrap();
+        world.behind_its_back(|world| {
+            world.set("b");
+            world.source.skip_to(90);
+        });
+        store.wait_until_at_least(&at(90), Deadline::NEVER).unwrap();
+        assert_eq!(words(store), ["a3", "b4"], "{order:?}");
+        if order == QueueOrder::InOrderAtomic {
+            world.source.skip_to(120);
+            world.source.bookmark();
+            store
+                .wait_until_at_least(&at(120), Deadline::NEVER)
+                .unwrap();
+        }
+    }
+}
+
+/// `TestEventPanics` through a whole informer: one notification is lost, the rest goes on.
+#[test]
+fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
+    let world = World::with(&["a", "b"]);
+    let informer = world.informer(QueueOrder::default());
+    let (send, seen) = unbounded();
+    let handler = Handlers::<ConfigMap>::new().on_add(move |object, _| {
+        assert_ne!(word(object), "a2", "the handler does not like it");
+        send.send(word(object)).unwrap();
+    });
+    let registration = informer.add_handler(handler).unwrap();
+    world.run(&informer);
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(seen.recv().unwrap(), "b3");
+    assert_eq!(registration.panics(), 1);
+}

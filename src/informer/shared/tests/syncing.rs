@@ -1,0 +1,168 @@
+//! When an informer has synced, and what a wait for it says (SI-6, SI-8, SI-16, WT-1, WT-2).
+
+use super::*;
+use crate::informer::Handlers;
+use crate::object::Status;
+
+#[test]
+fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let informer = world.informer(order);
+        assert!(!informer.has_synced());
+        world.run(&informer);
+        assert!(informer.has_synced() && informer.store().has_synced());
+        assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
+        assert_eq!(
+            informer.store().resource_version().as_str(),
+            "3",
+            "{order:?}"
+        );
+    }
+}
+
+/// DF-14, RQ-5: an empty list is a list.
+#[test]
+fn si_6_an_empty_first_list_syncs_informer_and_handlers() {
+    for order in ORDERS {
+        let world = World::new();
+        let informer = world.informer(order);
+        let (registration, _told) = follow(&informer);
+        world.run(&informer);
+        registration.wait_until_synced(Deadline::NEVER).unwrap();
+        assert!(informer.store().is_empty(), "{order:?}");
+    }
+}
+
+/// `TestAddWhileActive`: each handler has a state of its own.
+#[test]
+fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let informer = world.informer(order);
+        let (begun, calls) = unbounded();
+        let (gate, pass) = unbounded::<()>();
+        let slow = Handlers::<ConfigMap>::new().on_add(move |_, _| {
+            begun.send(()).unwrap();
+            pass.recv().unwrap();
+        });
+        let slow = informer.add_handler(slow).unwrap();
+        let (quick, _told) = follow(&informer);
+        world.run(&informer);
+        quick.wait_until_synced(Deadline::NEVER).unwrap();
+        calls.recv().unwrap();
+        assert!(informer.has_synced() && !slow.has_synced(), "{order:?}");
+        let error = slow.wait_until_synced(world.now()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotSynced);
+        gate.send(()).unwrap();
+        slow.wait_until_synced(Deadline::NEVER).unwrap();
+        let (late, told) = follow(&informer);
+        late.wait_until_synced(Deadline::NEVER).unwrap();
+        assert_eq!(next(&told, 1), ["*a2"]);
+    }
+}
+
+#[test]
+fn si_8_ct_3_the_position_is_empty_before_the_start_and_survives_the_stop() {
+    let world = World::with(&["a"]);
+    let informer = world.informer(QueueOrder::default());
+    assert_eq!(informer.last_sync_resource_version().as_str(), "");
+    assert_eq!(informer.age(), None);
+    world.run(&informer);
+    assert_eq!(informer.last_sync_resource_version().as_str(), "2");
+    assert_eq!(informer.age(), Some(Duration::ZERO));
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(informer.last_sync_resource_version().as_str(), "2");
+}
+
+/// R28, B2: the wait says why.
+#[test]
+fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
+    let world = World::new();
+    let down = Error::new(ErrorKind::Unreachable, "connection refused");
+    world.source.fail_all(RequestKind::List, down);
+    let informer = world.informer(QueueOrder::default());
+    informer.start().unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    let error = informer.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("failed to sync configmap cache: timed out waiting"),
+        "{text}"
+    );
+    assert!(
+        text.contains("1 attempt in") && text.contains("connection refused"),
+        "{text}"
+    );
+}
+
+/// WT-1: a stop ends the wait; so does the server's refusal once it is certain (R4).
+#[test]
+fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
+    let world = World::new();
+    world.source.fail_next(RequestKind::List, SourceFault::Hang);
+    let informer = Arc::new(world.informer(QueueOrder::default()));
+    informer.start().unwrap();
+    world.source.wait_for_requests(1);
+    let waiting = Arc::clone(&informer);
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    informer.stop();
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+
+    let world = World::new();
+    let refused = Status::new(403, "configmaps is forbidden");
+    world
+        .source
+        .fail_all(RequestKind::List, Error::from_status(refused));
+    let informer = Arc::new(world.informer(QueueOrder::default()));
+    informer.start().unwrap();
+    let waiting = Arc::clone(&informer);
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    world.pass_until(|| !waited.is_empty());
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+    assert!(error.to_string().contains("configmaps is forbidden"));
+}
+
+/// B3, on the informer and on its store alike.
+#[test]
+fn b3_somebody_who_waits_makes_the_first_list_hurry() {
+    for on_store in [false, true] {
+        let world = World::with(&["a"]);
+        let down = || SourceFault::Fail(Error::new(ErrorKind::Unreachable, "refused"));
+        world.source.fail_next(RequestKind::List, down());
+        world.source.fail_next(RequestKind::List, down());
+        let informer = Arc::new(world.informer(QueueOrder::default()));
+        informer.start().unwrap();
+        world.fake.wait_for_timer(Duration::from_millis(800));
+        let waiting = Arc::clone(&informer);
+        let (_worker, waited) = apart(move || {
+            if on_store {
+                waiting.store().wait_until_synced(Deadline::NEVER)
+            } else {
+                waiting.wait_until_synced(Deadline::NEVER)
+            }
+        });
+        let before = world.clock.now();
+        while world.fake.wait_for_next_timer() >= Duration::from_millis(800) {
+            std::thread::yield_now();
+        }
+        world.pass_until(|| world.source.requests().len() >= 3);
+        let passed = world.clock.now().saturating_duration_since(before);
+        waited.recv().unwrap().unwrap();
+        assert!(passed < Duration::from_millis(800), "{passed:?}");
+    }
+}
+
+#[test]
+fn b14_status_and_age_are_the_reflectors() {
+    let world = World::with(&["a"]);
+    let informer = world.running(QueueOrder::default());
+    world.fake.advance(Duration::from_secs(5));
+    assert_eq!(informer.age(), Some(Duration::from_secs(5)));
+    assert!(informer.status().synced);
+    assert_eq!(informer.status().lists, 1);
+    assert_eq!(informer.name(), "configmaps");
+}

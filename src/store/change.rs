@@ -1,0 +1,189 @@
+//! What a writer says of each change it made: for the informer that tells handlers of them.
+
+use hashbrown::HashSet;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::list_watch::Listed;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::{Demand, ReflectorStatus, Replacement, Sink as _, SinkEvent, Staged};
+use crate::store::index::Indexers;
+use crate::store::reader::Store;
+use crate::store::state::{Content, Entry, KeyRef, State};
+use crate::store::writer::{Rule, StoreWriter};
+use crate::sync::{Arc, Monitor};
+
+/// What became of one object, by the last states of it that decode: what somebody who follows the store knows of it.
+///
+/// An object that does not decode stays what it last was, until it decodes again or goes (B12).
+pub(crate) enum Change<K: Object> {
+    /// It was not known, and is.
+    Appeared(Arc<Held<K>>),
+    /// It is in a new state, or was put in once more as it is.
+    Changed {
+        old: Arc<Held<K>>,
+        new: Arc<Held<K>>,
+    },
+    /// It was known, and is not any more.
+    Gone(Arc<Held<K>>),
+}
+
+impl<K: Object> Change<K> {
+    fn of(before: Option<&Content<K>>, after: Option<&Content<K>>) -> Option<Self> {
+        let old = before.and_then(Content::last_good).map(Arc::clone);
+        let new = after.and_then(Content::last_good).map(Arc::clone);
+        let decodes = after.is_some_and(|after| after.object().is_some());
+        match (old, new) {
+            (Some(old), Some(new)) => decodes.then_some(Self::Changed { old, new }),
+            (None, Some(new)) => Some(Self::Appeared(new)),
+            (Some(old), None) => Some(Self::Gone(old)),
+            (None, None) => None,
+        }
+    }
+}
+
+/// Passes a reflector's status on to the readers of a store whose writer is on another thread.
+pub(crate) struct Reporter<K: Object>(Arc<Monitor<State<K>>>);
+
+impl<K: Object> Reporter<K> {
+    pub(crate) fn report(&self, status: &ReflectorStatus) {
+        State::report(&self.0, status);
+    }
+}
+
+impl<K: Object> Store<K> {
+    /// As [`new`](Store::new), for a store that shares the demand of the queue before it.
+    pub(crate) fn behind(
+        demand: Demand,
+        indexers: Indexers<K>,
+        clock: Clock,
+    ) -> (Self, StoreWriter<K>) {
+        let (mut store, writer) = Self::new(indexers, clock);
+        store.set_demand(demand);
+        (store, writer)
+    }
+}
+
+impl<K: Object> StoreWriter<K> {
+    /// What tells the store's readers how the reflector is.
+    pub(crate) fn reporter(&self) -> Reporter<K> {
+        Reporter(Arc::clone(self.shared()))
+    }
+
+    /// Applies one event of the watch, and says what it changed; nothing if it was refused (B18).
+    ///
+    /// `advances` says whether everything before the event is here, so that the content is at its version.
+    pub(crate) fn apply_and_tell(
+        &mut self,
+        event: SinkEvent<K>,
+        advances: bool,
+    ) -> Option<Change<K>> {
+        let rule = Rule::Event { advances };
+        match event {
+            SinkEvent::Added(object) | SinkEvent::Modified(object) => {
+                self.put_and_tell(object.key(), &Content::Object(object), rule)
+            }
+            SinkEvent::Undecodable(why) => {
+                let (key, content) = self.set_aside(why);
+                self.put_and_tell(key, &content, rule)
+            }
+            SinkEvent::Deleted(object) => {
+                let version = object.resource_version();
+                let gone = self.delete(&object.key(), object.uid(), &version, rule);
+                Self::gone(gone)
+            }
+            SinkEvent::DeletedUndecodable(why) => {
+                let gone = self.delete(&why.key, &why.uid, &why.resource_version, rule);
+                Self::gone(gone)
+            }
+        }
+    }
+
+    /// Whether a list may change the content (B18); ask once per list.
+    pub(crate) fn admits(&mut self, of: &Replacement) -> bool {
+        let admitted = self.admits_replacement(of);
+        if let Err(error) = &admitted {
+            log::debug!("{} list refused: {error}", K::KIND);
+        }
+        admitted.is_ok()
+    }
+
+    /// Puts in one item of a list that [`admits`](Self::admits) let pass. The content's version stays.
+    pub(crate) fn put_listed(&mut self, item: Listed<K>) -> Option<Change<K>> {
+        let (key, content) = match item {
+            Listed::Object(object) => (object.key(), Content::Object(object)),
+            Listed::Undecodable(why) => self.set_aside(why),
+        };
+        self.put_and_tell(key, &content, Rule::Listed)
+    }
+
+    /// Takes out one object that such a list goes without.
+    pub(crate) fn remove_unlisted(&mut self, key: &ObjectKey) -> Option<Change<K>> {
+        let version = ResourceVersion::default();
+        let gone = self.delete(key, "", &version, Rule::Listed);
+        Self::gone(gone)
+    }
+
+    /// Replaces the whole content, and says what that changed: first what is gone, then the items in the list's order.
+    pub(crate) fn replace_and_tell(
+        &mut self,
+        items: Vec<Listed<K>>,
+        of: &Replacement,
+    ) -> Result<Vec<Change<K>>, Error> {
+        let mut staging = self.begin();
+        let mut keys = Vec::with_capacity(items.len());
+        for item in items {
+            keys.push(match &item {
+                Listed::Object(object) => object.key(),
+                Listed::Undecodable(why) => why.key.clone(),
+            });
+            self.stage(&mut staging, Staged::Put(item));
+        }
+        let before = self.replace(staging, of)?;
+        let listed: HashSet<&ObjectKey> = keys.iter().collect();
+        let unlisted = before
+            .iter()
+            .filter(|(key, _)| !listed.contains(&***key))
+            .filter_map(|(_, entry)| Change::of(Some(&entry.content), None));
+        let mut changes: Vec<Change<K>> = unlisted.collect();
+        let state = self.shared().lock();
+        changes.extend(keys.iter().filter_map(|key| {
+            let key = KeyRef::from(key);
+            let before = before.get(&key).map(|entry| &entry.content);
+            Change::of(before, state.get(&key).map(|entry| &entry.content))
+        }));
+        drop(state);
+        Ok(changes)
+    }
+
+    /// The content is whole, and at least at `version`.
+    pub(crate) fn settle(&mut self, version: &ResourceVersion) {
+        let mut state = self.shared().lock();
+        state.synced = true;
+        state.advance(version);
+        drop(state);
+        self.shared().notify_all();
+    }
+
+    /// The last state that decodes of every object that has one.
+    pub(crate) fn last_good_of_all(&self) -> Vec<Arc<Held<K>>> {
+        let state = self.shared().lock();
+        let entries = state.items.values();
+        let last_good = entries.filter_map(|entry| entry.content.last_good());
+        last_good.map(Arc::clone).collect()
+    }
+
+    fn put_and_tell(
+        &mut self,
+        key: ObjectKey,
+        content: &Content<K>,
+        rule: Rule,
+    ) -> Option<Change<K>> {
+        let before = self.put(key, content, rule).ok()?;
+        Change::of(before.map(|entry| entry.content).as_ref(), Some(content))
+    }
+
+    fn gone(entry: Option<Entry<K>>) -> Option<Change<K>> {
+        Change::of(entry.map(|entry| entry.content).as_ref(), None)
+    }
+}
