@@ -34,6 +34,9 @@ const VALUE_BYTES: usize = 90_000;
 /// Where in the value it is looked for: the allocator writes on the beginning of what it gets back.
 const SAMPLE: std::ops::Range<usize> = 300..364;
 
+/// So much memory is looked at in one piece.
+const PIECE_BYTES: usize = 64 * 1024;
+
 type Bytes = Zeroizing<Vec<u8>>;
 
 /// The value, which does not stand in the program and never repeats itself.
@@ -60,31 +63,53 @@ fn inverted(bytes: &[u8]) -> Vec<u8> {
     bytes[SAMPLE].iter().map(|byte| !byte).collect()
 }
 
+/// The ranges of memory that the process can write.
+fn writable() -> Vec<[usize; 2]> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let writable = maps.lines().filter_map(|line| {
+        let (range, rights) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let range = [start, end].map(|at| usize::from_str_radix(at, 16).unwrap());
+        rights.starts_with("rw").then_some(range)
+    });
+    writable.collect()
+}
+
 /// How often an inverted sample stands, as it really is, in memory that the process can write.
 fn found(inverted: &[u8]) -> usize {
     let memory = File::open("/proc/self/mem").unwrap();
+    let mut piece: Bytes = Zeroizing::new(vec![0; PIECE_BYTES]);
+    let own = piece.as_ptr_range();
+    let own = [own.start.addr(), own.end.addr()];
     let mut found = 0;
-    for line in fs::read_to_string("/proc/self/maps").unwrap().lines() {
-        let mut words = line.split_whitespace();
-        let (start, end) = words.next().unwrap().split_once('-').unwrap();
-        if !words.next().unwrap().starts_with("rw") {
-            continue;
-        }
-        let [start, end] = [start, end].map(|at| u64::from_str_radix(at, 16).unwrap());
-        let mut bytes: Bytes = Zeroizing::new(vec![0; usize::try_from(end - start).unwrap()]);
-        // Some of the kernel's own mappings cannot be read.
-        if memory.read_exact_at(&mut bytes, start).is_ok() {
-            let is_sample = |at: &usize| {
-                let here = bytes[*at..].iter().zip(inverted);
-                bytes.len() - at >= inverted.len()
-                    && here.clone().all(|(byte, turned)| *byte == !turned)
-            };
-            found += memchr::memchr_iter(!inverted[0], &bytes)
-                .filter(is_sample)
-                .count();
+    for [start, end] in writable() {
+        // What was read would be found once more where it was read to.
+        let others = [[start, end.min(own[0])], [start.max(own[1]), end]];
+        for [mut at, end] in others {
+            while at < end {
+                let here = &mut piece[..PIECE_BYTES.min(end - at)];
+                // Some of the kernel's own mappings cannot be read.
+                if memory
+                    .read_exact_at(here, u64::try_from(at).unwrap())
+                    .is_ok()
+                {
+                    found += samples_in(here, inverted);
+                }
+                // A sample may begin in one piece and end in the next.
+                at += PIECE_BYTES - inverted.len() + 1;
+            }
         }
     }
     found
+}
+
+fn samples_in(bytes: &[u8], inverted: &[u8]) -> usize {
+    let is_sample = |at: &usize| {
+        let mut here = bytes[*at..].iter().zip(inverted);
+        bytes.len() - at >= inverted.len() && here.all(|(byte, turned)| *byte == !turned)
+    };
+    let begins = memchr::memchr_iter(!inverted[0], bytes);
+    begins.filter(is_sample).count()
 }
 
 /// Writes a Secret of that name, between these.
