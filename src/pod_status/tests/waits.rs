@@ -312,6 +312,25 @@ fn b15_an_answer_that_came_beats_a_deadline_that_passed_meanwhile() {
     stage.assert_nobody_is_left();
 }
 
+/// As above, with the worker's stop or the close of the cache in the deadline's place.
+#[test]
+fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
+    let ends: [fn(&Stage, &Asking); 2] =
+        [|_, asking| asking.stop(), |stage, _| stage.cache.close()];
+    for end in ends {
+        let stage = Stage::new();
+        let asking = stage.ask("uid-1", stage.at(1));
+        // The bell is not rung: it is the end that wakes the waiter.
+        let mut table = stage.cache.table.lock();
+        let effect = table.set("uid-1", entry("web", stage.at(1)));
+        drop(table);
+        assert!(effect.bell.is_some());
+        end(&stage, &asking);
+        assert_eq!(name(&asking.answer()), "web");
+        stage.assert_nobody_is_left();
+    }
+}
+
 #[test]
 fn b15_each_waiter_of_a_pod_has_its_own_deadline() {
     let stage = Stage::new();

@@ -341,3 +341,68 @@ fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
     relist.stop();
     drop(told);
 }
+
+/// An error whose drop panics: where the loop drops it there is no call of the runtime that could fail.
+#[derive(Debug)]
+struct Bomb;
+
+impl std::fmt::Display for Bomb {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a bomb")
+    }
+}
+
+impl std::error::Error for Bomb {}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("the bomb goes off");
+    }
+}
+
+/// A runtime whose first list fails with a bomb.
+struct Mined(bool);
+
+impl Runtime for Mined {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        if std::mem::replace(&mut self.0, true) {
+            return Ok(Vec::new());
+        }
+        Err(Box::new(Bomb))
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        _stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        Ok(status(pod.uid(), ""))
+    }
+}
+
+#[test]
+fn a_loop_that_dies_ends_every_wait_and_is_not_healthy() {
+    let fake = FakeClock::new();
+    let cache = PodStatusCache::new(Clock::from(fake.clone()));
+    let relist = Relist::spawn(Mined(false), cache.clone(), RelistOptions::default()).unwrap();
+    fake.wait_for_timer(PERIOD);
+    let (tell, told) = bounded(1);
+    let late = Timestamp::from(fake.now()).checked_add(2 * PERIOD).unwrap();
+    let waiting = Worker::spawn("t-waiter", move |_stop| {
+        let ended = cache.get_newer_than("nobody", late).unwrap_err().kind();
+        tell.send(ended).unwrap();
+    });
+    fake.wait_for_parked(2);
+    fake.advance(PERIOD);
+    let ended = told.recv_timeout(PATIENCE);
+    // Ends the wait in any case.
+    relist.stop();
+    waiting.unwrap().join().unwrap();
+    assert_eq!(ended, Ok(ErrorKind::Stopped));
+    let progress = crate::sync::Arc::clone(&relist.progress);
+    relist.shutdown(Deadline::NEVER).unwrap();
+    let health = progress.lock().health(fake.now(), PERIOD);
+    assert!(health.unwrap_err().is_stopped());
+}
