@@ -248,17 +248,12 @@ fn of_the_caller_in_a_flood_of_blank_lines() {
 
 #[test]
 fn of_the_caller_wherever_the_get_is() {
+    // Nobody accepts: on a busy machine the deadline may pass before there is a connection.
     let server = Server::start();
     let client = client(&server.url(), |_| {});
-    thread::scope(|scope| {
-        let getting = scope.spawn(|| {
-            let deadline = Clock::system().after(SHORT);
-            get_by(&client, "db", deadline, &StopToken::never()).unwrap_err()
-        });
-        let mut peer = server.accept();
-        peer.request();
-        timed_out(&getting.join().unwrap(), "the caller's deadline passed");
-    });
+    let deadline = Clock::system().after(SHORT);
+    let error = get_by(&client, "db", deadline, &StopToken::never()).unwrap_err();
+    timed_out(&error, "the caller's deadline passed");
 }
 
 /// RS-1: gets pass the limiter; one that could not go in time is told so instead of waiting.

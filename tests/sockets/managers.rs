@@ -69,25 +69,18 @@ fn sc_2_r11_reads_on_the_wire() {
 /// SC-2, B2: a server that says nothing costs the caller's deadline, and the error says what was waited for.
 #[test]
 fn sc_2_a_silent_server_ends_at_the_callers_deadline() {
+    // Nobody accepts: on a busy machine the deadline may pass before there is a connection.
     let server = Server::start();
     let manager = manager(&server);
-    thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let deadline = Clock::system().after(Duration::from_millis(50));
-            manager.get_secret_by("shop", "db", deadline)
-        });
-        let mut peer = server.accept();
-        peer.request();
-        let error = reading.join().unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Timeout);
-        let text = error.to_string();
-        assert!(
-            text.starts_with("timed out waiting for secret shop/db\n1 attempt in "),
-            "{text}"
-        );
-        assert!(text.contains("the caller's deadline passed"), "{text}");
-        peer.wait_for_close();
-    });
+    let deadline = Clock::system().after(Duration::from_millis(50));
+    let error = manager.get_secret_by("shop", "db", deadline).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("timed out waiting for secret shop/db\n1 attempt in "),
+        "{text}"
+    );
+    assert!(text.contains("the caller's deadline passed"), "{text}");
 }
 
 /// OC-25, promise 4: a shutdown ends a read that waits for the server's answer.

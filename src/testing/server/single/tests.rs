@@ -161,6 +161,27 @@ fn what_was_before_the_first_news_follows_from_it() {
 }
 
 #[test]
+fn a_list_that_comes_later_and_is_of_an_older_version_takes_nothing_back() {
+    const EVERYWHERE: &str = "/api/v1/secrets";
+    let late = Answer::list("7", &[objects::secret("shop", "db", "5", &[])]).unwrap();
+    let mut late = Exchange::get(EVERYWHERE, late);
+    late.at = ms(40);
+    let recording = put_together().with(late);
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let mut gets = Gets::of(&server);
+    let mut client = Client::of(server.address());
+    client.ask(&format!("{SECRETS}?watch=true&resourceVersion=7"));
+    for _ in 0..3 {
+        client.chunk().unwrap();
+    }
+    assert_eq!(gets.version(DB), 10);
+    let mut client = Client::of(server.address());
+    client.ask(EVERYWHERE);
+    client.body().unwrap();
+    assert_eq!(gets.version(DB), 10);
+}
+
+#[test]
 fn with_recorded_times_the_past_is_what_was_before_the_furthest_piece() {
     let fake = FakeClock::new();
     let server = FixtureServer::replaying(story())
