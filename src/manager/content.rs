@@ -226,6 +226,12 @@ impl<K: ManagedKind> Content<K> {
         object: Option<Arc<Held<K>>>,
         version: &ResourceVersion,
     ) -> Option<Written<K>> {
+        let uid = object.as_ref().map(|object| object.uid());
+        if !version.is_empty() && uid.is_some_and(|uid| self.is_gone(uid)) {
+            // Only a read of the most recent state tells that the server's history was put back.
+            self.refused = self.refused.saturating_add(1);
+            return None;
+        }
         let written = self.found(asked, object)?;
         self.floor.raise(version);
         Some(written)

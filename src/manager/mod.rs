@@ -65,6 +65,8 @@
 //! - With `Watch`, that a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it
 //!   arrives (OC-15); the next pod that references it has it checked (B7).
 //! - With `Cache`, that all objects of one read of a pod are of one moment: each has a time to live of its own.
+//! - With `Cache`, that no absence is reported too early: `NotFound` has no version, so one out of a cache of the server's
+//!   that lags is believed (OS-11) until the next read, unless a read past the cache promised otherwise (R11).
 //! - That the caller's pod is the one that holds the reference (CM-7).
 //!
 //! # "Not registered"

@@ -224,6 +224,7 @@ impl Naive {
                 let entry = self.entries.entry(name.clone()).or_default();
                 *entry = Entry {
                     promised: entry.promised,
+                    floor: entry.floor,
                     ..Entry::default()
                 };
             }
@@ -305,8 +306,12 @@ impl Naive {
         } else {
             let at = wanted.map_or(self.version, |_| at_least.max(self.cached()));
             let found = self.at(name, at);
-            entry.take(found, at_least, now);
             entry.promised |= found.is_some();
+            // What is known to be gone comes back by a read of the most recent state only.
+            let gone = found.is_some_and(|found| entry.gone == Some(found.made));
+            if !gone || wanted.is_none() {
+                entry.take(found, at_least, now);
+            }
             entry
                 .said(false)
                 .unwrap_or(Said::Failed(ErrorKind::NotFound))

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::worker::StopToken;
 
 type Answer = Result<Secret, Error>;
@@ -105,6 +106,38 @@ fn r11_a_further_reference_takes_no_promise_back() {
     stage.expire();
     assert_eq!(stage.version("s"), first);
     assert_eq!(stage.asked(), ["", "", "0", ""]);
+}
+
+/// R11: nor how far the server had come: a read of an older version is not answered from before that.
+#[test]
+fn r11_a_further_reference_keeps_how_far_the_server_had_come() {
+    let stage = Stage::with_secret();
+    let first = stage.source.version();
+    let second = stage.source.set(secret("s", ""));
+    stage.get_fresh("s").unwrap();
+    stage.source.lag(Some(first));
+    stage.add("s", "other");
+    let found = stage.get_at_least("s", &first.to_string()).unwrap();
+    assert_eq!(version(&found), second);
+    assert_eq!(stage.asked(), ["", &second.to_string()]);
+}
+
+/// R11: what a fresh read found gone does not come back out of a cache of the server's that lags.
+#[test]
+fn r11_a_read_of_a_version_does_not_bring_back_what_is_gone() {
+    let (stage, requests) = by_hand(MINUTE);
+    assert_eq!(read(&stage, &requests, "", Ok(secret("s", "6"))), 6);
+    std::thread::scope(|scope| {
+        let fresh = scope.spawn(|| stage.get_fresh("s").map(drop));
+        next(&requests).answer(absent());
+        assert!(fresh.join().unwrap().unwrap_err().is_not_found());
+        let reader = scope.spawn(|| stage.get_at_least("s", "5").map(drop));
+        let behind = next(&requests);
+        assert_eq!(behind.version, "6");
+        behind.answer(Ok(secret("s", "6")));
+        assert!(reader.join().unwrap().unwrap_err().is_not_found());
+    });
+    assert!(stage.get_cached("s").is_none());
 }
 
 /// R11: an absence that was overtaken by a fresh read is nothing to tell those who came after that.
@@ -224,6 +257,94 @@ fn b17_a_failure_does_not_make_stale_what_a_fresh_read_brought_meanwhile() {
             let led = leader.join().unwrap();
             assert_eq!(version(&led), 7);
             assert!(!led.is_stale(), "it is fresh by OS-6");
+        });
+    }
+}
+
+/// A server that changes the object with each request; its cache lags, and may know nothing of the object yet.
+#[derive(Default)]
+struct Busy {
+    version: AtomicU64,
+    forgets: bool,
+}
+
+impl Getter<Secret> for Busy {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        _: Deadline,
+        _: &StopToken,
+    ) -> Result<Arc<Held<Secret>>, Error> {
+        let now = self
+            .version
+            .fetch_add(1, Ordering::SeqCst)
+            .saturating_add(1);
+        let lag = now % 7;
+        let read = match version.to_string().as_str() {
+            "" => now,
+            "0" if self.forgets && lag == 3 => {
+                std::thread::yield_now();
+                return Err(Error::not_found("secrets", key.name()));
+            }
+            "0" => now.saturating_sub(lag).max(1),
+            asked => now.saturating_sub(lag).max(asked.parse().unwrap()),
+        };
+        for _ in 0..lag {
+            std::thread::yield_now();
+        }
+        Ok(Arc::new(Held::new(secret(key.name(), &read.to_string()))))
+    }
+}
+
+/// R11, B18: many threads that read in each way, while references come and go. No read that begins after one that promised
+/// something goes back behind that; and where nothing is forgotten, no reader's next answer goes back behind its last.
+#[test]
+fn r11_no_read_goes_back_whoever_reads_beside_it() {
+    for forgets in [false, true] {
+        let stage = Stage::over(|_| {
+            Arc::new(Busy {
+                forgets,
+                ..Busy::default()
+            })
+        });
+        stage.add("s", "pod");
+        let promised = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for reader in 0..4_u64 {
+                let (stage, promised) = (&stage, &promised);
+                scope.spawn(move || {
+                    let mut last = 0;
+                    for step in 0..400_u64 {
+                        let before = promised.load(Ordering::SeqCst);
+                        let way = (step + reader) % 5;
+                        let wanted = ResourceVersion::from(last.max(1).to_string());
+                        let never = Deadline::NEVER;
+                        let found = match way {
+                            0 => stage.store.get_fresh("ns", "s", never),
+                            1 => stage.store.get_at_least("ns", "s", &wanted, never),
+                            _ => stage.get_by("s", never),
+                        };
+                        let found = found.map_or(0, |secret| version(&secret));
+                        assert!(
+                            found >= before,
+                            "way {way}: {found} after the promise of {before}"
+                        );
+                        assert!(forgets || found >= last, "{found} after {last}");
+                        if way < 2 {
+                            promised.fetch_max(found, Ordering::SeqCst);
+                        }
+                        last = found;
+                    }
+                });
+            }
+            for step in 0..200_u64 {
+                stage.add("s", "other");
+                stage.ttl.set((step % 3 == 0).then_some(Duration::ZERO));
+                std::thread::yield_now();
+                stage.delete("s", "other");
+                stage.clock.advance(MINUTE);
+            }
         });
     }
 }

@@ -328,6 +328,8 @@ impl<K: ManagedKind> Record<K> {
                     .found_at_least(&read.asked, Some(object), &read.version);
                 if written.is_some() {
                     self.confirmed(None, at);
+                } else {
+                    self.vouch(at);
                 }
                 (self.in_hand(key, false, at), written)
             }
@@ -345,10 +347,13 @@ impl<K: ManagedKind> Record<K> {
     }
 
     /// Takes the record out of use: data that is fetched from now on is stored elsewhere, or nowhere. Returns an empty one
-    /// to take its place, which keeps what was promised.
+    /// to take its place, which keeps what was promised, and how far the server had come.
     pub(crate) fn orphan(&mut self) -> Self {
         self.orphaned = true;
+        let mut content = Content::default();
+        content.raise_floor(self.content.floor());
         Self {
+            content,
             promised: self.promised,
             ..Self::default()
         }
@@ -436,12 +441,16 @@ impl<K: ManagedKind> Record<K> {
         written
     }
 
-    /// The server has answered, with less than what is known.
-    fn refused(&mut self, fetch: &Fetch, at: &Moment<'_>) {
+    /// An answer that was fetched for this record came behind what was heard before: that may be served, then.
+    fn vouch(&mut self, at: &Moment<'_>) {
         if self.updated.is_none() && self.content.object().is_some() {
-            // What was heard is newer than an answer that was fetched for this record.
             self.confirmed(None, at);
         }
+    }
+
+    /// The server has answered, with less than what is known.
+    fn refused(&mut self, fetch: &Fetch, at: &Moment<'_>) {
+        self.vouch(at);
         self.past_cache = !fetch.version.is_empty();
         self.trouble = Trouble::default();
     }
