@@ -4,7 +4,7 @@
 //! ConfigMaps those pods name, keeps them in memory, drops them when the last pod is gone, and answers from memory (or
 //! fetches them with a time to live, or at each read: [`ChangeDetection`](manager::ChangeDetection)). Beside them stands
 //! the cache of pod statuses on which the kubelet's pod workers wait. What all this is made of is public too: a list/watch
-//! client, reflectors on one thread each, indexed stores, a delta FIFO.
+//! client, reflectors on one thread each, indexed stores, a delta FIFO, shared informers.
 //!
 //! # The promises
 //!
@@ -70,7 +70,7 @@
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`informer`] | what follows the reflector on its way to handlers |
-//! | [`informer`] | the delta FIFO and event handlers, each on a thread of its own |
+//! | [`informer`] | the shared informer: a reflector, a delta FIFO, a store, and handlers on threads of their own |
 //! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods, watched, cached for a time, or fetched |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
