@@ -10,9 +10,11 @@
     reason = "a program for people, which fails by panicking"
 )]
 
+mod reads;
+
 use std::alloc::System;
 use std::hint::black_box;
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::{Equivalent, HashMap};
@@ -22,17 +24,15 @@ use kubecache::manager::{Cached, ChangeDetection, ManagerOptions, SecretManager}
 use kubecache::object::{Held, ObjectKey};
 use kubecache::testing::{FakeSource, objects};
 use parking_lot::Mutex;
-use rustix::time::{ClockId, clock_gettime};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use reads::{READS, at_random, nanos_each, time, time_two};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Secrets in memory.
 const OBJECTS: usize = 1_000;
-
-/// Reads per repeat.
-const READS: usize = 200_000;
 
 /// Repeats per side, in turns; on one thread the least counts, as the one that was disturbed least.
 const REPEATS: usize = 15;
@@ -70,7 +70,7 @@ fn main() {
     let watching = watching_manager(&names);
     let caching = caching_manager(&names);
     let bare = filled_map(&watching, &names);
-    let reads = random_reads(&names);
+    let reads = at_random(&names);
     let bare = |name: &str| drop(black_box(bare.get("shop", name).unwrap()));
     let watched = |name: &str| drop(black_box(watching.get_secret("shop", name).unwrap()));
     let cached = |name: &str| drop(black_box(caching.get_secret("shop", name).unwrap()));
@@ -205,60 +205,4 @@ fn filled_map(manager: &SecretManager, names: &[String]) -> Bare {
         )
     });
     Bare(Mutex::new(entries.collect()))
-}
-
-/// Names in a random order, the same for both sides, in memory of their own.
-fn random_reads(names: &[String]) -> Vec<String> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    (0..READS)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let index = usize::try_from(state % OBJECTS as u64).unwrap();
-            names.get(index).unwrap().clone()
-        })
-        .collect()
-}
-
-/// CPU time of this thread: others on the machine do not count.
-fn time(reads: &[String], read: impl Fn(&str)) -> Duration {
-    let before = clock(ClockId::ThreadCPUTime);
-    for name in reads {
-        read(name);
-    }
-    clock(ClockId::ThreadCPUTime).saturating_sub(before)
-}
-
-/// Wall time of two threads that make the same reads from different ends, from the first one's begin to the last one's
-/// end: a thread that waits for the lock spends no time of its own.
-fn time_two(reads: &[String], read: impl Fn(&str) + Copy + Send) -> Duration {
-    let start = &Barrier::new(2);
-    let run = move |names: [&[String]; 2]| {
-        start.wait();
-        let begin = clock(ClockId::Monotonic);
-        for name in names.into_iter().flatten() {
-            read(name);
-        }
-        (begin, clock(ClockId::Monotonic))
-    };
-    let (first, second) = reads.split_at(reads.len() / 2);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(move || run([second, first]));
-        let (begin, end) = run([first, second]);
-        let (other_begin, other_end) = other.join().unwrap();
-        end.max(other_end).saturating_sub(begin.min(other_begin))
-    })
-}
-
-fn nanos_each(total: Duration) -> f64 {
-    total.as_secs_f64() * 1e9 / READS as f64
-}
-
-fn clock(id: ClockId) -> Duration {
-    let time = clock_gettime(id);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap(),
-        u32::try_from(time.tv_nsec).unwrap(),
-    )
 }

@@ -9,9 +9,10 @@
     reason = "a program for people, which fails by panicking"
 )]
 
+mod reads;
+
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,13 +21,11 @@ use kubecache::clock::Clock;
 use kubecache::pod_status::{PodStatus, PodStatusCache, Timestamp};
 use kubecache::worker::Worker;
 use parking_lot::{Condvar, Mutex};
-use rustix::time::{ClockId, clock_gettime};
+
+use reads::{READS, at_random, nanos_each, time, time_two};
 
 /// Pods in memory in the measurement of `get`.
 const PODS: usize = 1_000;
-
-/// Reads per repeat.
-const READS: usize = 200_000;
 
 /// Repeats per side, in turns; the least counts, as the one that was disturbed least.
 const REPEATS: usize = 15;
@@ -303,7 +302,7 @@ fn gets() -> bool {
         map.insert(Arc::from(uid.as_str()), status);
     }
     let bare = Bare(Mutex::new(map));
-    let reads = random_reads(&uids);
+    let reads = at_random(&uids);
     let read_bare = |uid: &str| drop(black_box(bare.get(uid).unwrap()));
     let read_ours = |uid: &str| drop(black_box(cache.get(uid)));
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
@@ -311,8 +310,8 @@ fn gets() -> bool {
     for _ in 0..REPEATS {
         theirs = theirs.min(time(&reads, read_bare));
         ours = ours.min(time(&reads, read_ours));
-        theirs_of_two = theirs_of_two.min(time_two(&reads, &read_bare));
-        ours_of_two = ours_of_two.min(time_two(&reads, &read_ours));
+        theirs_of_two = theirs_of_two.min(time_two(&reads, read_bare));
+        ours_of_two = ours_of_two.min(time_two(&reads, read_ours));
     }
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
     let within = ratio <= RATIO_MAX;
@@ -337,62 +336,10 @@ fn uid(number: usize) -> String {
     format!("5f0c8f0e-2d43-4c46-b0de-{number:012}")
 }
 
-/// UIDs in a random order, the same for both sides, in memory of their own.
-fn random_reads(uids: &[String]) -> Vec<String> {
-    let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    (0..READS)
-        .map(|_| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let index = usize::try_from(state % PODS as u64).unwrap();
-            uids.get(index).unwrap().clone()
-        })
-        .collect()
-}
-
-fn time(reads: &[String], read: impl Fn(&str)) -> Duration {
-    let before = thread_time();
-    for uid in reads {
-        read(uid);
-    }
-    thread_time().saturating_sub(before)
-}
-
-/// The wall time until the slower of two threads has made all reads.
-fn time_two(reads: &[String], read: &(impl Fn(&str) + Sync)) -> Duration {
-    let (clock, start) = (Clock::system(), Barrier::new(2));
-    let run = || {
-        start.wait();
-        let before = clock.now();
-        for uid in reads {
-            read(uid);
-        }
-        clock.now().saturating_duration_since(before)
-    };
-    std::thread::scope(|scope| {
-        let other = scope.spawn(run);
-        run().max(other.join().unwrap())
-    })
-}
-
 fn verdict(within: bool) -> &'static str {
     if within { "PASS" } else { "OVER BUDGET" }
 }
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-fn nanos_each(total: Duration) -> f64 {
-    total.as_secs_f64() * 1e9 / READS as f64
-}
-
-/// CPU time of this thread: others on the machine do not count.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap(),
-        u32::try_from(time.tv_nsec).unwrap(),
-    )
 }
