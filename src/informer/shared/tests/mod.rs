@@ -7,6 +7,7 @@
 mod contents;
 mod handlers;
 mod lifecycles;
+mod random;
 mod resyncs;
 mod syncing;
 
@@ -107,7 +108,17 @@ impl World {
         self.source.wait_for_watches(0);
         change(self);
         self.source.compact();
+        let lists = self.lists();
+        self.pass_until(|| self.lists() > lists);
         self.pass_until(|| self.source.open_watches() == 1);
+    }
+
+    fn lists(&self) -> usize {
+        let requests = self.source.requests();
+        let lists = requests.iter();
+        lists
+            .filter(|request| request.kind == RequestKind::List)
+            .count()
     }
 
     /// Lets the clock go on from timer to timer until something holds.

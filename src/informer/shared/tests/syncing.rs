@@ -160,6 +160,8 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
 fn b14_status_and_age_are_the_reflectors() {
     let world = World::with(&["a"]);
     let informer = world.running(QueueOrder::default());
+    // The watch is read: it has been told of.
+    world.fake.wait_for_next_timer();
     world.fake.advance(Duration::from_secs(5));
     assert_eq!(informer.age(), Some(Duration::from_secs(5)));
     assert!(informer.status().synced);
