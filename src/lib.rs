@@ -9,13 +9,14 @@
 //! # The promises
 //!
 //! 1. A reader never waits for the network while a current answer is in memory, and never longer than its deadline (by
-//!    default a second for a watch, ten for a request); [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at
-//!    once.
+//!    default a second for a watch, ten for a request);
+//!    [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at once.
 //! 2. An error says why: the server's own words, the attempt count, since when ([`Error`]).
 //! 3. Cached reads of one registration never go back in time, and their age can be asked
 //!    ([`Cached::age`](manager::Cached::age)); a fresh read raises the floor for the cached reads after it.
-//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the thread was blocked in;
-//!    dropping the owner joins it ([`threads_and_locks`](manual::threads_and_locks)).
+//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the thread was blocked in
+//!    (your own code in an event handler or a runtime excepted); dropping the owner joins it
+//!    ([`threads_and_locks`](manual::threads_and_locks)).
 //! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no recording; they are overwritten when the last
 //!    holder drops them ([`Held`](object::Held)), and so are the client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays bounded, the rest goes
