@@ -10,14 +10,13 @@ use super::kinds::ManagedKind;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::{Held, ResourceVersion, Status};
+use crate::reflector::RETRY_AFTER_MAX;
 use crate::sync::Arc;
 
 /// The first pause between two requests; it doubles from there.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest of them. A server whose cache is behind waits some seconds by itself before it says so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// A server that asks for a longer one is asked again after this, as by a reflector.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// What a store knows of the object while the server is asked for it.
 pub(crate) trait Meanwhile<K: ManagedKind> {

@@ -14,6 +14,7 @@ mod tests;
 
 pub use demand::{Demand, DemandGuard};
 pub use options::{BackoffOptions, ReflectorOptions};
+pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink, SinkEvent, Staged};
 pub use status::{Phase, ReflectorStatus};
 

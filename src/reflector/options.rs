@@ -11,8 +11,10 @@ use crate::reflector::Demand;
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
-/// How long the node authorizer may lag behind the binding of a pod (R4).
-const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
+/// How long the node authorizer may lag behind the binding of a pod (R4): who asks on its own waits as long to believe it.
+pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
+/// The longest wait a server can ask for, whoever asks it: beyond it a wrong header would silence a cache for hours.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
 /// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and change fields.
 #[derive(Clone, Debug)]

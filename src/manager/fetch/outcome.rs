@@ -1,15 +1,13 @@
 //! What is remembered of the reads of one object, for tables: how the last one ended, and never a value. Pure.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
 use crate::manager::kinds::ManagedKind;
 use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
 use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::reflector::FORBIDDEN_GRACE;
 use crate::sync::Arc;
-
-/// How long the node authorizer may lag behind the binding of a pod, as for reflectors (R4).
-const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 
 /// How the reads of one object went.
 #[derive(Debug, Default)]

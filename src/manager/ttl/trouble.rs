@@ -3,15 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::reflector::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 
 /// The first backoff; each further failure doubles it, up to the time to live.
 pub(crate) const BACKOFF: Duration = Duration::from_millis(50);
-
-/// A server that asks for a longer pause is asked again after this, as by a reflector.
-const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
-
-/// Refusals that have lasted for so long are an answer: the node authorizer lags behind a binding (R4).
-const REFUSED_MIN: Duration = Duration::from_secs(3);
 
 /// The failures since the last answer.
 #[derive(Debug, Default)]
@@ -82,6 +77,6 @@ impl Trouble {
         let lasted = self
             .refused
             .map(|(since, until)| until.saturating_duration_since(since));
-        lasted.is_some_and(|lasted| lasted >= REFUSED_MIN)
+        lasted.is_some_and(|lasted| lasted >= FORBIDDEN_GRACE)
     }
 }

@@ -6,13 +6,11 @@ use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, Reopen, RetryWindow};
 use crate::reflector::disposition::{Class, classify};
-use crate::reflector::options::WATCH_TIMEOUT_MIN;
+use crate::reflector::options::{RETRY_AFTER_MAX, WATCH_TIMEOUT_MIN};
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
 use super::{Effect, Facts};
 
-/// The longest wait a server can ask for: beyond it a wrong header would silence a cache for hours.
-pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 /// Failures closer together belong to one series in the log.
 const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
 /// The shortest steady wait, should the options ask for none at all.
