@@ -18,8 +18,8 @@ use crate::node::Node;
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
-use crate::rows::{Facts, one_line};
-use crate::tell;
+use crate::rows::Facts;
+use crate::tell::{one_line, tell};
 
 /// Half of the least time after which an object that nobody reads is not watched any more.
 const READ_PERIOD: Duration = Duration::from_secs(30);

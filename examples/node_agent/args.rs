@@ -1,16 +1,13 @@
 //! The command line: kubectl's flags for the connection, and the agent's own.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
 use kubecache::manager::ChangeDetection;
-use lexopt::Arg::{Long, Short, Value};
-use lexopt::ValueExt as _;
 
-use crate::duration;
+use crate::flags;
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,7 +24,7 @@ const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
 /// The story was recorded with a pause between its phases that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
 
-pub(crate) const HELP: &str = "\
+const FLAGS: &str = "\
 node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does.
 It prints a row per pod and object, never a value, and then each change as it comes.
 
@@ -51,28 +48,17 @@ The agent:
                                     line says so, with -o json on stderr
       --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
 
-The connection, as with kubectl:
-      --kubeconfig FILE             instead of $KUBECONFIG and ~/.kube/config
-      --context, --cluster, --user NAME
-  -s, --server URL
-      --token TOKEN
-      --username NAME, --password PASSWORD
-      --as NAME, --as-uid UID, --as-group GROUP (again for each group)
-      --certificate-authority FILE
-      --client-certificate FILE
-      --client-key FILE
-      --tls-server-name NAME
-      --insecure-skip-tls-verify
-      --disable-compression
-      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the client's limits)
+";
 
-  -v, --v LEVEL                     log to stderr: 1 what happens, 2 each request, 4 everything (-v is -v=1)
-  -h, --help
-      --version
-
+const EXIT_CODES: &str = "\
 Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean stop by a
 signal; 1 the server cannot be reached or refuses us, or an answer is missing at the deadline; 2 wrong usage.
 ";
+
+/// What `--help` prints.
+pub(crate) fn help() -> String {
+    [FLAGS, flags::HELP, EXIT_CODES].concat()
+}
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -144,30 +130,24 @@ where
 {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options::default();
-    loop {
-        let name = match parser.next().map_err(|error| told(&error))? {
-            None => return Ok(Command::Run(Box::new(options))),
-            Some(Value(value)) => {
-                return Err(format!("unexpected argument {:?}", value.to_string_lossy()));
-            }
-            Some(Short('h')) => "help".to_owned(),
-            Some(Short('o')) => "output".to_owned(),
-            Some(Short('s')) => "server".to_owned(),
-            Some(Short('v')) => "v".to_owned(),
-            Some(Short(letter)) => return Err(format!("unknown flag -{letter}")),
-            Some(Long(name)) => name.to_owned(),
-        };
+    while let Some(name) = flags::next(&mut parser, &[('o', "output")])? {
         match name.as_str() {
             "help" => return Ok(Command::Help),
             "version" => return Ok(Command::Version),
             _ => {}
         }
         let known = own_flag(&name, &mut parser, &mut options)?
-            || connection_flag(&name, &mut parser, &mut options)?;
+            || flags::connection_flag(
+                &name,
+                &mut parser,
+                &mut options.connection,
+                &mut options.request_timeout,
+            )?;
         if !known {
             return Err(format!("unknown flag --{name}"));
         }
     }
+    Ok(Command::Run(Box::new(options)))
 }
 
 fn own_flag(
@@ -176,152 +156,37 @@ fn own_flag(
     options: &mut Options,
 ) -> Result<bool, String> {
     match name {
-        "node-name" => options.node_name = Some(text(name, parser)?),
+        "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "output" => {
-            options.output = match text(name, parser)?.as_str() {
+            options.output = match flags::text(name, parser)?.as_str() {
                 "table" => Output::Table,
                 "json" => Output::Json,
                 other => return Err(format!("--output {other:?}: write table or json")),
             }
         }
         "change-detection" => {
-            let word = text(name, parser)?;
+            let word = flags::text(name, parser)?;
             options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
         }
         "sync-frequency" => {
-            let every = limit(name, parser)?.filter(|every| *every >= SYNC_FREQUENCY_LEAST);
+            let every = flags::limit(name, parser)?.filter(|every| *every >= SYNC_FREQUENCY_LEAST);
             options.sync_frequency =
                 Some(every.ok_or_else(|| format!("--{name}: write a second or more"))?);
         }
-        "once" => options.once = switch(name, parser)?,
-        "timeout" => options.timeout = limit(name, parser)?,
-        "demo" => options.demo = switch(name, parser)?,
-        "demo-speed" => {
-            let value = text(name, parser)?;
-            options.demo_speed = value
-                .parse()
-                .ok()
-                .filter(|speed: &f64| speed.is_finite() && *speed >= 0.0)
-                .ok_or_else(|| {
-                    format!("--demo-speed {value:?}: write a number such as 1, 2.5 or 0")
-                })?;
-        }
-        "v" => {
-            options.verbosity = match optional(name, parser)?.as_deref() {
-                None => options.verbosity.saturating_add(1),
-                // `-vv`: what follows the first letter is its value to the parser.
-                Some(more) if !more.is_empty() && more.bytes().all(|byte| byte == b'v') => {
-                    u8::try_from(more.len())
-                        .unwrap_or(u8::MAX)
-                        .saturating_add(1)
-                }
-                Some(value) => value
-                    .parse()
-                    .map_err(|_not_a_number| format!("-v {value:?}: write a level from 0 to 9"))?,
-            }
-        }
+        "once" => options.once = flags::switch(name, parser)?,
+        "timeout" => options.timeout = flags::limit(name, parser)?,
+        "demo" => options.demo = flags::switch(name, parser)?,
+        "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
+        "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
         _ => return Ok(false),
     }
     Ok(true)
-}
-
-fn connection_flag(
-    name: &str,
-    parser: &mut lexopt::Parser,
-    options: &mut Options,
-) -> Result<bool, String> {
-    let connection = &mut options.connection;
-    match name {
-        "kubeconfig" => connection.paths = vec![path(name, parser)?],
-        "context" => connection.context = Some(text(name, parser)?),
-        "cluster" => connection.cluster = Some(text(name, parser)?),
-        "user" => connection.user = Some(text(name, parser)?),
-        "server" => connection.server = Some(text(name, parser)?),
-        "token" => connection.token = Some(text(name, parser)?),
-        "username" => connection.username = Some(text(name, parser)?),
-        "password" => connection.password = Some(text(name, parser)?),
-        "as" => connection.impersonate_user = Some(text(name, parser)?),
-        "as-uid" => connection.impersonate_uid = Some(text(name, parser)?),
-        "as-group" => connection.impersonate_groups.push(text(name, parser)?),
-        "disable-compression" => connection.disable_compression = switch(name, parser)?,
-        "certificate-authority" => {
-            connection.certificate_authority = Some(path(name, parser)?);
-        }
-        "client-certificate" => connection.client_certificate = Some(path(name, parser)?),
-        "client-key" => connection.client_key = Some(path(name, parser)?),
-        "tls-server-name" => connection.tls_server_name = Some(text(name, parser)?),
-        "insecure-skip-tls-verify" => {
-            connection.insecure_skip_tls_verify = switch(name, parser)?;
-        }
-        "request-timeout" => options.request_timeout = limit(name, parser)?,
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
-fn value(name: &str, parser: &mut lexopt::Parser) -> Result<OsString, String> {
-    let value = parser
-        .value()
-        .map_err(|_missing| format!("--{name} needs a value"))?;
-    if value.is_empty() {
-        return Err(format!("--{name} needs a value that is not empty"));
-    }
-    Ok(value)
-}
-
-fn text(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
-    // The value may be a token: it is not repeated.
-    value(name, parser)?
-        .string()
-        .map_err(|_not_text| format!("--{name}: the value is not text"))
-}
-
-fn path(name: &str, parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
-    value(name, parser).map(PathBuf::from)
-}
-
-/// A flag that is on when it is named, or says `=true` or `=false`.
-fn switch(name: &str, parser: &mut lexopt::Parser) -> Result<bool, String> {
-    match optional(name, parser)?.as_deref() {
-        None | Some("true") => Ok(true),
-        Some("false") => Ok(false),
-        Some(other) => Err(format!("--{name}={other}: write true or false")),
-    }
-}
-
-fn optional(name: &str, parser: &mut lexopt::Parser) -> Result<Option<String>, String> {
-    parser
-        .optional_value()
-        .map(|value| {
-            value
-                .string()
-                .map_err(|_not_text| format!("--{name}: the value is not text"))
-        })
-        .transpose()
-}
-
-/// A duration in which zero means no limit.
-fn limit(name: &str, parser: &mut lexopt::Parser) -> Result<Option<Duration>, String> {
-    let duration =
-        duration::parse(&text(name, parser)?).map_err(|why| format!("--{name}: {why}"))?;
-    Ok(Some(duration).filter(|duration| !duration.is_zero()))
-}
-
-fn told(error: &lexopt::Error) -> String {
-    match error {
-        // The parser's own text repeats the value, which may be a token.
-        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value"),
-        lexopt::Error::MissingValue { .. }
-        | lexopt::Error::UnexpectedOption(_)
-        | lexopt::Error::UnexpectedArgument(_)
-        | lexopt::Error::ParsingFailed { .. }
-        | lexopt::Error::NonUnicodeValue(_)
-        | lexopt::Error::Custom(_) => error.to_string(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn run(line: &str) -> Options {
@@ -433,6 +298,7 @@ mod tests {
 
     #[test]
     fn the_help_names_each_flag() {
+        let help = help();
         for flag in [
             "kubeconfig",
             "context",
@@ -465,7 +331,7 @@ mod tests {
             "version",
         ] {
             let named = format!("--{flag}");
-            assert!(HELP.contains(&named), "{named}");
+            assert!(help.contains(&named), "{named}");
         }
     }
 }

@@ -10,8 +10,8 @@ static STDERR: Stderr = Stderr;
 
 /// Logs from now on: 0 warnings, 1 what happens, 2 and 3 each request, 4 and more everything.
 ///
-/// At 0 the reflectors are silent: how their objects stand is in the rows, and the agent tells of the pods itself. So
-/// is the server of the demonstration.
+/// At 0 the reflectors are silent: what they meet with is told by the program itself. So is the server of the
+/// demonstration.
 pub(crate) fn install(verbosity: u8) {
     let level = match verbosity {
         0 => LevelFilter::Warn,
@@ -34,7 +34,7 @@ impl Log for Stderr {
         }
         metadata.level() <= Level::Warn
             || target.starts_with("kubecache")
-            || target.starts_with("node_agent")
+            || target.starts_with(env!("CARGO_CRATE_NAME"))
     }
 
     fn log(&self, record: &Record<'_>) {

@@ -8,6 +8,7 @@ mod args;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
+mod flags;
 mod follow;
 mod logger;
 mod managers;
@@ -18,12 +19,13 @@ mod print;
 mod reads;
 mod rows;
 mod signals;
+mod table;
+mod tell;
 
-use std::error::Error as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use kubecache::http::{Client, ClientOptions, Config, Environment};
+use kubecache::http::{Client, Config, Environment};
 use kubecache::{Error, ErrorKind};
 
 use agent::{Agent, Ended};
@@ -31,15 +33,16 @@ use args::{Command, Options, Output};
 use demo::Demo;
 use print::Printer;
 use signals::Stop;
+use tell::tell;
 
-const USAGE: u8 = 2;
+const USER_AGENT: &str = concat!("node_agent/", env!("CARGO_PKG_VERSION"));
 
 fn main() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return say(args::HELP),
+        Ok(Command::Help) => return tell::help(&args::help()),
         Ok(Command::Version) => {
-            return say(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
+            return tell::help(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
         }
         Err(wrong) => return usage(&wrong),
     };
@@ -93,7 +96,10 @@ fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<
     let stop = Stop::listen().map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)
     })?;
-    let client = Client::new(&config, client_options(options))?;
+    let client = Client::new(
+        &config,
+        flags::client_options(USER_AGENT, options.request_timeout),
+    )?;
     let agent = Agent {
         options,
         node_name,
@@ -101,18 +107,6 @@ fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<
         signals: &stop.came,
     };
     agent.run(&client)
-}
-
-fn client_options(options: &Options) -> ClientOptions {
-    let mut client = ClientOptions::default();
-    client.user_agent = Some(concat!("node_agent/", env!("CARGO_PKG_VERSION")).to_owned());
-    if let Some(limit) = options.request_timeout {
-        client.list_first_byte_timeout = limit;
-        client.watch_first_byte_timeout = limit;
-        client.get_first_byte_timeout = limit;
-        client.connect_timeout = limit;
-    }
-    client
 }
 
 /// One socket per watched object: the default limit of 1,024 descriptors is soon reached on a full node.
@@ -153,45 +147,13 @@ fn report(ended: Ended) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells an error as kubectl does: the server's words unchanged, with its reason before them.
 fn fail(error: &Error) {
-    if let Some(status) = error.status() {
-        let reason = status.reason_text();
-        let reason = if reason.is_empty() { "Unknown" } else { reason };
-        tell(&format!(
-            "Error from server ({reason}): {}",
-            rows::one_line(&status.to_string())
-        ));
-        return;
-    }
-    let mut text = format!("error: {error}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    tell(&text);
+    tell::error(error);
     if error.kind() == ErrorKind::NotConfigured {
         tell("To see the agent at work without a cluster, run it with --demo.");
     }
 }
 
 fn usage(wrong: &str) -> ExitCode {
-    tell(&format!(
-        "error: {wrong}\nSee 'node_agent --help' for usage."
-    ));
-    ExitCode::from(USAGE)
-}
-
-fn say(text: &str) -> ExitCode {
-    match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_closed) => ExitCode::FAILURE,
-    }
-}
-
-fn tell(text: &str) {
-    // Where stderr is gone there is nobody to tell.
-    drop(writeln!(io::stderr(), "{text}"));
+    tell::usage("node_agent", wrong)
 }

@@ -13,8 +13,8 @@ use kubecache::reflector::{
     Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
 };
 
-use crate::rows::one_line;
 use crate::tell;
+use crate::tell::one_line;
 
 /// Starts to follow the node; `ttl` has what its annotation says.
 pub(crate) fn follow(client: &Client, node_name: &str, ttl: NodeTtl) -> Result<Reflector, Error> {

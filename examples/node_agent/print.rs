@@ -9,6 +9,7 @@ use kubecache::object::ObjectKey;
 use crate::args::Output;
 use crate::duration;
 use crate::rows::{ChangeJson, Facts, NodeJson, ObjectJson, PodJson, RowKey};
+use crate::table::{NONE, Table};
 
 const HEADERS: [&str; 12] = [
     "NAMESPACE",
@@ -24,10 +25,6 @@ const HEADERS: [&str; 12] = [
     "HEARD",
     "REASON",
 ];
-/// Stands in a cell that has nothing to say, as kubectl writes it.
-const NONE: &str = "<none>";
-/// What stands between two columns.
-const GAP: &str = "   ";
 
 /// Rows by pod and object.
 pub(crate) type Rows = BTreeMap<RowKey, Facts>;
@@ -37,8 +34,7 @@ pub(crate) struct Printer<W> {
     output: Output,
     node: String,
     to: W,
-    widths: [usize; HEADERS.len()],
-    wrote_headers: bool,
+    table: Table<{ HEADERS.len() }>,
 }
 
 impl<W: Write> Printer<W> {
@@ -47,12 +43,8 @@ impl<W: Write> Printer<W> {
             output,
             node: node.to_owned(),
             to,
-            widths: HEADERS.map(|header| match header {
-                // The longest usual state, so that a later line stands under the first ones.
-                "STATE" => "Forbidden".len(),
-                other => other.len(),
-            }),
-            wrote_headers: false,
+            // The longest usual state, so that a later line stands under the first ones.
+            table: Table::new(HEADERS).at_least("STATE", "Forbidden".len()),
         }
     }
 
@@ -87,7 +79,10 @@ impl<W: Write> Printer<W> {
         now: SystemTime,
     ) -> io::Result<()> {
         match self.output {
-            Output::Table => self.lines(rows, now)?,
+            Output::Table => {
+                let cells = rows.iter().map(|(key, facts)| cells(key, facts, now));
+                self.table.write(&mut self.to, &cells.collect::<Vec<_>>())?;
+            }
             Output::Json => {
                 for (key, facts) in rows {
                     let change = ChangeJson {
@@ -101,37 +96,6 @@ impl<W: Write> Printer<W> {
             }
         }
         self.to.flush()
-    }
-
-    fn lines(&mut self, rows: &[(&RowKey, &Facts)], now: SystemTime) -> io::Result<()> {
-        if rows.is_empty() {
-            return Ok(());
-        }
-        let lines: Vec<_> = rows
-            .iter()
-            .map(|(key, facts)| cells(key, facts, now))
-            .collect();
-        for cells in &lines {
-            for (width, cell) in self.widths.iter_mut().zip(cells) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        if !self.wrote_headers {
-            self.wrote_headers = true;
-            self.line(&HEADERS.map(str::to_owned))?;
-        }
-        lines.iter().try_for_each(|cells| self.line(cells))
-    }
-
-    fn line(&mut self, cells: &[String; HEADERS.len()]) -> io::Result<()> {
-        let mut line = String::new();
-        for (width, cell) in self.widths.iter().zip(cells) {
-            line.push_str(cell);
-            let padding = width.saturating_sub(cell.chars().count());
-            line.extend(std::iter::repeat_n(' ', padding));
-            line.push_str(GAP);
-        }
-        writeln!(self.to, "{}", line.trim_end())
     }
 }
 
@@ -162,7 +126,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rows::{Content, State, one_line};
+    use crate::rows::{Content, State};
+    use crate::tell::one_line;
     use kubecache::manager::ObjectState;
 
     fn key(pod: &str, kind: &'static str, name: &str) -> RowKey {

@@ -7,6 +7,8 @@ use kubecache::manager::{ObjectReport, ObjectState};
 use kubecache::object::ObjectKey;
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
+use crate::tell::one_line;
+
 /// Which row: a pod and an object it names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
@@ -93,13 +95,6 @@ impl Facts {
             State::Removed => true,
         }
     }
-}
-
-/// The server's words on one line; what could steer a terminal is left out.
-pub(crate) fn one_line(text: &str) -> String {
-    let words = text.split(|letter: char| letter.is_whitespace() || letter.is_control());
-    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-    words.join(" ")
 }
 
 impl fmt::Display for State {

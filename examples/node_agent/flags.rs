@@ -1,0 +1,189 @@
+//! Flags that several examples have: kubectl's for the connection, and the readers of flags of their own.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use kubecache::http::{ClientOptions, KubeconfigOptions};
+use lexopt::Arg::{Long, Short, Value};
+use lexopt::ValueExt as _;
+
+use crate::duration;
+
+/// What the help says of the flags below, and of the three that every example has.
+pub(crate) const HELP: &str = "\
+The connection, as with kubectl:
+      --kubeconfig FILE             instead of $KUBECONFIG and ~/.kube/config
+      --context, --cluster, --user NAME
+  -s, --server URL
+      --token TOKEN
+      --username NAME, --password PASSWORD
+      --as NAME, --as-uid UID, --as-group GROUP (again for each group)
+      --certificate-authority FILE
+      --client-certificate FILE
+      --client-key FILE
+      --tls-server-name NAME
+      --insecure-skip-tls-verify
+      --disable-compression
+      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the client's limits)
+
+  -v, --v LEVEL                     log to stderr: 1 what happens, 2 each request, 4 everything (-v is -v=1)
+  -h, --help
+      --version
+
+";
+
+/// The short flags of every program.
+const SHORT: [(char, &str); 3] = [('h', "help"), ('s', "server"), ('v', "v")];
+
+/// The name of the next flag, `None` at the end of the line; `own` are the short ones that only one program has.
+pub(crate) fn next(
+    parser: &mut lexopt::Parser,
+    own: &[(char, &str)],
+) -> Result<Option<String>, String> {
+    Ok(Some(match parser.next().map_err(|error| told(&error))? {
+        None => return Ok(None),
+        Some(Value(value)) => {
+            return Err(format!("unexpected argument {:?}", value.to_string_lossy()));
+        }
+        Some(Short(letter)) => match SHORT.iter().chain(own).find(|(short, _)| *short == letter) {
+            Some((_, long)) => (*long).to_owned(),
+            None => return Err(format!("unknown flag -{letter}")),
+        },
+        Some(Long(name)) => name.to_owned(),
+    }))
+}
+
+/// A flag of the connection, if `name` is one.
+pub(crate) fn connection_flag(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    connection: &mut KubeconfigOptions,
+    request_timeout: &mut Option<Duration>,
+) -> Result<bool, String> {
+    match name {
+        "kubeconfig" => connection.paths = vec![path(name, parser)?],
+        "context" => connection.context = Some(text(name, parser)?),
+        "cluster" => connection.cluster = Some(text(name, parser)?),
+        "user" => connection.user = Some(text(name, parser)?),
+        "server" => connection.server = Some(text(name, parser)?),
+        "token" => connection.token = Some(text(name, parser)?),
+        "username" => connection.username = Some(text(name, parser)?),
+        "password" => connection.password = Some(text(name, parser)?),
+        "as" => connection.impersonate_user = Some(text(name, parser)?),
+        "as-uid" => connection.impersonate_uid = Some(text(name, parser)?),
+        "as-group" => connection.impersonate_groups.push(text(name, parser)?),
+        "disable-compression" => connection.disable_compression = switch(name, parser)?,
+        "certificate-authority" => {
+            connection.certificate_authority = Some(path(name, parser)?);
+        }
+        "client-certificate" => connection.client_certificate = Some(path(name, parser)?),
+        "client-key" => connection.client_key = Some(path(name, parser)?),
+        "tls-server-name" => connection.tls_server_name = Some(text(name, parser)?),
+        "insecure-skip-tls-verify" => {
+            connection.insecure_skip_tls_verify = switch(name, parser)?;
+        }
+        "request-timeout" => *request_timeout = limit(name, parser)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn value(name: &str, parser: &mut lexopt::Parser) -> Result<OsString, String> {
+    let value = parser
+        .value()
+        .map_err(|_missing| format!("--{name} needs a value"))?;
+    if value.is_empty() {
+        return Err(format!("--{name} needs a value that is not empty"));
+    }
+    Ok(value)
+}
+
+pub(crate) fn text(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
+    // The value may be a token: it is not repeated.
+    value(name, parser)?
+        .string()
+        .map_err(|_not_text| format!("--{name}: the value is not text"))
+}
+
+pub(crate) fn path(name: &str, parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
+    value(name, parser).map(PathBuf::from)
+}
+
+/// A flag that is on when it is named, or says `=true` or `=false`.
+pub(crate) fn switch(name: &str, parser: &mut lexopt::Parser) -> Result<bool, String> {
+    match optional(name, parser)?.as_deref() {
+        None | Some("true") => Ok(true),
+        Some("false") => Ok(false),
+        Some(other) => Err(format!("--{name}={other}: write true or false")),
+    }
+}
+
+fn optional(name: &str, parser: &mut lexopt::Parser) -> Result<Option<String>, String> {
+    parser
+        .optional_value()
+        .map(|value| {
+            value
+                .string()
+                .map_err(|_not_text| format!("--{name}: the value is not text"))
+        })
+        .transpose()
+}
+
+/// A duration in which zero means no limit.
+pub(crate) fn limit(name: &str, parser: &mut lexopt::Parser) -> Result<Option<Duration>, String> {
+    let duration =
+        duration::parse(&text(name, parser)?).map_err(|why| format!("--{name}: {why}"))?;
+    Ok(Some(duration).filter(|duration| !duration.is_zero()))
+}
+
+/// `-v`, `-vv`, `-v=2`, after so many `-v` before it.
+pub(crate) fn verbosity(so_far: u8, parser: &mut lexopt::Parser) -> Result<u8, String> {
+    Ok(match optional("v", parser)?.as_deref() {
+        None => so_far.saturating_add(1),
+        // `-vv`: what follows the first letter is its value to the parser.
+        Some(more) if !more.is_empty() && more.bytes().all(|byte| byte == b'v') => {
+            u8::try_from(more.len())
+                .unwrap_or(u8::MAX)
+                .saturating_add(1)
+        }
+        Some(value) => value
+            .parse()
+            .map_err(|_not_a_number| format!("-v {value:?}: write a level from 0 to 9"))?,
+    })
+}
+
+/// How many times as fast as recorded a demonstration runs.
+pub(crate) fn speed(name: &str, parser: &mut lexopt::Parser) -> Result<f64, String> {
+    let value = text(name, parser)?;
+    let speed = value.parse().ok();
+    speed
+        .filter(|speed: &f64| speed.is_finite() && *speed >= 0.0)
+        .ok_or_else(|| format!("--{name} {value:?}: write a number such as 1, 2.5 or 0"))
+}
+
+/// The client of a program that calls itself `user_agent`.
+pub(crate) fn client_options(user_agent: &str, request_timeout: Option<Duration>) -> ClientOptions {
+    let mut client = ClientOptions::default();
+    client.user_agent = Some(user_agent.to_owned());
+    if let Some(limit) = request_timeout {
+        client.list_first_byte_timeout = limit;
+        client.watch_first_byte_timeout = limit;
+        client.get_first_byte_timeout = limit;
+        client.connect_timeout = limit;
+    }
+    client
+}
+
+fn told(error: &lexopt::Error) -> String {
+    match error {
+        // The parser's own text repeats the value, which may be a token.
+        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value"),
+        lexopt::Error::MissingValue { .. }
+        | lexopt::Error::UnexpectedOption(_)
+        | lexopt::Error::UnexpectedArgument(_)
+        | lexopt::Error::ParsingFailed { .. }
+        | lexopt::Error::NonUnicodeValue(_)
+        | lexopt::Error::Custom(_) => error.to_string(),
+    }
+}

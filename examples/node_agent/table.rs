@@ -1,0 +1,68 @@
+//! A table as kubectl writes it: headers once, columns as wide as their widest cell so far.
+
+use std::io::{self, Write};
+
+/// Stands in a cell that has nothing to say, as kubectl writes it.
+pub(crate) const NONE: &str = "<none>";
+/// What stands between two columns.
+const GAP: &str = "   ";
+
+/// A table to which lines are added as they come.
+pub(crate) struct Table<const COLUMNS: usize> {
+    headers: [String; COLUMNS],
+    widths: [usize; COLUMNS],
+    wrote_headers: bool,
+}
+
+impl<const COLUMNS: usize> Table<COLUMNS> {
+    pub(crate) fn new(headers: [impl Into<String>; COLUMNS]) -> Self {
+        let headers = headers.map(Into::into);
+        Self {
+            widths: headers.each_ref().map(|header| header.chars().count()),
+            headers,
+            wrote_headers: false,
+        }
+    }
+
+    /// Makes a column at least so wide from the start, for cells that may come later.
+    #[must_use]
+    pub(crate) fn at_least(mut self, header: &str, width: usize) -> Self {
+        for (name, now) in self.headers.iter().zip(&mut self.widths) {
+            if name == header {
+                *now = width.max(*now);
+            }
+        }
+        self
+    }
+
+    /// Writes these lines under what was written before, the first time under the headers.
+    pub(crate) fn write(
+        &mut self,
+        to: &mut impl Write,
+        lines: &[[String; COLUMNS]],
+    ) -> io::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        for cells in lines {
+            for (width, cell) in self.widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        if !std::mem::replace(&mut self.wrote_headers, true) {
+            self.line(to, &self.headers)?;
+        }
+        lines.iter().try_for_each(|cells| self.line(to, cells))
+    }
+
+    fn line(&self, to: &mut impl Write, cells: &[String; COLUMNS]) -> io::Result<()> {
+        let mut line = String::new();
+        for (width, cell) in self.widths.iter().zip(cells) {
+            line.push_str(cell);
+            let padding = width.saturating_sub(cell.chars().count());
+            line.extend(std::iter::repeat_n(' ', padding));
+            line.push_str(GAP);
+        }
+        writeln!(to, "{}", line.trim_end())
+    }
+}
