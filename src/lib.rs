@@ -127,6 +127,9 @@ pub mod testing;
 
 pub use error::{Error, ErrorKind, FailedSync};
 
+#[cfg(test)]
+mod dice;
+
 /// The README's program runs as a doc test.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../README.md")]

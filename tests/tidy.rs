@@ -92,7 +92,7 @@ impl Source {
             .file_name()
             .unwrap()
             .to_string_lossy();
-        matches!(&*name, "tests" | "schedules") || folder == "tests"
+        matches!(&*name, "tests" | "schedules" | "dice") || folder == "tests"
     }
 }
 

@@ -2,7 +2,6 @@
 
 #[cfg(feature = "testing")]
 mod at_least;
-mod dice;
 #[cfg(feature = "testing")]
 mod end_to_end;
 pub(super) mod fake;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::dice::Dice;
 use super::fake::{Stage, pod, secret};
 use crate::clock::Deadline;
+use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, Changed, ObjectState};
 use crate::object::ObjectKey;

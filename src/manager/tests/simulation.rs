@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dice::Dice;
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::manager::watch::past::Question;
 use crate::manager::{Cached, ObjectState};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::dice::Dice;
 use super::fake::{pod, secret};
 use super::ttl_stage::{FIRST_BACKOFF, MINUTE, millis, refused, seconds, unavailable};
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::{Cached, ChangeDetection, ManagerOptions, SecretManager};

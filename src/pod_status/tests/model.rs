@@ -1,16 +1,9 @@
 //! Random sets, deletes, times and waits, against a naive model of the original: subscriptions are channels.
 
-#[expect(
-    clippy::duplicate_mod,
-    reason = "the dice are the manager's, whose tests nobody else can see"
-)]
-#[path = "../../manager/tests/dice.rs"]
-mod dice;
-
 use std::collections::BTreeMap;
 
-use self::dice::Dice;
 use super::*;
+use crate::dice::Dice;
 
 const STORIES: usize = 60;
 const STEPS: usize = 150;

@@ -2,19 +2,12 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-#[expect(
-    clippy::duplicate_mod,
-    reason = "the dice are the manager's, whose tests nobody else can see"
-)]
-#[path = "../../../manager/tests/dice.rs"]
-mod dice;
-
 use std::collections::BTreeMap;
 
-use self::dice::Dice;
 use super::super::driver::Driver;
 use super::super::progress::Progress;
 use super::*;
+use crate::dice::Dice;
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken};
 

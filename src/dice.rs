@@ -6,18 +6,18 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 const SEED: &str = "KUBECACHE_TEST_SEED";
 
 /// Small random numbers from a seed (xorshift).
-pub(super) struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
     /// Dice from a new seed, or the one in the environment; prints it.
-    pub(super) fn new() -> (Self, u64) {
+    pub(crate) fn new() -> (Self, u64) {
         let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
         let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
         println!("{SEED}={seed}");
         (Self(seed), seed)
     }
 
-    pub(super) fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
