@@ -10,17 +10,21 @@ mod change;
 mod floor;
 mod index;
 mod lister;
+mod mutation;
 mod reader;
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod state;
 #[cfg(test)]
 mod tests;
+mod undelta;
 mod writer;
 
 pub(crate) use change::{Change, Reporter};
 pub use floor::{Floor, Identity};
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::{Lister, NamespaceLister};
+pub use mutation::{MutationCache, MutationCacheOptions};
 pub use reader::Store;
+pub use undelta::UndeltaWriter;
 pub use writer::{Staging, StoreWriter};

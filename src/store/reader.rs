@@ -102,6 +102,15 @@ impl<K: Object> Store<K> {
         self.demand.clone()
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Reads several things of one state; `read` runs under the lock and calls no user code.
+    pub(super) fn look<R>(&self, read: impl FnOnce(&State<K>) -> R) -> R {
+        read(&self.state.lock())
+    }
+
     pub(super) fn set_demand(&mut self, demand: Demand) {
         self.demand = demand;
     }

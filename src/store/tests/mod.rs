@@ -2,6 +2,8 @@
 
 mod indices;
 mod listers;
+mod own_writes;
+mod undelta;
 mod waits;
 
 use k8s_openapi::api::core::v1::ConfigMap;
