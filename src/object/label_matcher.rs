@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorInObject;
+
 use super::LabelSelector;
 use crate::error::{Error, ErrorKind};
 
@@ -81,6 +83,55 @@ impl LabelMatcher {
         Ok(Self(Match::All(requirements.collect::<Result<_, _>>()?)))
     }
 
+    /// Matches what has all of these labels, such as the `spec.selector` of a Service; an empty set matches everything.
+    ///
+    /// Nothing is validated: a label that the API would refuse is on no object.
+    #[doc(alias = "labels.SelectorFromSet")]
+    pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
+        let all = labels.iter().map(|(label, value)| Requirement {
+            label: label.clone(),
+            must: Must::BeIn([value.clone()].into()),
+        });
+        Self(Match::All(all.collect()))
+    }
+
+    /// Matches by the selector that stands in an object, such as the `spec.selector` of a Deployment: one without any
+    /// requirement matches everything; where there is no selector at all, the API means [`nothing`](Self::nothing).
+    ///
+    /// # Errors
+    ///
+    /// `Config` with the expression that says nothing: an unknown operator, or values that are missing or too many.
+    #[doc(alias = "LabelSelectorAsSelector")]
+    pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
+        let labels = selector.match_labels.iter().flatten();
+        let mut all: Vec<_> = labels
+            .map(|(label, value)| Requirement {
+                label: label.clone(),
+                must: Must::BeIn([value.clone()].into()),
+            })
+            .collect();
+        for expression in selector.match_expressions.iter().flatten() {
+            let values: BTreeSet<String> = expression.values.iter().flatten().cloned().collect();
+            let must = match (&*expression.operator, values.is_empty()) {
+                ("In", false) => Must::BeIn(values),
+                ("NotIn", false) => Must::NotBeIn(values),
+                ("Exists", true) => Must::Exist,
+                ("DoesNotExist", true) => Must::NotExist,
+                (operator, _) => {
+                    let text = format!(
+                        "label selector: cannot read the expression \"{} {operator}\" with {} values",
+                        expression.key,
+                        values.len()
+                    );
+                    return Err(Error::new(ErrorKind::Config, text));
+                }
+            };
+            let label = expression.key.clone();
+            all.push(Requirement { label, must });
+        }
+        Ok(Self(Match::All(all)))
+    }
+
     /// Whether labels match; `None` is an object without labels.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         match &self.0 {
@@ -150,8 +201,10 @@ impl Requirement {
 
     fn of(label: &str, must: Must) -> Option<Self> {
         let label = label.trim();
-        let is_label = !label.is_empty() && label.chars().all(|c| is_of_value(c) || c == '/');
-        is_label.then(|| Self {
+        let (prefix, name) = label.split_once('/').unwrap_or(("", label));
+        let is_label = !name.is_empty() && is_of_label(name);
+        let has_prefix = label.len() > name.len();
+        (is_label && (!has_prefix || is_prefix(prefix))).then(|| Self {
             label: label.to_owned(),
             must,
         })
@@ -161,11 +214,30 @@ impl Requirement {
 /// A label's value; it may be empty.
 fn value(text: &str) -> Option<String> {
     let text = text.trim();
-    text.chars().all(is_of_value).then(|| text.to_owned())
+    is_of_label(text).then(|| text.to_owned())
 }
 
-fn is_of_value(character: char) -> bool {
-    character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
+/// Whether the API takes it as the name or the value of a label: at most 63 letters, digits, `-`, `_` and `.`, the first and
+/// the last a letter or a digit.
+fn is_of_label(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let is_outer = |c: char| c.is_ascii_alphanumeric();
+    text.len() <= 63
+        && text.chars().all(is_inner)
+        && text.chars().next().is_none_or(is_outer)
+        && text.chars().last().is_none_or(is_outer)
+}
+
+/// Whether the API takes it before the slash of a label's name: a DNS subdomain.
+fn is_prefix(text: &str) -> bool {
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.chars().all(is_inner)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_part)
 }
 
 impl Must {
@@ -184,7 +256,13 @@ impl Must {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
+
     use super::*;
+
+    fn owned((label, value): (&str, &str)) -> (String, String) {
+        (label.to_owned(), value.to_owned())
+    }
 
     fn read(text: &str) -> Result<LabelMatcher, Error> {
         LabelMatcher::parse(&LabelSelector::new(text))
@@ -199,7 +277,7 @@ mod tests {
             ("rank", "7"),
             ("a.io/x", "y_z"),
         ]
-        .map(|(label, value)| (label.to_owned(), value.to_owned()))
+        .map(owned)
         .into();
         let table = [
             ("", true),
@@ -260,15 +338,66 @@ mod tests {
             "a=b=c",
             "a=(b)",
             "a in (b!)",
+            "a=-b",
+            "a=b.",
+            "_a",
+            "a/b/c",
+            "/a",
+            "a/",
+            "A.io/b",
+            "a..io/b",
+            "-a.io/b",
         ] {
             assert!(read(text).is_err(), "{text}");
         }
+        let long = "x".repeat(64);
+        assert!(read(&long).is_err() && read(&format!("a={long}")).is_err());
+        assert!(read(&long[1..]).is_ok() && read(&format!("a={}", &long[1..])).is_ok());
+        assert!(read(&format!("{}/a", "x".repeat(254))).is_err());
         let error = read("a=b,c d").unwrap_err();
         assert_eq!(
             error.to_string(),
             "label selector \"a=b,c d\": cannot read \"c d\""
         );
         assert_eq!(error.kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn ls_1_selectors_that_stand_in_objects() {
+        let labels: BTreeMap<String, String> = [("app", "shop"), ("tier", "web")].map(owned).into();
+        let wanted = |pairs: &[(&str, &str)]| pairs.iter().copied().map(owned).collect();
+        let of_labels = |pairs| LabelMatcher::of_labels(&wanted(pairs));
+        assert!(of_labels(&[("app", "shop")]).matches(Some(&labels)));
+        assert!(!of_labels(&[("app", "shop"), ("tier", "db")]).matches(Some(&labels)));
+        assert!(of_labels(&[]).is_everything());
+
+        let expression = |operator: &str, values: &[&str]| SelectorInObject {
+            match_labels: Some(wanted(&[("app", "shop")])),
+            match_expressions: Some(vec![LabelSelectorRequirement {
+                key: "tier".to_owned(),
+                operator: operator.to_owned(),
+                values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+            }]),
+        };
+        let table: [(&str, &[&str], bool); 6] = [
+            ("In", &["web", "db"], true),
+            ("In", &["db"], false),
+            ("NotIn", &["web"], false),
+            ("NotIn", &["db"], true),
+            ("Exists", &[], true),
+            ("DoesNotExist", &[], false),
+        ];
+        for (operator, values, expected) in table {
+            let matcher = LabelMatcher::of_object(&expression(operator, values)).unwrap();
+            assert_eq!(matcher.matches(Some(&labels)), expected, "{operator}");
+            assert!(!matcher.matches(None));
+        }
+        let without = LabelMatcher::of_object(&SelectorInObject::default()).unwrap();
+        assert!(without.is_everything());
+        for (operator, values) in [("in", &["a"][..]), ("In", &[]), ("Exists", &["a"])] {
+            let error = LabelMatcher::of_object(&expression(operator, values)).unwrap_err();
+            assert!(error.to_string().contains(&format!("\"tier {operator}\"")));
+        }
     }
 
     #[test]
