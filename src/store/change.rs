@@ -118,10 +118,12 @@ impl<K: Object> StoreWriter<K> {
     }
 
     /// Takes out one object that such a list goes without.
-    pub(crate) fn remove_unlisted(&mut self, key: &ObjectKey) -> Option<Change<K>> {
-        let version = ResourceVersion::default();
-        let gone = self.delete(key, "", &version, Rule::Listed);
-        Self::gone(gone)
+    pub(crate) fn remove_unlisted(
+        &mut self,
+        key: &ObjectKey,
+        of: &Replacement,
+    ) -> Option<Change<K>> {
+        Self::gone(self.delete_unlisted(key, of))
     }
 
     /// Replaces the whole content, and says what that changed: first what is gone, then the items in the list's order.

@@ -1,13 +1,22 @@
 //! The rule by which older news is refused (B18): pure, shared by every place that holds final content.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+
+use hashbrown::HashMap;
 
 use crate::object::ResourceVersion;
 use crate::reflector::Replacement;
+use crate::sync::Arc;
 
 /// Deletions remembered, so that a repeated old event does not bring an object back. Uids are never used twice;
 /// what repeats is recent.
 const GONE_MAX: usize = 64;
+
+/// Ends of objects remembered that no event told of. One list may tell of many at once: these are kept in two halves, of
+/// which the older one goes when the newer one is full.
+const UNSEEN_MAX: usize = 8_192;
 
 /// What identifies one state of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +52,7 @@ pub struct Identity<'a> {
 pub struct Floor {
     position: ResourceVersion,
     gone: VecDeque<(Box<str>, ResourceVersion)>,
+    unseen: Unseen,
     refused: u64,
 }
 
@@ -67,7 +77,13 @@ impl Floor {
 
     /// Whether an added or modified state may take the place of what is held under its key.
     pub fn admits_change(&mut self, held: Option<Identity<'_>>, incoming: Identity<'_>) -> bool {
-        let stale = held.is_some_and(|held| goes_back(held, incoming)) || self.is_gone(incoming);
+        let held = held.filter(|held| held.uid == incoming.uid);
+        let held = held.map(|held| held.resource_version);
+        let stale = match held.and_then(|held| incoming.resource_version.numeric_order(held)) {
+            Some(order) => order.is_lt(),
+            // What is held says nothing of this object, which may be one that has ended.
+            None => self.is_gone(incoming),
+        };
         self.judge(!stale, incoming.resource_version)
     }
 
@@ -88,6 +104,16 @@ impl Floor {
         self.judge(!stale, incoming.resource_version)
     }
 
+    /// Remembers that an object has ended although no event told so: a list at `by` went without it, or another object
+    /// has taken its key with `by`. What comes of it later and is not newer than that is refused.
+    ///
+    /// Bounded: of a list that ends more than some thousands of objects, the last ones are remembered.
+    pub fn ended_unseen(&mut self, uid: &str, by: &ResourceVersion) {
+        if !uid.is_empty() {
+            self.unseen.insert(uid, by);
+        }
+    }
+
     /// Whether a list may replace the content: one read at the most recent version always may, and resets the floor.
     pub fn admits_replacement(&mut self, of: &Replacement) -> bool {
         let stale = of.resource_version.is_older_than(&self.position);
@@ -95,6 +121,7 @@ impl Floor {
             if stale {
                 // The server went back in time, and with it what it deleted.
                 self.gone.clear();
+                self.unseen = Unseen::default();
             }
             self.position = of.resource_version.clone();
             return true;
@@ -119,19 +146,49 @@ impl Floor {
     }
 
     fn is_gone(&self, incoming: Identity<'_>) -> bool {
-        self.gone.iter().any(|(uid, version)| {
-            **uid == *incoming.uid
-                && !version.is_older_than(incoming.resource_version)
-                && version.numeric_order(incoming.resource_version).is_some()
-        })
+        let is_past = |end: &ResourceVersion| {
+            let order = incoming.resource_version.numeric_order(end);
+            order.is_some_and(Ordering::is_le)
+        };
+        let mut gone = self.gone.iter();
+        gone.any(|(uid, end)| **uid == *incoming.uid && is_past(end))
+            || self.unseen.get(incoming.uid).is_some_and(is_past)
     }
 }
 
-fn goes_back(held: Identity<'_>, incoming: Identity<'_>) -> bool {
-    held.uid == incoming.uid
-        && incoming
-            .resource_version
-            .is_older_than(held.resource_version)
+/// Which objects have ended without an event, and at which version at the latest.
+///
+/// A uid is as long as the server likes, so its hash is kept: two of 64 bits are the same by accident once in more
+/// objects than a server will have, and then only what is older than the end is refused.
+#[derive(Clone, Debug, Default)]
+struct Unseen {
+    hasher: RandomState,
+    newer: HashMap<u64, Arc<ResourceVersion>>,
+    older: HashMap<u64, Arc<ResourceVersion>>,
+    /// The last version given: the objects that one list ends share it.
+    last: Arc<ResourceVersion>,
+}
+
+impl Unseen {
+    fn get(&self, uid: &str) -> Option<&ResourceVersion> {
+        if self.newer.is_empty() {
+            return None;
+        }
+        let hash = self.hasher.hash_one(uid);
+        let end = self.newer.get(&hash).or_else(|| self.older.get(&hash));
+        end.map(|end| &**end)
+    }
+
+    fn insert(&mut self, uid: &str, by: &ResourceVersion) {
+        if *self.last != *by {
+            self.last = Arc::new(by.clone());
+        }
+        if self.newer.len() >= UNSEEN_MAX / 2 {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        self.newer
+            .insert(self.hasher.hash_one(uid), Arc::clone(&self.last));
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +277,57 @@ mod tests {
             assert!(judge(&mut floor, None, (&uid, "9"), Floor::admits_delete));
         }
         assert_eq!(floor.gone.len(), GONE_MAX, "bounded");
+    }
+
+    /// B18: the same for objects whose end no event told of, as many as one list may end.
+    #[test]
+    fn b18_what_a_list_ended_stays_ended() {
+        let mut floor = Floor::default();
+        let by = ResourceVersion::from("9");
+        floor.ended_unseen("a", &by);
+        floor.ended_unseen("", &by);
+        let change = Floor::admits_change;
+        assert!(!judge(&mut floor, None, ("a", "8"), change));
+        assert!(!judge(&mut floor, None, ("a", "9"), change));
+        assert!(
+            !judge(&mut floor, Some(("b", "12")), ("a", "8"), change),
+            "another object has its key"
+        );
+        assert!(
+            judge(&mut floor, None, ("a", "10"), change),
+            "selected again"
+        );
+        assert!(judge(&mut floor, None, ("a", "odd"), change));
+        assert!(
+            judge(&mut floor, None, ("b", "8"), change),
+            "another object"
+        );
+        assert!(judge(&mut floor, None, ("", "8"), change), "without a uid");
+        assert_eq!(floor.refused(), 3);
+
+        for number in 0..UNSEEN_MAX * 3 {
+            floor.ended_unseen(&format!("other-{number}"), &by);
+            let remembered = floor.unseen.newer.len() + floor.unseen.older.len();
+            assert!(remembered <= UNSEEN_MAX, "bounded");
+        }
+        let last = format!("other-{}", UNSEEN_MAX * 3 - 1);
+        assert!(!judge(&mut floor, None, (&last, "8"), change));
+    }
+
+    /// B18: what a server that was put back in time has ended may come once more.
+    #[test]
+    fn b18_a_list_from_before_forgets_what_has_ended() {
+        for expired in [true, false] {
+            let mut floor = Floor::at(ResourceVersion::from("9"));
+            floor.ended_unseen("a", &ResourceVersion::from("9"));
+            let of = Replacement {
+                resource_version: ResourceVersion::from("5"),
+                consistent: !expired,
+                history_expired: expired,
+            };
+            assert!(floor.admits_replacement(&of));
+            assert!(judge(&mut floor, None, ("a", "6"), Floor::admits_change));
+        }
     }
 
     #[test]

@@ -58,12 +58,20 @@ impl<K: Object> Content<K> {
         }
     }
 
+    pub(super) fn uid(&self) -> &str {
+        match self {
+            Self::Object(object) => object.uid(),
+            Self::Undecodable { why, .. } => &why.uid,
+        }
+    }
+
     /// Uid and version of the latest state, decodable or not.
     pub(super) fn identity(&self) -> (&str, ResourceVersion) {
-        match self {
-            Self::Object(object) => (object.uid(), object.resource_version()),
-            Self::Undecodable { why, .. } => (&why.uid, why.resource_version.clone()),
-        }
+        let version = match self {
+            Self::Object(object) => object.resource_version(),
+            Self::Undecodable { why, .. } => why.resource_version.clone(),
+        };
+        (self.uid(), version)
     }
 }
 
@@ -127,9 +135,10 @@ impl<K: Object> State<K> {
 
     /// Takes in how the reflector is; wakes those who wait when it has a final answer for them.
     pub(super) fn report(monitor: &Monitor<Self>, status: &ReflectorStatus) {
+        let mut status = status.clone();
         let mut state = monitor.lock();
         let told = state.status.denied.is_some() != status.denied.is_some();
-        state.status.clone_from(status);
+        std::mem::swap(&mut state.status, &mut status);
         drop(state);
         if told {
             monitor.notify_all();

@@ -11,6 +11,9 @@ use crate::store::index::Indexers;
 use crate::store::state::{Content, Entry, Items, KeyRef, State, index};
 use crate::sync::{Arc, Monitor};
 
+/// How many entries are looked at before readers are let in again.
+const ENTRIES_PER_LOCK: usize = 512;
+
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
 /// News that would take an object back in time is refused and counted (B18). Dropping the writer keeps the content
@@ -127,6 +130,9 @@ impl<K: Object> StoreWriter<K> {
             };
             drop(state);
             self.state.notify_all();
+            if let Ok(Some(before)) = &before {
+                self.superseded(&before.content, content);
+            }
             // Dropped objects overwrite their secrets: not under the lock, and so by the caller.
             return before.map_err(|_refused_entry| Refused);
         }
@@ -214,7 +220,44 @@ impl<K: Object> StoreWriter<K> {
         };
         self.state.notify_all();
         drop(indices);
+        self.remember_ends(&before, of);
         Ok(before)
+    }
+
+    /// Takes out one object that a list goes without. Gives what was there.
+    pub(super) fn delete_unlisted(
+        &mut self,
+        key: &ObjectKey,
+        of: &Replacement,
+    ) -> Option<Entry<K>> {
+        let gone = self.delete(key, "", &of.resource_version, Rule::Listed)?;
+        self.floor
+            .ended_unseen(gone.content.uid(), &of.resource_version);
+        Some(gone)
+    }
+
+    /// Another object has the key now: nothing older of the one before may come back (B18).
+    fn superseded(&mut self, before: &Content<K>, now: &Content<K>) {
+        if before.uid() != now.uid() {
+            let (_, version) = now.identity();
+            self.floor.ended_unseen(before.uid(), &version);
+        }
+    }
+
+    /// What a list went without has ended, though no event told so (B18).
+    fn remember_ends(&mut self, before: &Items<K>, of: &Replacement) {
+        let mut before = before.iter().peekable();
+        while before.peek().is_some() {
+            // Readers are let in between: there may be many objects.
+            let state = self.state.lock();
+            for (key, entry) in before.by_ref().take(ENTRIES_PER_LOCK) {
+                let uid = entry.content.uid();
+                let is_there = |now: &Entry<K>| now.content.uid() == uid;
+                if !state.get(&KeyRef::from(&**key)).is_some_and(is_there) {
+                    self.floor.ended_unseen(uid, &of.resource_version);
+                }
+            }
+        }
     }
 }
 

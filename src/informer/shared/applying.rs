@@ -148,7 +148,7 @@ impl<K: Object> Applying<K> {
             of,
         } = deletion;
         let change = match (of, undecodable, &last_known) {
-            (Some(of), _, _) if self.admits(&of) => self.writer.remove_unlisted(&key),
+            (Some(of), _, _) if self.admits(&of) => self.writer.remove_unlisted(&key, &of),
             (None, Some(why), _) => self.event(SinkEvent::DeletedUndecodable(*why)),
             (None, None, Some(object)) => self.event(SinkEvent::Deleted(Arc::clone(object))),
             // The watch told of the end too, before a list that does not count.

@@ -3,6 +3,7 @@
 mod indices;
 mod listers;
 mod own_writes;
+mod refusals;
 mod undelta;
 mod waits;
 
