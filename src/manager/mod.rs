@@ -130,6 +130,7 @@ mod changes;
 mod content;
 mod fetch;
 mod gets;
+mod health;
 mod kinds;
 mod node_ttl;
 mod object_manager;

@@ -9,6 +9,7 @@ use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
 use super::fetch::store::FetchStore;
+use super::health::Overdue;
 use super::kinds::ManagedKind;
 use super::options::ManagerOptions;
 use super::registry::{Difference, PodId, Registry};
@@ -17,7 +18,7 @@ use super::stores::Stores;
 use super::ttl::store::TtlStore;
 use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::list_watch::Api;
 use crate::object::{ObjectKey, ResourceVersion};
@@ -302,6 +303,18 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// [`ManagerOptions::change_detection`].
     pub fn change_detection(&self) -> ChangeDetection {
         self.store.options().change_detection
+    }
+
+    pub(crate) fn overdue(&self) -> Vec<Overdue> {
+        self.store.overdue()
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.store.options().clock
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.store.len()
     }
 
     fn invalidates_on_update(&self) -> bool {

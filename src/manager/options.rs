@@ -44,6 +44,7 @@ pub struct ManagerOptions {
     pub(crate) idle_max: Duration,
     pub(crate) reflectors_max: usize,
     pub(crate) watch_timeout_min: Duration,
+    pub(crate) idle_limit: Option<Duration>,
     pub(crate) recheck_immutable: bool,
 }
 
@@ -59,6 +60,7 @@ impl Default for ManagerOptions {
             idle_max: IDLE_MAX,
             reflectors_max: REFLECTORS_MAX,
             watch_timeout_min: WATCH_TIMEOUT_MIN,
+            idle_limit: None,
             recheck_immutable: true,
         }
     }
@@ -131,6 +133,16 @@ impl ManagerOptions {
     #[must_use]
     pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
         self.watch_timeout_min = timeout;
+        self
+    }
+
+    /// Silence after which a watch is opened again, once bookmarks came on it, and after which
+    /// [`check_health`](crate::manager::ObjectManager::check_health) fails (B11, B14). Default: that of
+    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s. Servers send a bookmark
+    /// about once a minute.
+    #[must_use]
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        self.idle_limit = Some(limit);
         self
     }
 

@@ -90,6 +90,10 @@ pub struct ObjectReport {
     pub since_contact: Option<Duration>,
     /// Whether a watch is open or being opened. With `Watch` only.
     pub watched: bool,
+    /// Whether the watch should have heard from the server by now and has not, as
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) reckons (B14): what is known of
+    /// the object may be old. With `Watch` only; false for an object whose watch is stopped.
+    pub is_overdue: bool,
     /// How many registered pods reference the object.
     pub pods: usize,
     /// What went wrong last, if nothing has gone well since.
@@ -138,6 +142,7 @@ impl ObjectReport {
             created: None,
             since_contact: None,
             watched: false,
+            is_overdue: false,
             pods,
             last_failure: None,
             attempts: 0,

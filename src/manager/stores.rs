@@ -3,6 +3,7 @@
 use super::cached::Cached;
 use super::changes::Notifier;
 use super::fetch::store::FetchStore;
+use super::health::Overdue;
 use super::kinds::ManagedKind;
 use super::options::ManagerOptions;
 use super::registry::Difference;
@@ -132,6 +133,14 @@ impl<K: ManagedKind> Stores<K> {
             Self::Watch(store) => store.inspect(key),
             Self::Cache(store) => store.inspect(key),
             Self::Get(store) => store.inspect(key),
+        }
+    }
+
+    /// The objects whose watch is overdue; what is not watched owes nothing.
+    pub(crate) fn overdue(&self) -> Vec<Overdue> {
+        match self {
+            Self::Watch(store) => store.overdue(),
+            Self::Cache(_) | Self::Get(_) => Vec::new(),
         }
     }
 

@@ -133,6 +133,17 @@ impl Reflector {
         self.status.lock().is_fresh_within(limit, self.clock.now())
     }
 
+    /// Whether the server keeps confirming the content, for a health check: neither a quiet server nor an ended
+    /// reflector fails it, a silent one does, within the idle limit
+    /// ([`ReflectorStatus::check_health`] says when). Never blocks (B14).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    pub fn check_health(&self) -> Result<(), Error> {
+        self.status.lock().check_health(self.clock.now())
+    }
+
     /// Asks the reflector to end; returns at once.
     pub fn stop(&self) {
         self.worker.stop();

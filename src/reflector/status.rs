@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
 
 /// What a reflector's thread is doing.
@@ -34,6 +34,9 @@ pub struct ReflectorStatus {
     pub synced: bool,
     /// When the server last confirmed the content: a finished list, an opened watch, a byte on it.
     pub last_contact: Option<Instant>,
+    /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
+    /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
+    pub contact_due: Option<Instant>,
     /// The last failure; `None` again once a list or a watch succeeds.
     pub last_error: Option<Error>,
     /// Requests that failed one after the other; 0 once one succeeds.
@@ -61,7 +64,55 @@ impl ReflectorStatus {
             .map(|contact| now.saturating_duration_since(contact))
     }
 
+    /// Whether the server keeps confirming the content, for a health check (B14): `Ok` while it was heard from as lately
+    /// as a server that lives is heard from.
+    ///
+    /// How long it may be silent, by [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
+    ///
+    /// - On an open watch, once bookmarks came: the idle limit, from the last byte. Before that a server may be quiet for
+    ///   as long as nothing changes: until the watch's own time-out and 30 s more (B11).
+    /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer, before the first
+    ///   answer): the idle limit, from the last contact, or from the end of a watch that was within its time. Failures
+    ///   and refusals are no contact: when they last longer, the content is that old.
+    /// - A list on its way counts as contact with each page and each object that comes in, unless the one before it
+    ///   failed.
+    /// - A refusal that is an answer ([`denied`](Self::denied)) is a contact where nothing has synced yet.
+    ///
+    /// So a server that falls silent, or is away, makes this fail after the idle limit at the latest, and its return makes
+    /// it `Ok` again as soon as a watch is open. A reflector that has ended owes nothing and is `Ok`: whether that is
+    /// well, its owner knows. Whether anything has synced yet is another question, for
+    /// [`synced`](Self::synced).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    pub fn check_health(&self, now: Instant) -> Result<(), Error> {
+        if !self.is_overdue(now) {
+            return Ok(());
+        }
+        let text = match (self.age(now), self.attempts_since) {
+            (Some(age), _) => format!("the server last confirmed the content {age:.0?} ago"),
+            (None, Some(since)) => {
+                let since = now.saturating_duration_since(since);
+                format!("the server has confirmed nothing for {since:.0?}")
+            }
+            (None, None) => "the server has confirmed nothing yet".to_owned(),
+        };
+        let error = Error::new(ErrorKind::Timeout, text);
+        Err(match &self.last_error {
+            Some(last) => error.with_source(last.clone()),
+            None => error,
+        })
+    }
+
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        self.phase != Phase::Stopped && self.contact_due.is_some_and(|due| now >= due)
+    }
+
     /// Whether, at `now`, the content is synced and was confirmed within `limit`.
+    ///
+    /// A limit below the watch's time-out takes a server without bookmarks for silent, on which nothing changes;
+    /// [`check_health`](Self::check_health) does not.
     pub fn is_fresh_within(&self, limit: Duration, now: Instant) -> bool {
         self.synced && self.age(now).is_some_and(|age| age <= limit)
     }

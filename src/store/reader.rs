@@ -323,6 +323,17 @@ impl<K: Object> Store<K> {
         self.state.lock().status.age(self.clock.now())
     }
 
+    /// Whether the server keeps confirming the content, for a health check; `Ok` for a store that no reflector fills, or
+    /// whose reflector has ended ([`ReflectorStatus::check_health`] says more). Never blocks (B14).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    pub fn check_health(&self) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.state.lock().status.check_health(now)
+    }
+
     /// Waits until something holds of the state, or nothing can be hoped for.
     fn wait_until(
         &self,

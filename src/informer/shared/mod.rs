@@ -263,6 +263,18 @@ impl<K: Object> SharedInformer<K> {
         self.store.age()
     }
 
+    /// Whether the server keeps confirming the content, for a health check: neither a quiet server fails it nor an
+    /// informer that has not begun or has stopped; a server that is silent does, within the idle limit
+    /// ([`ReflectorStatus::check_health`] says when). Never blocks (B14).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: the informer's name and how long ago the server was heard, with the last failure as its source.
+    pub fn check_health(&self) -> Result<(), Error> {
+        let health = self.store.check_health();
+        health.map_err(|error| error.context(&self.name))
+    }
+
     /// The reflector's last position in the server's history; empty before the first success (CT-3, SI-8).
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.store.status().resource_version

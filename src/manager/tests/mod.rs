@@ -8,6 +8,7 @@ pub(super) mod fake;
 #[cfg(feature = "testing")]
 mod fetch;
 mod fresh_reads;
+mod health;
 mod launch;
 mod object_manager;
 mod pod_references;

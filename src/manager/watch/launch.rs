@@ -80,6 +80,9 @@ impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
         let mut options = ReflectorOptions::default();
         options.clock = self.options.clock.clone();
         options.watch_timeout_min = self.options.watch_timeout_min;
+        if let Some(limit) = self.options.idle_limit {
+            options.idle_limit = limit;
+        }
         options.demand = Some(plan.demand);
         options.start_floor = plan.floor;
         // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).

@@ -23,6 +23,7 @@ pub(crate) fn report<K: ManagedKind>(
         reason,
         since_contact: contact.map(|contact| now.saturating_duration_since(contact)),
         watched: matches!(slot.state(), State::Starting | State::Running),
+        is_overdue: slot.is_overdue(now),
         last_failure: slot.failure().cloned(),
         attempts: slot.attempts(),
         refused: slot.refused(),

@@ -57,6 +57,8 @@ pub(crate) struct Slot<K: ManagedKind> {
     content: Content<K>,
     filled_by: Option<RunId>,
     contact: Option<Instant>,
+    /// By when the present run has to have heard from the server (B14).
+    contact_due: Option<Instant>,
     began: Instant,
     /// When the present check of an immutable object was asked for (B7).
     check_began: Option<Instant>,
@@ -119,6 +121,7 @@ impl<K: ManagedKind> Slot<K> {
             content: Content::default(),
             filled_by: None,
             contact: None,
+            contact_due: None,
             began: clock.now(),
             check_began: None,
             check_after: None,
@@ -204,6 +207,7 @@ impl<K: ManagedKind> Slot<K> {
         now: Instant,
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.trouble = Trouble::default();
+        self.contact_due = None;
         self.began = now;
         let floor = self.content.floor();
         let floor = (!floor.is_unset()).then(|| floor.clone());
@@ -229,6 +233,12 @@ impl<K: ManagedKind> Slot<K> {
 
     pub(crate) fn last_contact(&self) -> Option<Instant> {
         self.contact
+    }
+
+    /// Whether a run is at work that should have heard from the server by `now` (B14).
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let at_work = matches!(self.state(), State::Starting | State::Running);
+        at_work && self.contact_due.is_some_and(|due| now >= due)
     }
 
     pub(crate) fn failure(&self) -> Option<&Error> {
@@ -361,6 +371,7 @@ impl<K: ManagedKind> Slot<K> {
         }
         let before = self.trouble.tells();
         self.contact = self.contact.max(status.last_contact);
+        self.contact_due = status.contact_due;
         self.trouble = Trouble {
             failure: status.last_error.clone(),
             denied: status.denied.clone(),

@@ -10,6 +10,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::cached::Cached;
+use crate::manager::health::Overdue;
 use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
@@ -228,6 +229,22 @@ impl<K: ManagedKind> WatchStore<K> {
         drop(books);
         let slot = item.slot.lock();
         Some(report(&slot, &item.about, pods, now))
+    }
+
+    /// The objects whose watch should have heard from the server by now and has not (B14).
+    pub(crate) fn overdue(&self) -> Vec<Overdue> {
+        let now = self.works().clock().now();
+        let items = self.shared.items().into_iter();
+        let overdue = items.filter_map(|item| {
+            let slot = item.slot.lock();
+            slot.is_overdue(now).then(|| Overdue {
+                key: item.about.key.clone(),
+                confirmed: slot.last_contact(),
+                began: slot.attempts_since(),
+                failure: slot.failure().cloned(),
+            })
+        });
+        overdue.collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -128,6 +128,7 @@ impl Core {
     }
 
     fn turn_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
+        self.memory.progress(facts.now);
         let Some(token) = page.continue_token.filter(|token| !token.is_empty()) else {
             return self.listed(listing, page.resource_version, facts);
         };

@@ -15,6 +15,8 @@ use super::{Effect, Facts};
 const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
 /// The shortest steady wait, should the options ask for none at all.
 const STEADY_MIN: Duration = Duration::from_millis(1);
+/// Ten years: an idle limit that is there to be none.
+const IDLE_LIMIT_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// No try that the end of a grace calls for comes sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
 
@@ -52,6 +54,10 @@ pub(super) struct Memory {
     pub(super) idle_limit: Duration,
     pub(super) page_size: Option<u32>,
     what: String,
+    /// By when the content has to be confirmed again (B14).
+    owed: Instant,
+    /// When something last came of a list that is on its way.
+    progress: Option<Instant>,
     floor: ResourceVersion,
     may_stream: bool,
     watch_timeout_min: Duration,
@@ -68,11 +74,17 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
+        // Longer than any program runs, and still an instant.
+        let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
+        let owed = later(now, idle_limit);
         let status = ReflectorStatus {
             attempts_since: Some(now),
+            contact_due: Some(owed),
             ..ReflectorStatus::default()
         };
         Self {
+            owed,
+            progress: None,
             status,
             effects: Vec::new(),
             history: History::Known,
@@ -81,7 +93,7 @@ impl Memory {
             resync_due: None,
             reopen: Reopen::default(),
             internal_errors: RetryWindow::new(options.internal_error_retry),
-            idle_limit: options.idle_limit,
+            idle_limit,
             page_size: options.page_size.filter(|size| *size > 0),
             what,
             floor: options.start_floor.clone().unwrap_or_default(),
@@ -138,7 +150,31 @@ impl Memory {
     pub(super) fn contact(&mut self, at: Instant) {
         if self.status.last_contact.is_none_or(|last| last < at) {
             self.status.last_contact = Some(at);
+            self.owed = later(at, self.idle_limit);
         }
+    }
+
+    /// On an open watch the server need not be heard from before `dead_at` (B11).
+    pub(super) fn owed_by(&mut self, dead_at: Instant) {
+        self.owed = dead_at;
+    }
+
+    /// Something came of a list that is on its way: no confirmation, but no silence either. After a failure it does not
+    /// count: lists that fail half-way again and again leave the content to grow old.
+    pub(super) fn progress(&mut self, at: Instant) {
+        let last = self.status.last_error.as_ref();
+        if last.is_none_or(|error| error.kind() == ErrorKind::Expired) {
+            self.progress = Some(at);
+        }
+    }
+
+    /// Shows by when the server has to be heard from. Without an open watch, that is the idle limit from now at the most.
+    pub(super) fn reckon(&mut self, is_watching: bool, now: Instant) {
+        if !is_watching {
+            self.owed = self.owed.min(later(now, self.idle_limit));
+        }
+        let progress = self.progress.map(|at| later(at, self.idle_limit));
+        self.status.contact_due = Some(progress.map_or(self.owed, |due| due.max(self.owed)));
     }
 
     /// Moves the position with an event, never back (B18 instead of RF-29).
@@ -248,6 +284,7 @@ impl Memory {
         });
         self.status.attempts = self.status.attempts.saturating_add(1);
         self.status.attempts_since = self.status.attempts_since.or(Some(facts.now));
+        self.progress = None;
         self.note_refusal(error, facts.now);
         self.log_failure(error, facts.now);
         self.backoff.after(health);
@@ -263,6 +300,9 @@ impl Memory {
         let since = *self.forbidden_since.get_or_insert(now);
         if now.saturating_duration_since(since) >= self.forbidden_grace {
             self.status.denied = Some(error.clone());
+            if !self.status.synced {
+                self.owed = later(now, self.idle_limit);
+            }
         }
     }
 

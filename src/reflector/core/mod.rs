@@ -224,6 +224,13 @@ impl Core {
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
+        let action = self.decide(input, facts);
+        let is_watching = matches!(self.state, State::Watching(_));
+        self.memory.reckon(is_watching, facts.now);
+        action
+    }
+
+    fn decide(&mut self, input: Input, facts: &Facts) -> Action {
         let state = std::mem::replace(&mut self.state, State::Ended);
         match (state, input) {
             (_, Input::Stop) | (State::Ended, _) => self.end(),

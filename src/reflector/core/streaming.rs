@@ -135,6 +135,7 @@ impl Core {
             last_event: Some(facts.now),
             ..streaming
         };
+        self.memory.progress(facts.now);
         if matches!(seen, Seen::Added(_) | Seen::Undecodable(_)) {
             streaming.last_item = facts.now;
             streaming.progress = facts.now;
@@ -269,6 +270,7 @@ impl Core {
     ) -> Action {
         if last_contact > streaming.last_event.unwrap_or(streaming.opened_at) {
             streaming.progress = streaming.progress.max(last_contact);
+            self.memory.progress(last_contact);
         }
         self.collect(streaming, facts)
     }

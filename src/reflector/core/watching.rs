@@ -161,6 +161,7 @@ impl Core {
     fn read(&mut self, watching: Watching) -> Action {
         self.memory.status.phase = Phase::Watching;
         let dead_at = watching.dead_at(self.memory.bookmarks, self.memory.idle_limit);
+        self.memory.owed_by(dead_at);
         let until = self
             .memory
             .resync_due
@@ -270,9 +271,13 @@ impl Core {
             }
             return self.fail(error, Next::Pass, facts);
         }
-        if let Some(end) = end {
-            self.memory
-                .log(log::Level::Debug, format!("the watch broke off err={end}"));
+        match end {
+            // The end in good order is the server's word, too, that nothing was left to tell.
+            None => self.memory.contact(facts.now),
+            Some(end) => {
+                let why = format!("the watch broke off err={end}");
+                self.memory.log(log::Level::Debug, why);
+            }
         }
         self.reopen_after(lived, Next::Watch, facts)
     }

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod health;
 mod lists;
 mod readings;
 mod streams;

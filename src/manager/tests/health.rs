@@ -1,0 +1,138 @@
+//! Whether the server keeps confirming what a manager holds (B14), over runs without threads and a clock that stands still.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use super::fake::{ROUND, Stage, immutable, pod, secret};
+use crate::error::{Error, ErrorKind};
+use crate::manager::{ChangeDetection, ManagerOptions, SecretManager};
+use crate::object::{ObjectKey, Status};
+use crate::reflector::ReflectorStatus;
+use crate::testing::FakeSource;
+
+const LIMIT: Duration = Duration::from_secs(130);
+
+/// What a reflector says that has just heard from the server.
+fn heard(stage: &Stage) -> ReflectorStatus {
+    let now = stage.clock.now();
+    ReflectorStatus {
+        synced: true,
+        last_contact: Some(now),
+        contact_due: now.checked_add(LIMIT),
+        ..ReflectorStatus::default()
+    }
+}
+
+fn is_overdue(stage: &Stage, name: &str) -> bool {
+    let key = ObjectKey::new("ns", name);
+    stage.manager.inspect_object(&key).unwrap().is_overdue
+}
+
+#[test]
+fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_return_heals() {
+    let stage = Stage::new();
+    stage.manager.check_health().unwrap();
+    stage.manager.register_pod(&pod("p", &["quiet", "silent"]));
+    stage.manager.check_health().unwrap();
+    for name in ["quiet", "silent"] {
+        stage
+            .runs
+            .list(name, "10", Some(secret(name, "5")))
+            .unwrap();
+        stage.runs.report(name, &heard(&stage));
+    }
+    stage.clock.advance(Duration::from_secs(100));
+    stage.runs.report("quiet", &heard(&stage));
+    stage.clock.advance(Duration::from_secs(29));
+    stage.manager.check_health().unwrap();
+    stage.clock.advance(Duration::from_secs(1));
+    let failing = ReflectorStatus {
+        last_error: Some(Error::from_status(Status::new(500, "one moment"))),
+        attempts: 1,
+        last_contact: None,
+        contact_due: Some(stage.clock.now()),
+        ..heard(&stage)
+    };
+    stage.runs.report("silent", &failing);
+    let error = stage.manager.check_health().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "1 of 2 Secrets: the server last confirmed one 130s ago"
+    );
+    assert_eq!(error.source().unwrap().to_string(), "one moment");
+    assert!(is_overdue(&stage, "silent") && !is_overdue(&stage, "quiet"));
+    stage.runs.report("silent", &heard(&stage));
+    stage.manager.check_health().unwrap();
+}
+
+#[test]
+fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_for() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let began = stage.clock.now();
+    let waiting = ReflectorStatus {
+        attempts_since: Some(began),
+        contact_due: began.checked_add(LIMIT),
+        ..ReflectorStatus::default()
+    };
+    stage.runs.report("s", &waiting);
+    stage.clock.advance(LIMIT);
+    let error = stage.manager.check_health().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1 of 1 Secrets: the server has confirmed nothing of one for 130s"
+    );
+    stage.manager.unregister_pod(&pod("p", &["s"]));
+    stage.manager.check_health().unwrap();
+}
+
+/// B14: what is stopped on purpose owes nothing.
+#[test]
+fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["fixed", "idle"]));
+    stage.runs.report("fixed", &heard(&stage));
+    stage
+        .runs
+        .list("fixed", "10", Some(immutable("fixed", "5")))
+        .unwrap();
+    stage.clock.advance(LIMIT);
+    stage.manager.check_health().unwrap();
+
+    stage
+        .runs
+        .list("idle", "10", Some(secret("idle", "6")))
+        .unwrap();
+    stage.runs.report("idle", &heard(&stage));
+    stage.clock.advance(LIMIT);
+    assert!(is_overdue(&stage, "idle") && !is_overdue(&stage, "fixed"));
+    stage.manager.check_health().unwrap_err();
+    stage.clock.wait_for_timer(ROUND);
+    stage.round();
+    stage.round();
+    assert!(stage.runs.is_stopped("idle"));
+    assert!(!is_overdue(&stage, "idle"));
+    stage.manager.check_health().unwrap();
+}
+
+#[test]
+fn oc_25_a_manager_that_was_shut_down_owes_nothing() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.report("s", &heard(&stage));
+    stage.clock.advance(LIMIT);
+    stage.manager.check_health().unwrap_err();
+    stage.manager.shut_down();
+    stage.manager.check_health().unwrap();
+}
+
+#[test]
+fn b14_where_nothing_is_watched_nothing_is_owed() {
+    for mode in [ChangeDetection::Cache, ChangeDetection::Get] {
+        let options = ManagerOptions::default().change_detection(mode);
+        let manager = SecretManager::new(FakeSource::new(), options).unwrap();
+        manager.register_pod(&pod("p", &["s"]));
+        manager.check_health().unwrap();
+    }
+}
