@@ -27,6 +27,7 @@ mod delta;
 mod delta_fifo;
 mod handlers;
 mod known;
+mod metrics;
 mod shared;
 
 pub use deleted::Deleted;
@@ -39,4 +40,5 @@ pub use handlers::{
     EventHandler, FilteringHandler, Forward, HandlerOptions, Handlers, Notification, Registration,
 };
 pub use known::KnownObjects;
+pub use metrics::{InformerMetrics, InformerReading, InformerState};
 pub use shared::{InformerOptions, QueueOrder, SharedInformer};

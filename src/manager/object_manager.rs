@@ -11,6 +11,7 @@ use super::changes::Changes;
 use super::fetch::store::FetchStore;
 use super::health::Overdue;
 use super::kinds::ManagedKind;
+use super::metrics::ManagerReading;
 use super::options::ManagerOptions;
 use super::registry::{Difference, PodId, Registry};
 use super::report::{ObjectReport, PodReport};
@@ -57,7 +58,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give.
+    /// `Resources` when the system has no thread to give; what [`ManagerOptions::metrics`] has against a manager of this kind
+    /// and strategy.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = api.getter();
@@ -72,7 +74,28 @@ impl<K: ManagedKind> ObjectManager<K> {
             ChangeDetection::Cache => Stores::Cache(TtlStore::new(getter, options)),
             ChangeDetection::Get => Stores::Get(FetchStore::new(getter, options)),
         };
+        if let Some(metrics) = &store.options().metrics {
+            let strategy = store.options().change_detection;
+            let reading = ManagerReading::new(K::KIND, strategy, store.books());
+            metrics.manager_started(reading)?;
+        }
         Ok(Self::over(store))
+    }
+
+    /// Tells whoever measures the manager how a read went; without anybody it looks at no clock.
+    fn measured(
+        &self,
+        read: impl FnOnce() -> Result<Cached<K>, Error>,
+    ) -> Result<Cached<K>, Error> {
+        let options = self.store.options();
+        let Some(metrics) = &options.metrics else {
+            return read();
+        };
+        let begun = options.clock.now();
+        let result = read();
+        let took = options.clock.now().saturating_duration_since(begun);
+        metrics.read(took, result.as_ref().err());
+        result
     }
 
     pub(crate) fn over(store: Stores<K>) -> Self {
@@ -142,9 +165,11 @@ impl<K: ManagedKind> ObjectManager<K> {
     ///
     /// As [`get_by`](Self::get_by).
     pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
-        self.store.get(namespace, name, || {
-            let options = self.store.options();
-            options.clock.after(options.get_limit())
+        self.measured(|| {
+            self.store.get(namespace, name, || {
+                let options = self.store.options();
+                options.clock.after(options.get_limit())
+            })
         })
     }
 
@@ -177,7 +202,7 @@ impl<K: ManagedKind> ObjectManager<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.store.get(namespace, name, || deadline)
+        self.measured(|| self.store.get(namespace, name, || deadline))
     }
 
     /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`. Never blocks, asks nothing.
@@ -244,7 +269,7 @@ impl<K: ManagedKind> ObjectManager<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.store.get_fresh(namespace, name, deadline)
+        self.measured(|| self.store.get_fresh(namespace, name, deadline))
     }
 
     /// The object in a state not older than `version` (R11): for a reader who has seen that version elsewhere, such as in
@@ -275,7 +300,7 @@ impl<K: ManagedKind> ObjectManager<K> {
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.store.get_at_least(namespace, name, version, deadline)
+        self.measured(|| self.store.get_at_least(namespace, name, version, deadline))
     }
 
     /// Each registered pod with the objects it references, sorted by namespace and name. Never blocks on the network,

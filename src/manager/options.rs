@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use super::change_detection::ChangeDetection;
+use super::metrics::ManagerMetrics;
 use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
+use crate::sync::Arc;
 
 /// The kubelet's wait for an object that is not there yet (OC-9).
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,6 +48,7 @@ pub struct ManagerOptions {
     pub(crate) watch_timeout_min: Duration,
     pub(crate) idle_limit: Option<Duration>,
     pub(crate) recheck_immutable: bool,
+    pub(crate) metrics: Option<Arc<dyn ManagerMetrics>>,
 }
 
 impl Default for ManagerOptions {
@@ -62,6 +65,7 @@ impl Default for ManagerOptions {
             watch_timeout_min: WATCH_TIMEOUT_MIN,
             idle_limit: None,
             recheck_immutable: true,
+            metrics: None,
         }
     }
 }
@@ -151,6 +155,14 @@ impl ManagerOptions {
     #[must_use]
     pub fn recheck_immutable(mut self, recheck: bool) -> Self {
         self.recheck_immutable = recheck;
+        self
+    }
+
+    /// Who is told of reads, and of the lists and watches of the manager's reflectors, for metrics. Default: nobody, which
+    /// costs nothing. The manager lets go of it when it is dropped.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Arc<dyn ManagerMetrics>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 

@@ -118,6 +118,11 @@ impl<I: Clone> References<I> {
         self.entries.get(key).map_or(0, |entry| entry.pods.len())
     }
 
+    /// How many references there are: an object that two pods reference counts twice.
+    pub(crate) fn total(&self) -> usize {
+        self.entries.values().map(|entry| entry.pods.len()).sum()
+    }
+
     /// Every item.
     pub(crate) fn items(&self) -> impl Iterator<Item = &I> {
         self.entries.values().map(|entry| &entry.item)

@@ -1,10 +1,13 @@
 //! The one type behind which the strategies stand: a manager asks it, and it asks the store of its strategy.
 
+use std::sync::Weak;
+
 use super::cached::Cached;
 use super::changes::Notifier;
 use super::fetch::store::FetchStore;
 use super::health::Overdue;
 use super::kinds::ManagedKind;
+use super::metrics::Books;
 use super::options::ManagerOptions;
 use super::registry::Difference;
 use super::report::ObjectReport;
@@ -37,6 +40,15 @@ impl<K: ManagedKind> Stores<K> {
             Self::Watch(store) => &store.works().options,
             Self::Cache(store) => store.options(),
             Self::Get(store) => store.options(),
+        }
+    }
+
+    /// What a reading of the manager looks at.
+    pub(crate) fn books(&self) -> Weak<dyn Books> {
+        match self {
+            Self::Watch(store) => store.books(),
+            Self::Cache(store) => store.books(),
+            Self::Get(store) => store.books(),
         }
     }
 

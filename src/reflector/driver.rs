@@ -3,11 +3,12 @@
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
+    ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::demand::RestEnd;
+use crate::reflector::metrics::Measured;
 use crate::reflector::{
     Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
 };
@@ -29,6 +30,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
     event: Option<WatchEvent<K>>,
+    measured: Measured,
 }
 
 impl<K: Object, S: Sink<K>> Driver<K, S> {
@@ -40,11 +42,13 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Self {
         let core = Core::new(&options, source.describe(), options.clock.now());
+        let measured = Measured::new(options.metrics, options.clock.clone());
         Self {
             name,
             source,
             sink,
             core,
+            measured,
             clock: options.clock,
             demand: options.demand.unwrap_or_default(),
             status,
@@ -133,7 +137,9 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             | Action::Open(_)
             | Action::Rest { .. }
             | Action::End => {
-                self.stream = None;
+                if self.stream.take().is_some() {
+                    self.measured.watch_over();
+                }
                 self.staging = None;
                 self.event = None;
             }
@@ -163,37 +169,44 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     fn list(&mut self, request: &ListRequest, fresh: bool, stop: &StopToken) -> Input {
         if fresh || self.staging.is_none() {
             self.staging = Some(self.sink.begin());
+            self.measured.list_begins();
         }
         let Some(staging) = self.staging.as_mut() else {
             return Input::Page(Err(Error::new(ErrorKind::Protocol, "nothing is staged")));
         };
         let sink = &mut self.sink;
+        let measured = &mut self.measured;
         let mut is_empty = true;
         let mut each = |item: Listed<K>| {
             is_empty = false;
+            measured.listed(matches!(item, Listed::Undecodable(_)));
             sink.stage(staging, Staged::Put(item));
         };
         let page = self.source.list(request, stop, &mut each);
+        let more = |page: &ListPage| {
+            page.continue_token
+                .as_deref()
+                .is_some_and(|t| !t.is_empty())
+        };
         match page {
-            Ok(page)
-                if is_empty
-                    && page
-                        .continue_token
-                        .as_deref()
-                        .is_some_and(|t| !t.is_empty()) =>
-            {
-                Input::EmptyPage(page)
+            Ok(page) if more(&page) && is_empty => Input::EmptyPage(page),
+            Ok(page) if more(&page) => Input::Page(Ok(page)),
+            Ok(page) => {
+                self.measured.list_is_complete();
+                Input::Page(Ok(page))
             }
-            page => Input::Page(page),
+            Err(error) => Input::Page(Err(error)),
         }
     }
 
     fn open(&mut self, request: &WatchRequest, stop: &StopToken) -> Input {
+        self.measured.watch_begins(request.send_initial_events);
         let opened = self.source.watch(request, stop).map(|stream| {
             if request.send_initial_events {
                 self.staging = Some(self.sink.begin());
             }
             self.stream = Some(stream);
+            self.measured.watch_is_open();
         });
         Input::Opened(opened)
     }
@@ -208,7 +221,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                 self.event = Some(event);
                 Input::Seen(seen)
             }
-            Ok(Next::Ended(end)) => Input::Ended(end),
+            Ok(Next::Ended(end)) => {
+                self.measured.watch_is_at_its_end();
+                Input::Ended(end)
+            }
             Ok(Next::DeadlinePassed) => Input::Quiet {
                 last_contact: stream.last_contact(),
             },
@@ -228,6 +244,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             )
             | None => return Input::Applied(Ok(())),
         };
+        self.measured
+            .applied(matches!(event, SinkEvent::Undecodable(_)));
         Input::Applied(self.sink.apply(event))
     }
 
@@ -245,12 +263,17 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             | None => return Input::Applied(Ok(())),
         };
         if let Some(staging) = self.staging.as_mut() {
+            if let Staged::Put(listed) = &item {
+                self.measured
+                    .listed(matches!(listed, Listed::Undecodable(_)));
+            }
             self.sink.stage(staging, item);
         }
         Input::Applied(Ok(()))
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) -> Input {
+        self.measured.applied(false);
         self.sink.bookmark(version);
         Input::Applied(Ok(()))
     }
@@ -260,6 +283,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Some(staging) => staging,
             None => self.sink.begin(),
         };
+        // A plain list was complete with its last page; a streamed one is now.
+        self.measured.list_is_complete();
         Input::Committed(self.sink.commit(staging, of))
     }
 

@@ -5,6 +5,7 @@ mod core;
 mod demand;
 mod disposition;
 mod driver;
+mod metrics;
 mod options;
 mod sink;
 mod status;
@@ -13,6 +14,7 @@ mod status;
 mod tests;
 
 pub use demand::{Demand, DemandGuard};
+pub use metrics::{ReflectorMetrics, ReflectorReading};
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink, SinkEvent, Staged};
@@ -98,6 +100,10 @@ impl Reflector {
         let name = name.into();
         let clock = options.clock.clone();
         let status = Arc::new(Mutex::new(ReflectorStatus::default()));
+        if let Some(metrics) = &options.metrics {
+            let reading = ReflectorReading::new(&status, &clock);
+            metrics.reflector_started(reading);
+        }
         let shown = Arc::clone(&status);
         let driver = Driver::new(name, source, sink, options, shown);
         let worker =

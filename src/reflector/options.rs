@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::object::ResourceVersion;
-use crate::reflector::Demand;
+use crate::reflector::{Demand, ReflectorMetrics};
+use crate::sync::Arc;
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
@@ -46,6 +47,8 @@ pub struct ReflectorOptions {
     pub internal_error_retry: Duration,
     /// How long a refusal (403) is retried before it is an answer (R4). Default 3 s.
     pub forbidden_grace: Duration,
+    /// Who is told of lists and watches, for metrics (RF-51). Default `None`: nobody, which costs nothing.
+    pub metrics: Option<Arc<dyn ReflectorMetrics>>,
 }
 
 /// The waits between failed passes; each is drawn from its base up to base × (1 + jitter) (BK-2).
@@ -79,6 +82,7 @@ impl Default for ReflectorOptions {
             watch_list: true,
             internal_error_retry: Duration::ZERO,
             forbidden_grace: FORBIDDEN_GRACE,
+            metrics: None,
         }
     }
 }

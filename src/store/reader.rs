@@ -223,6 +223,16 @@ impl<K: Object> Store<K> {
         set_aside.collect()
     }
 
+    /// How many objects are set aside because they are not of this type (B12). The cost grows with the store.
+    pub fn undecodable_len(&self) -> usize {
+        let state = self.state.lock();
+        let set_aside = state
+            .items
+            .values()
+            .filter(|entry| entry.content.object().is_none());
+        set_aside.count()
+    }
+
     /// The objects an index lists under a value. The cost grows with the answer, not with the store.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! All handlers of one informer: who is told of what, who is due for a resync, who comes and who goes.
 
 use std::fmt;
+use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
@@ -224,11 +225,12 @@ impl<K: Object> Processor<K> {
 
     /// The handlers that have not been removed, oldest first.
     pub(crate) fn registrations(&self) -> Vec<Registration> {
-        let table = self.0.table.lock();
-        let members = table.members.iter();
-        members
-            .map(|member| Registration::new(Arc::clone(&member.listener), Arc::downgrade(&self.0)))
-            .collect()
+        Front::registrations(&self.0)
+    }
+
+    /// A way to the handlers for readings, which does not keep them.
+    pub(crate) fn roll(&self) -> Roll<K> {
+        Roll(Arc::downgrade(&self.0))
     }
 
     /// Lets no further call begin, for good, and does not wait: a [`stop`](Self::stop) or the drop does that.
@@ -284,7 +286,25 @@ impl<K: Object> Drop for Processor<K> {
     }
 }
 
+/// The handlers of an informer that may be gone. Holding it for a moment delays no end: only the processor joins.
+pub(crate) struct Roll<K: Object>(Weak<Front<K>>);
+
+impl<K: Object> Roll<K> {
+    pub(crate) fn registrations(&self) -> Vec<Registration> {
+        let front = self.0.upgrade();
+        front.as_ref().map(Front::registrations).unwrap_or_default()
+    }
+}
+
 impl<K: Object> Front<K> {
+    fn registrations(front: &Arc<Self>) -> Vec<Registration> {
+        let table = front.table.lock();
+        let members = table.members.iter();
+        members
+            .map(|member| Registration::new(Arc::clone(&member.listener), Arc::downgrade(front)))
+            .collect()
+    }
+
     /// Takes a handler in, or gives it back after the stop.
     fn enter(
         &self,

@@ -3,6 +3,7 @@
 use super::applying::Applying;
 use crate::clock::Deadline;
 use crate::informer::handlers::Processor;
+use crate::informer::metrics::Measured;
 use crate::informer::{DeltaFifo, DeltaFifoHandle};
 use crate::object::Object;
 use crate::sync::Arc;
@@ -16,6 +17,7 @@ pub(super) struct Consumer<K: Object> {
     processor: Arc<Processor<K>>,
     /// The handlers know that no more of the initial list comes.
     complete: bool,
+    measured: Option<Measured<K>>,
 }
 
 impl<K: Object> Consumer<K> {
@@ -23,6 +25,7 @@ impl<K: Object> Consumer<K> {
         queue: DeltaFifo<K>,
         applying: Applying<K>,
         processor: Arc<Processor<K>>,
+        measured: Option<Measured<K>>,
     ) -> Self {
         Self {
             handle: queue.handle(),
@@ -30,6 +33,14 @@ impl<K: Object> Consumer<K> {
             applying,
             processor,
             complete: false,
+            measured,
+        }
+    }
+
+    /// Tells whoever measures the informer that it starts.
+    pub(super) fn announce(&self) {
+        if let Some(measured) = &self.measured {
+            measured.announce();
         }
     }
 
@@ -41,8 +52,12 @@ impl<K: Object> Consumer<K> {
                 Ok(Some(popped)) if !stop.is_stopped() => {
                     let is_in_initial_list = popped.is_in_initial_list();
                     let (deltas, processing) = popped.into_parts();
+                    let begun = self.measured.as_ref().map(Measured::begin);
                     self.applying.apply(deltas, is_in_initial_list);
                     drop(processing);
+                    if let (Some(measured), Some(begun)) = (&self.measured, begun) {
+                        measured.processed(begun);
+                    }
                 }
                 Ok(_) => {}
                 Err(_closed) => return,

@@ -47,6 +47,7 @@ impl<K: Object> Parts<K> {
     pub(super) fn start(self, name: &str) -> Result<Threads, Error> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let consumer = self.consumer;
+        consumer.announce();
         let queue = Worker::spawn(format!("inf-{number}"), move |stop| consumer.run(stop));
         let queue = queue.map_err(|error| {
             let text = format!("no thread for informer {name}");

@@ -17,6 +17,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::informer::handlers::Processor;
+use crate::informer::metrics::{Measured, Seen};
 use crate::informer::{DeltaFifo, DeltaFifoHandle, EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
@@ -120,12 +121,20 @@ impl<K: Object> SharedInformer<K> {
             reporter: writer.reporter(),
         };
         let applying = Applying::new(store.clone(), writer, Arc::clone(&processor), options.order);
+        let measured = options.metrics.clone().map(|metrics| {
+            let seen = Seen::new(store.clone(), handle.clone(), processor.roll());
+            Measured::new(metrics, seen, clock.clone())
+        });
         let parts = Parts {
             source,
             sink,
-            consumer: Consumer::new(queue, applying, Arc::clone(&processor)),
+            consumer: Consumer::new(queue, applying, Arc::clone(&processor), measured),
             options: ReflectorOptions {
                 demand: Some(demand),
+                metrics: match options.metrics {
+                    Some(metrics) => Some(metrics),
+                    None => options.reflector.metrics,
+                },
                 ..options.reflector
             },
         };

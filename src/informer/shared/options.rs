@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::informer::{DeltaFifoOptions, KnownObjects, QueueMode, Relisted};
+use crate::informer::{DeltaFifoOptions, InformerMetrics, KnownObjects, QueueMode, Relisted};
 use crate::object::{Held, Object};
 use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};
@@ -59,6 +59,7 @@ pub struct InformerOptions<K: Object> {
     pub(super) indexers: Indexers<K>,
     pub(super) reflector: ReflectorOptions,
     pub(super) queue: DeltaFifoOptions<K>,
+    pub(super) metrics: Option<Arc<dyn InformerMetrics>>,
 }
 
 impl<K: Object> InformerOptions<K> {
@@ -104,9 +105,18 @@ impl<K: Object> InformerOptions<K> {
 
     /// How the server is listed and watched, and the clock of the whole informer.
     ///
-    /// `resync_period` and `demand` in it are the informer's own business: what is set there is not used.
+    /// `resync_period` and `demand` in it are the informer's own business: what is set there is not used. Nor are its `metrics`
+    /// if the informer has some.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
+        self
+    }
+
+    /// Who is told of lists, watches and the queue's work, for metrics (RF-52). Default: nobody, which costs nothing.
+    ///
+    /// The informer lets go of it when its threads have ended.
+    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 }
@@ -120,6 +130,7 @@ impl<K: Object> Default for InformerOptions<K> {
             indexers: Indexers::new(),
             reflector: ReflectorOptions::default(),
             queue: DeltaFifoOptions::default(),
+            metrics: None,
         }
     }
 }
@@ -133,6 +144,7 @@ impl<K: Object> fmt::Debug for InformerOptions<K> {
             .field("indexers", &self.indexers)
             .field("reflector", &self.reflector)
             .field("queue", &self.queue)
+            .field("metrics", &self.metrics)
             .finish()
     }
 }

@@ -1,5 +1,7 @@
 //! The fetching store: a request on the reader's thread for each read, and a note of how it ended (SC-2).
 
+use std::sync::Weak;
+
 use super::outcome::Outcome;
 use crate::clock::Deadline;
 use crate::error::Error;
@@ -10,6 +12,7 @@ use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
 use crate::manager::gets::Gets;
 use crate::manager::kinds::ManagedKind;
+use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::References;
 use crate::manager::registry::Difference;
@@ -27,7 +30,7 @@ pub(crate) struct FetchStore<K: ManagedKind> {
     options: ManagerOptions,
     changes: Notifier,
     gets: Gets<K>,
-    references: Mutex<References<Arc<Item>>>,
+    references: Arc<Mutex<References<Arc<Item>>>>,
     reads: AtomicU64,
     stop: StopSource,
 }
@@ -45,7 +48,7 @@ impl<K: ManagedKind> FetchStore<K> {
             options,
             changes: Notifier::default(),
             gets: Gets::new(getter),
-            references: Mutex::new(References::default()),
+            references: Arc::new(Mutex::new(References::default())),
             reads: AtomicU64::new(0),
             stop: StopSource::new(),
         }
@@ -165,6 +168,12 @@ impl<K: ManagedKind> FetchStore<K> {
 
     pub(crate) fn len(&self) -> usize {
         self.references.lock().len()
+    }
+
+    /// What a reading of the manager looks at.
+    pub(crate) fn books(&self) -> Weak<dyn Books> {
+        let books: Weak<Mutex<References<Arc<Item>>>> = Arc::downgrade(&self.references);
+        books
     }
 
     fn next_number(&self) -> u64 {

@@ -10,6 +10,8 @@ mod fetch;
 mod fresh_reads;
 mod health;
 mod launch;
+#[cfg(feature = "testing")]
+mod metrics;
 mod object_manager;
 mod pod_references;
 mod reflect;

@@ -2,6 +2,8 @@
 
 mod past;
 
+use std::sync::Weak;
+
 use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
 use super::report::report;
 use crate::clock::{Coarse, Deadline};
@@ -14,6 +16,7 @@ use crate::manager::changes::Notifier;
 use crate::manager::content::News;
 use crate::manager::gets::Gets;
 use crate::manager::kinds::ManagedKind;
+use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
@@ -29,7 +32,7 @@ pub(crate) struct TtlStore<K: ManagedKind> {
     gets: Gets<K>,
     changes: Notifier,
     answers: Answers<K, Place<K>>,
-    references: Mutex<References<Arc<Place<K>>>>,
+    references: Arc<Mutex<References<Arc<Place<K>>>>>,
     stop: StopSource,
 }
 
@@ -59,7 +62,7 @@ impl<K: ManagedKind> TtlStore<K> {
             gets: Gets::new(getter),
             changes: Notifier::default(),
             answers: Answers::default(),
-            references: Mutex::new(References::default()),
+            references: Arc::new(Mutex::new(References::default())),
             stop: StopSource::new(),
         }
     }
@@ -185,6 +188,12 @@ impl<K: ManagedKind> TtlStore<K> {
     /// How many objects are referenced.
     pub(crate) fn len(&self) -> usize {
         self.references.lock().len()
+    }
+
+    /// What a reading of the manager looks at.
+    pub(crate) fn books(&self) -> Weak<dyn Books> {
+        let books: Weak<Mutex<References<Arc<Place<K>>>>> = Arc::downgrade(&self.references);
+        books
     }
 
     fn find(&self, namespace: &str, name: &str) -> Result<Arc<Place<K>>, Error> {

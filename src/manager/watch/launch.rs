@@ -12,6 +12,7 @@ use crate::list_watch::{
     Api, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
 use crate::manager::kinds::ManagedKind;
+use crate::manager::metrics::ManagerMetrics;
 use crate::manager::options::ManagerOptions;
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 use crate::reflector::{Demand, Reflector, ReflectorOptions};
@@ -87,6 +88,10 @@ impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
         options.start_floor = plan.floor;
         // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).
         options.watch_list = false;
+        options.metrics = match &self.options.metrics {
+            Some(metrics) => Some(Arc::<dyn ManagerMetrics>::clone(metrics)),
+            None => None,
+        };
         Ok(Box::new(Reflector::spawn(
             name(&key),
             source,

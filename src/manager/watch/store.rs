@@ -1,5 +1,7 @@
 //! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
 
+use std::sync::Weak;
+
 use super::housekeeper::keep_house;
 use super::item::{Check, Input, Machine, State, Why};
 use super::launch::Launcher;
@@ -12,6 +14,7 @@ use crate::list_watch::Getter;
 use crate::manager::cached::Cached;
 use crate::manager::health::Overdue;
 use crate::manager::kinds::ManagedKind;
+use crate::manager::metrics::{Books as Counted, ManagerState};
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
@@ -51,6 +54,20 @@ impl<K: ManagedKind> Shared<K> {
     /// Every item that is referenced now.
     pub(crate) fn items(&self) -> Vec<Item<K>> {
         self.books.lock().references.items().cloned().collect()
+    }
+}
+
+impl<K: ManagedKind> Counted for Shared<K> {
+    fn state(&self) -> ManagerState {
+        let items = self.items();
+        let watches = items
+            .iter()
+            .filter(|item| matches!(item.slot.lock().state(), State::Starting | State::Running));
+        ManagerState {
+            objects: items.len(),
+            references: self.books.lock().references.total(),
+            watches: watches.count(),
+        }
     }
 }
 
@@ -249,6 +266,12 @@ impl<K: ManagedKind> WatchStore<K> {
 
     pub(crate) fn len(&self) -> usize {
         self.shared.books.lock().references.len()
+    }
+
+    /// What a reading of the manager looks at.
+    pub(crate) fn books(&self) -> Weak<dyn Counted> {
+        let shared: Weak<Shared<K>> = Arc::downgrade(&self.shared);
+        shared
     }
 
     fn wait(&self, item: &Item<K>, deadline: Deadline) -> Result<Cached<K>, Error> {

@@ -30,6 +30,9 @@ use memory::{History, Memory};
 use streaming::Streaming;
 use watching::Watching;
 
+/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal (WL-9).
+pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
+
 /// What the driver reports.
 #[derive(Debug)]
 pub(crate) enum Input {

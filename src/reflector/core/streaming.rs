@@ -10,15 +10,13 @@ use crate::reflector::disposition::{Disposition, Site, disposition};
 
 use super::memory::History;
 use super::watching::Watching;
-use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State};
+use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State, VERY_SHORT};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
 /// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at 30 kB a second.
 const ITEM_LIMIT: Duration = Duration::from_mins(1);
-/// A stream that ends sooner, and without an event, is taken as a refusal (WL-9).
-const VERY_SHORT: Duration = Duration::from_secs(1);
 /// Streams of one pass that may end before their bookmark; upstream tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
 

@@ -9,10 +9,10 @@ use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition};
 
 use super::memory::History;
-use super::{Action, Committing, Core, Effect, Exemption, Facts, Input, Next, Seen, State};
+use super::{
+    Action, Committing, Core, Effect, Exemption, Facts, Input, Next, Seen, State, VERY_SHORT,
+};
 
-/// A watch that ends sooner, and without an event, is a failure (RF-33).
-const VERY_SHORT: Duration = Duration::from_secs(1);
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 

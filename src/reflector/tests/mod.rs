@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod failures;
+mod metrics;
 mod simulation;
 mod sinks;
 mod streams;

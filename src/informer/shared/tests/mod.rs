@@ -7,6 +7,7 @@
 mod contents;
 mod handlers;
 mod lifecycles;
+mod metrics;
 mod random;
 mod resyncs;
 mod syncing;

@@ -1,0 +1,132 @@
+//! What a shared informer tells those who measure it: hooks that do nothing by default, and readings for whoever asks.
+
+use std::fmt;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::informer::handlers::Roll;
+use crate::informer::{DeltaFifoHandle, Registration};
+use crate::object::{Object, ResourceVersion};
+use crate::reflector::ReflectorMetrics;
+use crate::store::Store;
+use crate::sync::Arc;
+
+/// Is told what a shared informer does, as client-go's informer metrics are (RF-52); its reflector's part is in
+/// [`ReflectorMetrics`].
+///
+/// Implement the methods you want to count; each does nothing by default. Give one to
+/// [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics). The feature `metrics` has one that is ready, for
+/// Prometheus.
+///
+/// [`processed`](Self::processed) is called on the informer's queue thread, under no lock. It must not block: every handler
+/// waits for it. It is never given an object or its name.
+#[doc(alias = "InformerMetricsProvider")]
+pub trait InformerMetrics: ReflectorMetrics {
+    /// An informer starts; `reading` tells of its state at any later time. Called on the thread that starts it.
+    fn informer_started(&self, _reading: InformerReading) {}
+
+    /// What was popped from the queue is in the store, and in the queues of the handlers; so long it took. The handlers' own
+    /// time is not in it: [`Registration::lag`] tells of that.
+    fn processed(&self, _took: Duration) {}
+}
+
+/// Looks at one informer's state, for readings that cost nothing between two looks. Does not keep the informer alive.
+#[derive(Clone)]
+pub struct InformerReading(Weak<dyn Look>);
+
+/// An informer's state at one look.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InformerState {
+    /// How much waits between reflector and store: objects in a compressed queue, deltas in the others.
+    pub queued: usize,
+    /// The version of the store's content: that of the last list, event or bookmark (ST-9).
+    pub resource_version: ResourceVersion,
+    /// How many objects are set aside because they do not decode (B12).
+    pub undecodable: usize,
+    /// The handlers, for readings of their queues.
+    pub handlers: Vec<Registration>,
+}
+
+impl InformerReading {
+    /// What the informer does now; `None` once it has ended. Never blocks on the network or on a handler.
+    ///
+    /// It looks at every object of the store.
+    pub fn state(&self) -> Option<InformerState> {
+        self.0.upgrade().map(|seen| seen.state())
+    }
+
+    /// Whether the informer has ended: from then on there is nothing to read. Takes no lock.
+    pub fn is_over(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+impl fmt::Debug for InformerReading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InformerReading")
+            .field("is_over", &self.is_over())
+            .finish_non_exhaustive()
+    }
+}
+
+trait Look: Send + Sync {
+    fn state(&self) -> InformerState;
+}
+
+/// What a reading looks at: nothing whose drop waits for a thread.
+pub(super) struct Seen<K: Object> {
+    store: Store<K>,
+    queue: DeltaFifoHandle<K>,
+    handlers: Roll<K>,
+}
+
+impl<K: Object> Seen<K> {
+    pub(super) fn new(store: Store<K>, queue: DeltaFifoHandle<K>, handlers: Roll<K>) -> Self {
+        Self {
+            store,
+            queue,
+            handlers,
+        }
+    }
+}
+
+impl<K: Object> Look for Seen<K> {
+    fn state(&self) -> InformerState {
+        InformerState {
+            queued: self.queue.len(),
+            resource_version: self.store.resource_version(),
+            undecodable: self.store.undecodable_len(),
+            handlers: self.handlers.registrations(),
+        }
+    }
+}
+
+/// The queue thread's way to its hook; readings end when it is dropped.
+pub(super) struct Measured<K: Object> {
+    hook: Arc<dyn InformerMetrics>,
+    seen: Arc<Seen<K>>,
+    clock: Clock,
+}
+
+impl<K: Object> Measured<K> {
+    pub(super) fn new(hook: Arc<dyn InformerMetrics>, seen: Seen<K>, clock: Clock) -> Self {
+        let seen = Arc::new(seen);
+        Self { hook, seen, clock }
+    }
+
+    pub(super) fn announce(&self) {
+        let seen: Weak<Seen<K>> = Arc::downgrade(&self.seen);
+        self.hook.informer_started(InformerReading(seen));
+    }
+
+    pub(super) fn begin(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(super) fn processed(&self, begun: Instant) {
+        let took = self.clock.now().saturating_duration_since(begun);
+        self.hook.processed(took);
+    }
+}

@@ -1,0 +1,115 @@
+//! What an informer's metrics are told, and what its reading gives (RF-52).
+
+use crossbeam_channel::Sender;
+
+use super::*;
+use crate::informer::{InformerMetrics, InformerReading};
+use crate::reflector::ReflectorMetrics;
+
+/// Passes on what it is told.
+#[derive(Debug)]
+struct Scribe {
+    processed: Sender<Duration>,
+    listed: Sender<usize>,
+    readings: Sender<InformerReading>,
+}
+
+impl ReflectorMetrics for Scribe {
+    fn listed(&self, items: usize, _: Duration) {
+        let _gone = self.listed.send(items);
+    }
+}
+
+impl InformerMetrics for Scribe {
+    fn informer_started(&self, reading: InformerReading) {
+        drop(self.readings.send(reading));
+    }
+
+    fn processed(&self, took: Duration) {
+        let _gone = self.processed.send(took);
+    }
+}
+
+struct Heard {
+    processed: Receiver<Duration>,
+    listed: Receiver<usize>,
+    readings: Receiver<InformerReading>,
+}
+
+fn scribe() -> (Arc<Scribe>, Heard) {
+    let (processed, was_processed) = unbounded();
+    let (listed, was_listed) = unbounded();
+    let (readings, were_given) = unbounded();
+    let scribe = Scribe {
+        processed,
+        listed,
+        readings,
+    };
+    let heard = Heard {
+        processed: was_processed,
+        listed: was_listed,
+        readings: were_given,
+    };
+    (Arc::new(scribe), heard)
+}
+
+#[test]
+fn rf_52_each_pop_is_told_with_its_latency_and_the_reflectors_part_too() {
+    for (order, pops_of_the_list) in ORDERS.into_iter().zip([1, 2, 2]) {
+        let world = World::with(&["a", "b"]);
+        let (scribe, heard) = scribe();
+        // A store that takes a while to fill: its index function lets the clock go on.
+        let fake = world.fake.clone();
+        let slow = Indexers::new().with("slow", move |_: &ConfigMap| {
+            fake.advance(Duration::from_millis(3));
+            Vec::new()
+        });
+        let options = world.options(order).indexers(slow).metrics(scribe);
+        let informer = world.informer_with(options);
+        world.run(&informer);
+        assert_eq!(heard.listed.recv(), Ok(2), "{order:?}");
+        let list: Duration = heard.processed.iter().take(pops_of_the_list).sum();
+        assert_eq!(list, Duration::from_millis(6), "{order:?}");
+        world.set("a");
+        assert_eq!(
+            heard.processed.recv(),
+            Ok(Duration::from_millis(3)),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn rf_52_st_9_a_reading_gives_queue_version_and_handlers_until_the_end() {
+    let world = World::with(&["a", "b"]);
+    world.source.set_undecodable("", "odd");
+    let (scribe, heard) = scribe();
+    let informer = world.informer_with(world.options(QueueOrder::default()).metrics(scribe));
+    let (registration, told) = follow(&informer);
+    world.run(&informer);
+    let reading = heard.readings.recv().unwrap();
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    let state = reading.state().unwrap();
+    assert_eq!((state.queued, state.undecodable), (0, 1));
+    assert_eq!(state.resource_version.as_str(), "4");
+    let names: Vec<_> = state.handlers.iter().map(Registration::name).collect();
+    assert_eq!(names, [registration.name()]);
+    assert_eq!(next(&told, 2).len(), 2);
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(reading.is_over() && reading.state().is_none());
+}
+
+/// A reading that somebody holds keeps no thread of the informer's alive, and its drop waits for none.
+#[test]
+fn b16_a_reading_does_not_outlive_its_informer() {
+    let world = World::with(&["a"]);
+    let (scribe, heard) = scribe();
+    let informer = world.informer_with(world.options(QueueOrder::default()).metrics(scribe));
+    world.run(&informer);
+    let reading = heard.readings.recv().unwrap();
+    let state = reading.state();
+    drop(informer);
+    assert!(reading.is_over());
+    assert!(reading.state().is_none());
+    drop(state);
+}
