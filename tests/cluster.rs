@@ -33,3 +33,6 @@ mod stores;
 mod strategies;
 #[path = "cluster/support.rs"]
 mod support;
+
+/// What [`program`] runs.
+const EXAMPLE: &str = "node_agent";

@@ -21,3 +21,6 @@ mod rows;
 mod signals;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
+
+/// What [`program`] runs.
+const EXAMPLE: &str = "node_agent";

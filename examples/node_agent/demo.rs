@@ -2,7 +2,9 @@
 
 use kubecache::Error;
 use kubecache::http::Config;
-use kubecache::testing::{FixtureServer, Recording, Speed};
+use kubecache::testing::FixtureServer;
+
+use crate::replay;
 
 /// The node whose story was recorded.
 pub(crate) const NODE: &str = "node-1";
@@ -19,17 +21,7 @@ pub(crate) struct Demo(FixtureServer);
 impl Demo {
     /// Starts the server; a `speed` of 0 is everything at once.
     pub(crate) fn serve(speed: f64) -> Result<Self, Error> {
-        let speed = if speed > 0.0 {
-            Speed::Times(speed)
-        } else {
-            Speed::AtOnce
-        };
-        let recording = Recording::parse("the embedded recording", RECORDING)?;
-        let own_node = Recording::parse("the embedded node", OWN_NODE)?;
-        let server = FixtureServer::replaying(recording).and(own_node);
-        let server = server.speed(speed);
-        // A demonstration that is watched longer than the story goes on in silence.
-        Ok(Self(server.endless().start()?))
+        replay::serve(&[RECORDING, OWN_NODE], speed).map(Self)
     }
 
     /// Where it listens.

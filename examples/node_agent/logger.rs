@@ -1,6 +1,7 @@
 //! The library's log on stderr, as `-v` asks for it.
 
 use std::io::Write as _;
+use std::sync::OnceLock;
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
@@ -8,11 +9,16 @@ struct Stderr;
 
 static STDERR: Stderr = Stderr;
 
+/// Rooms of the library whose warnings the program tells in its own words.
+static TOLD_OTHERWISE: OnceLock<&[&str]> = OnceLock::new();
+
 /// Logs from now on: 0 warnings, 1 what happens, 2 and 3 each request, 4 and more everything.
 ///
-/// At 0 the reflectors are silent: what they meet with is told by the program itself. So is the server of the
-/// demonstration.
-pub(crate) fn install(verbosity: u8) {
+/// At 0 the rooms that are `told_otherwise` say nothing but errors.
+pub(crate) fn install(verbosity: u8, told_otherwise: &'static [&'static str]) {
+    if TOLD_OTHERWISE.set(told_otherwise).is_err() {
+        return;
+    }
     let level = match verbosity {
         0 => LevelFilter::Warn,
         1 => LevelFilter::Info,
@@ -28,8 +34,8 @@ impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // Below warnings only this project speaks: what the TLS and HTTP libraries trace helps nobody here.
         let target = metadata.target();
-        let told_otherwise = ["kubecache::reflector", "kubecache::testing"];
-        if told_otherwise.iter().any(|room| target.starts_with(room)) {
+        let mut told_otherwise = TOLD_OTHERWISE.get().into_iter().copied().flatten();
+        if told_otherwise.any(|room| target.starts_with(room)) {
             return metadata.level() == Level::Error || log::max_level() > LevelFilter::Warn;
         }
         metadata.level() <= Level::Warn

@@ -17,6 +17,8 @@ mod own_node;
 mod pods;
 mod print;
 mod reads;
+#[cfg(feature = "testing")]
+mod replay;
 mod rows;
 mod signals;
 mod table;
@@ -34,6 +36,9 @@ use demo::Demo;
 use print::Printer;
 use signals::Stop;
 use tell::tell;
+
+/// How the objects stand is in the rows, and of the pods the agent tells itself.
+const TOLD_OTHERWISE: [&str; 2] = ["kubecache::reflector", "kubecache::testing"];
 
 const USER_AGENT: &str = concat!("node_agent/", env!("CARGO_PKG_VERSION"));
 
@@ -65,7 +70,7 @@ fn main() -> ExitCode {
         (Some(name), false) => name,
         (None, false) => return usage("which node? give --node-name, or set NODE_NAME"),
     };
-    logger::install(options.verbosity);
+    logger::install(options.verbosity, &TOLD_OTHERWISE);
     match run(&options, &environment, &node_name) {
         Ok(ended) => report(ended),
         Err(error) => {

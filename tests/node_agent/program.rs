@@ -1,4 +1,4 @@
-//! Runs the example's program: built once, with an environment of its own, ended with the test.
+//! Runs the program of the example that the test names as `EXAMPLE`: built once, with an environment of its own, ended with the test.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -48,14 +48,14 @@ fn program() -> &'static Path {
                 "--features",
                 "testing",
                 "--example",
-                "node_agent",
+                crate::EXAMPLE,
             ])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env("CARGO_TARGET_DIR", target())
             .status()
             .expect("cargo runs");
         assert!(built.success(), "the example does not build");
-        target().join("debug/examples/node_agent")
+        target().join("debug/examples").join(crate::EXAMPLE)
     })
 }
 

@@ -22,6 +22,8 @@ const usage = `usage:
   story all --kubeconfig FILE       play every phase, in order
   story phases                      list the phases
   story do VERB --kubeconfig FILE   do the verb of a phase's file to the YAML documents on standard input
+  story churn --kubeconfig FILE [--namespace N] [--objects N] [--changes N] [--writers N] [--seed N]
+                                    create, update and delete many ConfigMaps from several writers at once
   story certs DIR                   write the CA, the certificates and the tokens
   story kubeconfigs DIR URL         write a kubeconfig per identity
   story ports N                     print N free loopback ports
@@ -60,6 +62,8 @@ func run(ctx context.Context, args []string) error {
 		return waitReady(ctx, rest)
 	case name == "phases" && len(rest) == 0:
 		return printPhases()
+	case name == "churn":
+		return playChurn(ctx, rest)
 	case name == "do" && len(rest) > 0:
 		return playInput(ctx, rest[0], rest[1:])
 	default:
