@@ -1,0 +1,265 @@
+//! The first budget: events through reflector, queue, indexer and one handler, against decoding and dropping them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use hashbrown::HashMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kubecache::clock::Clock;
+use kubecache::informer::{Deleted, EventHandler, InformerOptions, QueueOrder, SharedInformer};
+use kubecache::list_watch::WatchEvent;
+use kubecache::object::{Held, Object, ObjectKey};
+use kubecache::store::Indexers;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::bodies::Kind;
+use crate::canned::{Canned, Decoding};
+use crate::history::{History, LAST};
+
+/// Objects in the list.
+const OBJECTS: usize = 4_000;
+
+/// Repeats per side, in turns; the least counts, as the one that was disturbed least.
+const REPEATS: usize = 9;
+
+/// The budget: the floor's wall time over ours.
+const RATE_MIN: f64 = 0.8;
+
+/// All orders in which the queue hands over.
+const ORDERS: [QueueOrder; 3] = [
+    QueueOrder::InOrderAtomic,
+    QueueOrder::InOrder,
+    QueueOrder::Compressed,
+];
+
+/// Whether the budget is kept.
+pub(crate) fn run(repeats: Option<usize>) -> bool {
+    let repeats = repeats.unwrap_or(REPEATS);
+    println!(
+        "watch events of {OBJECTS} objects through an informer, against decoding and dropping them (least of {repeats}; \
+         no network; rate = the floor's wall time over ours, budget {RATE_MIN:.2})"
+    );
+    let fine = of::<Pod>(Kind::Pod, 12_000, pod_indexers, repeats);
+    fine & of::<ConfigMap>(Kind::ConfigMap, 30_000, config_map_indexers, repeats)
+}
+
+fn pod_indexers() -> Indexers<Pod> {
+    Indexers::new().by_namespace().with("node", |pod: &Pod| {
+        let spec = pod.spec.iter();
+        spec.filter_map(|spec| spec.node_name.clone()).collect()
+    })
+}
+
+fn config_map_indexers() -> Indexers<ConfigMap> {
+    Indexers::new()
+        .by_namespace()
+        .with("instance", |object: &ConfigMap| {
+            let labels = object.metadata.labels.iter();
+            let values = labels.filter_map(|labels| labels.get("app.kubernetes.io/instance"));
+            values.cloned().collect()
+        })
+}
+
+/// Wall time, and CPU time of all threads.
+#[derive(Clone, Copy)]
+struct Cost {
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl Cost {
+    const MAX: Self = Self {
+        wall: Duration::MAX,
+        cpu: Duration::MAX,
+    };
+
+    /// Measured since.
+    fn since(before: Self) -> Self {
+        let now = Self::now();
+        Self {
+            wall: now.wall.saturating_sub(before.wall),
+            cpu: now.cpu.saturating_sub(before.cpu),
+        }
+    }
+
+    fn now() -> Self {
+        Self {
+            wall: clock(ClockId::Monotonic),
+            cpu: clock(ClockId::ProcessCPUTime),
+        }
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            wall: self.wall.min(other.wall),
+            cpu: self.cpu.min(other.cpu),
+        }
+    }
+}
+
+fn of<K: Object>(
+    kind: Kind,
+    changes: usize,
+    indexers: fn() -> Indexers<K>,
+    repeats: usize,
+) -> bool {
+    let history = History::new(kind, OBJECTS, changes);
+    let events = Arc::new(history.events);
+    let list = Arc::new(history.list);
+    let (mut floor, mut kept, mut ours) = (Cost::MAX, Cost::MAX, [Cost::MAX; 3]);
+    for _ in 0..repeats {
+        kept = kept.least(decode_and_keep::<K>(&list, &events, history.left));
+        floor = floor.least(decode_and_drop::<K>(&events, history.count));
+        for (order, ours) in ORDERS.into_iter().zip(&mut ours) {
+            let options = InformerOptions::default().indexers(indexers()).order(order);
+            let through = Through {
+                list: &list,
+                events: &events,
+                count: history.count,
+                left: history.left,
+            };
+            *ours = ours.least(through.informer(options, order));
+        }
+    }
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / history.count as f64;
+    println!(
+        "{:<11} {} events, {:.1} MB  decoded and dropped: {:.1} us each, {:.0} events/s",
+        format!("{kind:?}s"),
+        history.count,
+        events.len() as f64 / 1e6,
+        each(floor.wall),
+        1e6 / each(floor.wall),
+    );
+    println!(
+        "  kept in a bare map {:.1} us each, rate {:.2} of the floor",
+        each(kept.wall),
+        floor.wall.as_secs_f64() / kept.wall.as_secs_f64(),
+    );
+    let mut fine = true;
+    for (order, ours) in ORDERS.into_iter().zip(ours) {
+        let rate = floor.wall.as_secs_f64() / ours.wall.as_secs_f64();
+        fine &= rate >= RATE_MIN;
+        println!(
+            "  {:<14} {:.1} us each, rate {rate:.2} of the floor ({:.2} of the bare map)  CPU of all threads {:.1} us each, {:.2} x the floor's ({:.2} x the bare map's)  {}",
+            format!("{order:?}"),
+            each(ours.wall),
+            kept.wall.as_secs_f64() / ours.wall.as_secs_f64(),
+            each(ours.cpu),
+            ours.cpu.as_secs_f64() / floor.cpu.as_secs_f64(),
+            ours.cpu.as_secs_f64() / kept.cpu.as_secs_f64(),
+            crate::verdict(rate >= RATE_MIN),
+        );
+    }
+    fine
+}
+
+/// The floor: the decoder alone.
+fn decode_and_drop<K: Object>(events: &Arc<Vec<u8>>, count: usize) -> Cost {
+    let mut decoding = Decoding::<K>::new(Arc::clone(events));
+    let mut seen = 0_usize;
+    let before = Cost::now();
+    while let Some(event) = decoding.next() {
+        seen += 1;
+        drop(event);
+    }
+    let cost = Cost::since(before);
+    assert_eq!(seen, count);
+    cost
+}
+
+/// What any cache does at least: each object's newest state is kept, the one before is dropped.
+fn decode_and_keep<K: Object>(list: &[u8], events: &Arc<Vec<u8>>, left: usize) -> Cost {
+    let objects = crate::bodies::decode::<K>(list);
+    let mut kept: HashMap<ObjectKey, Arc<Held<K>>> = objects
+        .into_iter()
+        .map(|object| (object.key(), object))
+        .collect();
+    let mut decoding = Decoding::<K>::new(Arc::clone(events));
+    let before = Cost::now();
+    while let Some(event) = decoding.next() {
+        match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                kept.insert(object.key(), object);
+            }
+            WatchEvent::Deleted(object) => {
+                kept.remove(&object.key());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let cost = Cost::since(before);
+    assert_eq!(kept.len(), left);
+    cost
+}
+
+/// What goes through an informer, and what is to come of it.
+struct Through<'a> {
+    list: &'a Arc<Vec<u8>>,
+    events: &'a Arc<Vec<u8>>,
+    count: usize,
+    left: usize,
+}
+
+impl Through<'_> {
+    /// From the moment at which the bytes are there until the handler has been told of the last event.
+    fn informer<K: Object>(&self, options: InformerOptions<K>, order: QueueOrder) -> Cost {
+        let list = Arc::clone(self.list);
+        let (source, lines) = Canned::new(Box::new(move |piece| piece(&list)));
+        let informer = SharedInformer::<K>::new(source, options);
+        let (handler, done) = Counting::new();
+        let registration = informer.add_handler(handler).unwrap();
+        informer.start().unwrap();
+        let patient = Clock::system().after(Duration::from_mins(1));
+        registration.wait_until_synced(patient).unwrap();
+        let before = Cost::now();
+        lines.send(Arc::clone(self.events)).unwrap();
+        let told = done.recv().unwrap();
+        let cost = Cost::since(before);
+        assert_eq!(informer.store().len(), self.left);
+        if order == QueueOrder::Compressed {
+            assert!(told <= self.count + OBJECTS);
+        } else {
+            assert_eq!(told, self.count + OBJECTS);
+        }
+        cost
+    }
+}
+
+/// A handler that counts, and says how many calls there were up to the last object.
+struct Counting {
+    calls: usize,
+    done: Sender<usize>,
+}
+
+impl Counting {
+    fn new() -> (Self, crossbeam_channel::Receiver<usize>) {
+        let (done, told) = bounded(1);
+        (Self { calls: 0, done }, told)
+    }
+}
+
+impl<K: Object> EventHandler<K> for Counting {
+    fn on_add(&mut self, object: &Arc<Held<K>>, _is_in_initial_list: bool) {
+        self.calls += 1;
+        if object.metadata().name.as_deref() == Some(LAST) {
+            self.done.send(self.calls).unwrap();
+        }
+    }
+
+    fn on_update(&mut self, _old: &Arc<Held<K>>, _new: &Arc<Held<K>>) {
+        self.calls += 1;
+    }
+
+    fn on_delete(&mut self, _deleted: Deleted<K>) {
+        self.calls += 1;
+    }
+}
+
+pub(crate) fn clock(id: ClockId) -> Duration {
+    let time = clock_gettime(id);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap(),
+        u32::try_from(time.tv_nsec).unwrap(),
+    )
+}
