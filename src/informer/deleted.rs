@@ -39,7 +39,7 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// Namespace and name of the object (KEY-6).
+    /// Namespace and name of the object, as they stand in it: nothing is parsed, so nothing fails (KEY-6 to KEY-8).
     pub fn key(&self) -> ObjectKey {
         self.last_known.key()
     }
@@ -88,6 +88,37 @@ mod tests {
     fn key_6_a_delete_has_the_key_of_its_object_seen_or_missed() {
         for deleted in [Deleted::seen(last_known()), Deleted::missed(last_known())] {
             assert_eq!(deleted.key(), ObjectKey::new("shop", "db"));
+        }
+    }
+
+    /// `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: there a tombstone's
+    /// key is text that is cut at its slashes, and cutting may fail.
+    #[test]
+    fn key_7_key_8_the_key_of_a_delete_is_the_objects_own_whatever_stands_in_it() {
+        let rows = [
+            (Some("shop"), Some("db"), "shop/db"),
+            (None, Some("node-1"), "node-1"),
+            (Some("shop"), Some("a/b/c"), "shop/a/b/c"),
+            (None, Some("/"), "/"),
+            (Some("shop"), None, "shop/"),
+            (None, None, ""),
+        ];
+        for (namespace, name, text) in rows {
+            let metadata = ObjectMeta {
+                namespace: namespace.map(str::to_owned),
+                name: name.map(str::to_owned),
+                ..ObjectMeta::default()
+            };
+            let object = Arc::new(Held::new(Secret {
+                metadata,
+                ..Secret::default()
+            }));
+            for deleted in [Deleted::seen(Arc::clone(&object)), Deleted::missed(object)] {
+                let expected =
+                    ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
+                assert_eq!(deleted.key(), expected);
+                assert_eq!(deleted.key().to_string(), text);
+            }
         }
     }
 

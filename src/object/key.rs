@@ -1,6 +1,9 @@
 //! Namespace and name: what identifies an object of a kind.
 
 use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, ErrorKind};
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped objects.
 ///
@@ -14,6 +17,8 @@ use std::fmt;
 /// assert_eq!(ObjectKey::new("shop", "db").to_string(), "shop/db");
 /// assert_eq!(ObjectKey::parse("node-1"), Some(ObjectKey::new("", "node-1")));
 /// assert_eq!(ObjectKey::parse("a/b/c"), None);
+/// let error = "a/b/c".parse::<ObjectKey>().unwrap_err();
+/// assert_eq!(error.to_string(), "unexpected key format: \"a/b/c\"");
 /// ```
 #[doc(alias = "MetaNamespaceKey")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,6 +67,18 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+impl FromStr for ObjectKey {
+    type Err = Error;
+
+    /// As [`ObjectKey::parse`]; the error, `Config`, quotes the key (KEY-3).
+    fn from_str(key: &str) -> Result<Self, Error> {
+        Self::parse(key).ok_or_else(|| {
+            let text = format!("unexpected key format: {key:?}");
+            Error::new(ErrorKind::Config, text)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,9 +110,9 @@ mod tests {
         }
     }
 
-    /// KEY-4, row by row.
+    /// Row by row. A key that begins with a slash is written without it, and so is not read back the same.
     #[test]
-    fn the_split_table_of_upstream() {
+    fn key_4_the_split_table_of_upstream() {
         let rows = [
             ("", Some(("", ""))),
             ("a", Some(("", "a"))),
@@ -108,6 +125,22 @@ mod tests {
         for (key, parts) in rows {
             let expected = parts.map(|(namespace, name)| ObjectKey::new(namespace, name));
             assert_eq!(ObjectKey::parse(key), expected, "{key:?}");
+            assert_eq!(key.parse().ok(), expected, "{key:?}");
+        }
+        let written = ObjectKey::parse("/b").map(|key| key.to_string());
+        assert_eq!(written.as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn key_3_a_key_with_more_parts_is_an_error_that_quotes_it() {
+        for (key, text) in [
+            ("a/b/c", r#"unexpected key format: "a/b/c""#),
+            ("//", r#"unexpected key format: "//""#),
+            ("a/\n/\"", r#"unexpected key format: "a/\n/\"""#),
+        ] {
+            let error = key.parse::<ObjectKey>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert_eq!(error.to_string(), text);
         }
     }
 }

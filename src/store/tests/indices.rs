@@ -15,9 +15,9 @@ fn values(store: &Store<ConfigMap>, index: &str) -> Vec<String> {
     values
 }
 
-/// IX-2 and IX-3: an unknown index is an error that names it, an unknown value is nothing.
+/// An unknown index is an error that names it, an unknown value is nothing.
 #[test]
-fn unknown_names_and_values() {
+fn ix_2_ix_3_unknown_names_and_values() {
     let (store, _writer) = store();
     let text = "Index with name never does not exist";
     assert_eq!(store.by_index("never", "x").unwrap_err().to_string(), text);
@@ -31,9 +31,9 @@ fn unknown_names_and_values() {
     assert!(store.by_index("label", "never").unwrap().is_empty());
 }
 
-/// `TestMultiIndexKeys`, IX-1, IX-4, IX-5: several values per object, across updates and deletions.
+/// `TestMultiIndexKeys`, `TestGetIndexFuncValues`: several values per object, across updates and deletions.
 #[test]
-fn objects_with_several_values() {
+fn ix_1_ix_4_objects_with_several_values() {
     let (store, mut writer) = store();
     add(&mut writer, held("one", "1", &["ernie", "bert"]));
     add(&mut writer, held("two", "2", &["bert", "oscar"]));
@@ -68,9 +68,10 @@ fn objects_with_several_values() {
     assert_eq!(under(&store, "label", "bert"), ["one", "two"]);
 }
 
-/// `TestThreadSafeStoreIndexingFunctionsWithMultipleValues`: transitions between none and several values.
+/// `TestThreadSafeStoreIndexingFunctionsWithMultipleValues`: transitions between none and several values. A value that stays
+/// is still there (IX-8).
 #[test]
-fn transitions_between_sets_of_values() {
+fn ix_1_ix_8_transitions_between_sets_of_values() {
     let (store, mut writer) = store();
     let table: [&[&str]; 8] = [
         &["foo"],
@@ -97,9 +98,9 @@ fn transitions_between_sets_of_values() {
     assert!(values(&store, "label").is_empty());
 }
 
-/// IX-8: `TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex` and `...AddKeepsNonEmptySetPostDeleteFromIndex`.
+/// `TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex` and `...AddKeepsNonEmptySetPostDeleteFromIndex`.
 #[test]
-fn a_value_nobody_has_leaves_no_trace() {
+fn ix_8_a_value_nobody_has_leaves_no_trace() {
     let (store, mut writer) = store();
     add(&mut writer, held("a", "1", &["x"]));
     add(&mut writer, held("b", "2", &["x"]));
@@ -125,18 +126,18 @@ fn a_value_nobody_has_leaves_no_trace() {
     );
 }
 
-/// IX-7: the values an object stands under are remembered, so no stale key remains whatever the deletion carries.
+/// The values an object stands under are remembered, so no stale key remains whatever the deletion carries.
 #[test]
-fn a_deletion_needs_not_carry_the_values() {
+fn ix_7_a_deletion_needs_not_carry_the_values() {
     let (store, mut writer) = store();
     add(&mut writer, held("a", "1", &["x", "y"]));
     delete(&mut writer, held("a", "2", &["other"]));
     assert!(store.index_values("label").is_empty());
 }
 
-/// IX-9, `TestIndexer`: an index added to a running store contains what is there, and follows what comes.
+/// `TestIndexer`: an index added to a running store contains what is there, and follows what comes.
 #[test]
-fn indices_of_a_running_store() {
+fn ix_9_indices_of_a_running_store() {
     let (store, mut writer) =
         Store::<ConfigMap>::new(Indexers::new().by_namespace(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
@@ -155,9 +156,9 @@ fn indices_of_a_running_store() {
     assert!(store.index_keys("new", "x").is_err(), "no change");
 }
 
-/// IX-9: an index added while a replacement is staged is in the replacement.
+/// An index added while a replacement is staged is in the replacement.
 #[test]
-fn an_index_added_while_a_list_is_read() {
+fn ix_9_ix_11_an_index_added_while_a_list_is_read() {
     let (store, mut writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
     let mut staging = writer.begin();
@@ -174,9 +175,9 @@ fn an_index_added_while_a_list_is_read() {
     assert_eq!(under(&store, "label", "x"), ["a", "b"]);
 }
 
-/// KEY-11: the index by namespace, cluster-scoped objects under the empty one.
+/// Cluster-scoped objects stand under the empty namespace.
 #[test]
-fn the_index_by_namespace() {
+fn key_11_the_index_by_namespace() {
     let (store, mut writer) = store();
     let mut cluster = object("c", "1", &[]);
     cluster.metadata.namespace = None;
@@ -185,6 +186,28 @@ fn the_index_by_namespace() {
     assert_eq!(values(&store, crate::store::NAMESPACE_INDEX), ["", "shop"]);
     assert_eq!(under(&store, "namespace", ""), ["c"]);
     assert!(store.get("", "c").unwrap().is_some());
+}
+
+/// The keys come sorted, by namespace and then by name, however they went in.
+#[test]
+fn ix_5_the_keys_of_an_index_come_sorted() {
+    let (store, mut writer) = store();
+    let names = ["m", "c", "x", "a", "q", "b", "y", "k"];
+    for namespace in ["shop", "bank"] {
+        for name in names {
+            let mut object = object(name, "1", &["x"]);
+            object.metadata.namespace = Some(namespace.to_owned());
+            add(&mut writer, Arc::new(Held::new(object)));
+        }
+    }
+    let keys = store.index_keys("label", "x").unwrap();
+    let keys: Vec<String> = keys.iter().map(ToString::to_string).collect();
+    let mut expected: Vec<_> = ["bank", "shop"]
+        .into_iter()
+        .flat_map(|namespace| names.map(|name| format!("{namespace}/{name}")))
+        .collect();
+    expected.sort();
+    assert_eq!(keys, expected);
 }
 
 /// IX-6 is better here: an index function that panics leaves nothing half done, whether it runs for a change, for a

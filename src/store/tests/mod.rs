@@ -106,9 +106,9 @@ fn version(store: &Store<ConfigMap>, name: &str) -> Option<String> {
         .clone()
 }
 
-/// `TestCache`: ST-1, ST-3, ST-4, ST-7: upserts, silent deletes, lookups, lists.
+/// `TestCache`: upserts, silent deletes, lookups, lists; what is there can be read by its key whatever it is (ST-4).
 #[test]
-fn the_contract_of_upstreams_store() {
+fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     let (store, mut writer) = store();
     add(&mut writer, held("a", "1", &[]));
     assert_eq!(version(&store, "a").as_deref(), Some("1"));
@@ -132,9 +132,9 @@ fn the_contract_of_upstreams_store() {
     assert!(Arc::ptr_eq(&one[0], &two[0]), "what is read is shared");
 }
 
-/// ST-5, ST-8: a replacement is all or nothing, drops what it does not name, and of duplicates the last wins.
+/// A replacement is all or nothing, drops what it does not name, and of duplicates the last wins.
 #[test]
-fn a_replacement_is_a_value() {
+fn st_5_ix_11_a_replacement_is_a_value() {
     let (store, mut writer) = store();
     add(&mut writer, held("old", "1", &["x"]));
     let mut staging = writer.begin();
@@ -151,7 +151,11 @@ fn a_replacement_is_a_value() {
     assert!(store.has_synced());
     assert_eq!(names(&store), ["a", "b"]);
     assert_eq!(version(&store, "a").as_deref(), Some("3"));
-    assert!(store.by_index("label", "x").unwrap().is_empty(), "IX-11");
+    assert_eq!(
+        store.index_values("label"),
+        ["y"],
+        "of the old content, and of the duplicate, nothing is left"
+    );
     assert_eq!(store.by_index("label", "y").unwrap().len(), 1);
 
     let mut dropped = writer.begin();
@@ -165,6 +169,43 @@ fn a_replacement_is_a_value() {
         ["a", "b"],
         "a replacement that is dropped changes nothing"
     );
+}
+
+/// Readers at the same time see the one content or the other, by every way of reading. The model in `schedules.rs` has all
+/// the orders of it.
+#[test]
+fn st_8_no_reader_sees_half_of_a_replacement() {
+    let (store, mut writer) = store();
+    let content = |version: &str| {
+        let objects = ["a", "b", "c"].map(|name| held(name, version, &[version]));
+        objects.to_vec()
+    };
+    replace(&mut writer, content("1"), &at("1")).unwrap();
+    let readers: Vec<_> = (0..3)
+        .map(|_| {
+            let store = store.clone();
+            std::thread::spawn(move || {
+                let last = |store: &Store<ConfigMap>| store.resource_version().as_str() == "400";
+                while !last(&store) {
+                    let list = store.list();
+                    let one = list[0].resource_version();
+                    assert_eq!(list.len(), 3);
+                    assert!(list.iter().all(|object| object.resource_version() == one));
+                    let values = store.index_values("label");
+                    assert_eq!(values.len(), 1, "{values:?}");
+                    let under = store.by_index("label", one.as_str()).unwrap();
+                    assert!([0, 3].contains(&under.len()), "{}", under.len());
+                }
+            })
+        })
+        .collect();
+    for version in 2..=400 {
+        let version = version.to_string();
+        replace(&mut writer, content(&version), &at(&version)).unwrap();
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
 }
 
 /// WL-3: what a stream takes back is not in the replacement.
@@ -189,9 +230,10 @@ fn a_deletion_while_staging() {
     assert_eq!(names(&store), ["b"]);
 }
 
-/// `TestThreadSafeStoreRV`, ST-9, IX-12: the version follows adds, deletes, replacements and bookmarks, never back.
+/// `TestThreadSafeStoreRV`, `TestStoreResourceVersion`: the version follows adds, deletes, replacements and bookmarks.
+/// Other than in client-go it never goes back, nor becomes empty by an object without a version.
 #[test]
-fn the_version_of_the_content() {
+fn st_9_ix_12_the_version_of_the_content() {
     let (store, mut writer) = store();
     let now = |store: &Store<ConfigMap>| store.resource_version().as_str().to_owned();
     assert_eq!(now(&store), "");
@@ -199,8 +241,15 @@ fn the_version_of_the_content() {
     assert_eq!(now(&store), "5");
     delete(&mut writer, held("never", "7", &[]));
     assert_eq!(now(&store), "7", "a deletion of nothing moves it");
+    assert_eq!(names(&store), ["a"]);
     add(&mut writer, held("b", "6", &[]));
     assert_eq!(now(&store), "7", "never back");
+    add(&mut writer, held("c", "", &[]));
+    assert_eq!(
+        now(&store),
+        "7",
+        "an object without a version says nothing of it"
+    );
     writer.bookmark(&ResourceVersion::from("9"));
     assert_eq!(now(&store), "9");
     replace(&mut writer, vec![], &at("12")).unwrap();
