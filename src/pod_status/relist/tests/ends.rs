@@ -4,26 +4,37 @@ use std::error::Error as _;
 
 use super::*;
 use crate::ErrorKind;
-use crate::clock::Deadline;
-use crate::worker::Worker;
 
-/// Somebody who waits for a pod; the receiver gets the kind of error that ended the wait.
-fn waiter(bench: &Bench) -> (Worker, Receiver<ErrorKind>) {
-    let cache = bench.cache.clone();
-    let (tell, told) = bounded(1);
-    let worker = Worker::spawn("t-waiter", move |_stop| {
+/// Somebody who waits for a pod, and tells the kind of error that ended the wait.
+fn waiter(bench: &Bench) -> Waiting<ErrorKind> {
+    Waiting::spawn(&bench.cache, |cache, tell| {
         let error = cache.get_newer_than("nobody", Timestamp::ZERO).unwrap_err();
-        tell.send(error.kind()).unwrap();
+        let _told = tell.send(error.kind());
+    })
+}
+
+/// Waits until the thread of the loop has said that it ended.
+fn ended(bench: &Bench) {
+    let gone = bench.asked.recv_timeout(PATIENCE);
+    let gone = gone.expect_err("the runtime went with its thread");
+    assert_eq!(gone, RecvTimeoutError::Disconnected);
+    let progress = crate::sync::Arc::clone(&bench.relist.progress);
+    let clock = Clock::from(bench.fake.clone());
+    within("the word that the loop has ended", move || {
+        let mut progress_now = progress.lock();
+        while !progress_now.ended {
+            progress_now = clock.wait_until(&progress, progress_now, Deadline::NEVER);
+        }
     });
-    (worker.unwrap(), told)
 }
 
 #[test]
 fn a_stop_ends_the_loop_while_it_lists() {
     let bench = Bench::new();
     bench.expect(&Asked::List);
-    bench.relist.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(bench.cache.get_all().len(), 0);
+    let cache = bench.cache.clone();
+    bench.shut_down();
+    assert_eq!(cache.get_all().len(), 0);
 }
 
 #[test]
@@ -32,11 +43,11 @@ fn a_stop_ends_the_loop_while_it_inspects_and_sets_nothing_of_it() {
     bench.list("a, b");
     bench.found("a");
     bench.expect(&Asked::Inspect("b".to_owned()));
-    bench.relist.shutdown(Deadline::NEVER).unwrap();
-    assert!(bench.asked.is_empty());
-    assert!(bench.cache.get("a").is_stored());
+    let cache = bench.cache.clone();
+    bench.shut_down();
+    assert!(cache.get("a").is_stored());
     assert!(
-        !bench.cache.get("b").is_stored(),
+        !cache.get("b").is_stored(),
         "the error of a call that was stopped is none"
     );
 }
@@ -46,8 +57,7 @@ fn a_stop_ends_the_loop_while_it_rests() {
     let bench = Bench::new();
     bench.list("");
     bench.resting();
-    bench.relist.shutdown(Deadline::NEVER).unwrap();
-    assert!(bench.asked.is_empty());
+    bench.shut_down();
 }
 
 #[test]
@@ -56,13 +66,11 @@ fn a_stop_drops_what_the_runtime_answers_after_it() {
     bench.list("a, b");
     bench.expect(&Asked::Inspect("a".to_owned()));
     bench.relist.stop();
-    bench
-        .answers
-        .send(Answer::Inspect(status("a", "")))
-        .unwrap();
-    bench.relist.shutdown(Deadline::NEVER).unwrap();
-    assert!(bench.asked.is_empty(), "b is not inspected any more");
-    assert_eq!(bench.cache.get_all().len(), 0);
+    bench.give(Answer::Inspect(status("a", "")));
+    let cache = bench.cache.clone();
+    // Were b inspected, nobody would answer.
+    bench.shut_down();
+    assert_eq!(cache.get_all().len(), 0);
 }
 
 #[test]
@@ -70,10 +78,9 @@ fn a_stop_drops_a_list_that_comes_after_it() {
     let bench = Bench::stubborn();
     bench.expect(&Asked::List);
     bench.relist.stop();
-    bench.answers.send(Answer::List(list("a"))).unwrap();
+    bench.give(Answer::List(list("a")));
     let progress = crate::sync::Arc::clone(&bench.relist.progress);
-    bench.relist.shutdown(Deadline::NEVER).unwrap();
-    assert!(bench.asked.is_empty());
+    bench.shut_down();
     assert_eq!(progress.lock().report.last_relist, None);
 }
 
@@ -83,13 +90,7 @@ fn a_loop_that_has_ended_is_not_healthy() {
     bench.list("");
     bench.resting();
     bench.relist.stop();
-    assert!(
-        bench.asked.recv().is_err(),
-        "the runtime went with its thread"
-    );
-    while !bench.relist.progress.lock().ended {
-        std::thread::yield_now();
-    }
+    ended(&bench);
     assert!(bench.relist.health().unwrap_err().is_stopped());
 }
 
@@ -98,9 +99,17 @@ fn dropping_the_owner_joins() {
     let bench = Bench::new();
     bench.list("");
     bench.resting();
-    drop(bench.relist);
+    let Bench {
+        relist, answers, ..
+    } = bench;
+    within("the drop of the owner", || drop(relist));
     // The runtime went with its thread.
-    assert!(bench.answers.send(Answer::Fail("")).is_err());
+    assert!(
+        answers
+            .try_send(Answer::Fail(""))
+            .unwrap_err()
+            .is_disconnected()
+    );
 }
 
 #[test]
@@ -120,9 +129,12 @@ fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
     let ending = Worker::spawn("t-shutdown", move |_stop| {
         tell.send(relist.shutdown(deadline)).unwrap();
     });
-    fake.wait_for_timer(Duration::from_secs(5));
+    let theirs = fake.clone();
+    within("the shutdown to wait", move || {
+        theirs.wait_for_timer(Duration::from_secs(5));
+    });
     fake.advance(Duration::from_secs(5));
-    let error = told.recv().unwrap().unwrap_err();
+    let error = comes(&told, "the shutdown's answer").unwrap_err();
     ending.unwrap().join().unwrap();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
@@ -135,8 +147,13 @@ fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
         "the runtime has been inspecting pod shop/web (web) for 5s"
     );
     // Let alone, it ends with its call, and the runtime with it.
-    answers.send(Answer::Inspect(status("web", ""))).unwrap();
-    assert!(asked.recv().is_err());
+    answers
+        .send_timeout(Answer::Inspect(status("web", "")), PATIENCE)
+        .unwrap_or_else(|_| panic!("waited for the runtime to take the answer"));
+    assert_eq!(
+        asked.recv_timeout(PATIENCE),
+        Err(RecvTimeoutError::Disconnected)
+    );
     assert!(!cache.get("web").is_stored());
 }
 
@@ -145,13 +162,7 @@ fn a_shutdown_whose_deadline_has_passed_succeeds_when_the_loop_has_ended() {
     let bench = Bench::new();
     bench.expect(&Asked::List);
     bench.relist.stop();
-    assert!(
-        bench.asked.recv().is_err(),
-        "the runtime went with its thread"
-    );
-    while !bench.relist.progress.lock().ended {
-        std::thread::yield_now();
-    }
+    ended(&bench);
     let passed = Deadline::at(bench.fake.now());
     bench.relist.shutdown(passed).unwrap();
 }
@@ -159,14 +170,14 @@ fn a_shutdown_whose_deadline_has_passed_succeeds_when_the_loop_has_ended() {
 #[test]
 fn the_end_of_the_loop_ends_every_wait_on_the_cache() {
     let bench = Bench::stubborn();
-    let (waiting, told) = waiter(&bench);
+    let waiting = waiter(&bench);
     bench.expect(&Asked::List);
     bench.fake.wait_for_parked(1);
     // At once, also while the runtime does not return.
     bench.relist.stop();
-    assert_eq!(told.recv(), Ok(ErrorKind::Stopped));
-    waiting.join().unwrap();
-    bench.answers.send(Answer::Fail("")).unwrap();
+    assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
+    waiting.join();
+    bench.give(Answer::Fail(""));
 }
 
 #[test]
@@ -174,16 +185,16 @@ fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
     let options = RelistOptions::default().close_cache(false);
     let bench = Bench::with(options.clone(), false);
     bench.expect(&Asked::List);
-    let (waiting, told) = waiter(&bench);
+    let waiting = waiter(&bench);
     bench.fake.wait_for_parked(1);
     let (cache, fake) = (bench.cache.clone(), bench.fake.clone());
     drop(bench);
-    assert!(told.is_empty());
+    assert!(waiting.told.is_empty());
     let next = Bench::over(cache.clone(), fake, options, false);
     next.expect(&Asked::List);
     cache.close();
-    assert_eq!(told.recv(), Ok(ErrorKind::Stopped));
-    waiting.join().unwrap();
+    assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
+    waiting.join();
 }
 
 #[test]
@@ -331,6 +342,8 @@ fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
     };
     let options = RelistOptions::default().period(Duration::ZERO);
     let relist = Relist::spawn(runtime, cache.clone(), options).unwrap();
+    // Dropped before the loop, however the test ends: nothing is sent for ever.
+    let told = told;
     for uid in ["a", "b", "a"] {
         assert_eq!(told.recv_timeout(PATIENCE).as_deref(), Ok(uid));
     }
@@ -402,7 +415,7 @@ fn a_loop_that_dies_ends_every_wait_and_is_not_healthy() {
     waiting.unwrap().join().unwrap();
     assert_eq!(ended, Ok(ErrorKind::Stopped));
     let progress = crate::sync::Arc::clone(&relist.progress);
-    relist.shutdown(Deadline::NEVER).unwrap();
+    within("the end of the loop", || relist.shutdown(Deadline::NEVER)).unwrap();
     let health = progress.lock().health(fake.now(), PERIOD);
     assert!(health.unwrap_err().is_stopped());
 }

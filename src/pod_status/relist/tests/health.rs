@@ -123,8 +123,8 @@ fn pl_6_the_period_is_an_option() {
         false,
     );
     bench.list("");
-    bench.fake.wait_for_timer(Duration::from_mins(5));
+    bench.rests_for(Duration::from_mins(5));
     bench.fake.advance(Duration::from_mins(5));
     bench.list("");
-    bench.fake.wait_for_timer(Duration::from_mins(5));
+    bench.rests_for(Duration::from_mins(5));
 }

@@ -9,15 +9,16 @@ mod workers;
 
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select, unbounded};
 
 use super::{Relist, RelistOptions, Runtime, RuntimeError, RuntimePod};
-use crate::clock::{Clock, FakeClock};
+use crate::clock::{Clock, Deadline, FakeClock};
 use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
-use crate::worker::StopToken;
+use crate::worker::{StopToken, Worker};
 
-/// How long a call may be missing: far more than it needs, so that a loop that does not ask is told and not waited out.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long what a test waits for may be missing: far more than it needs, so that a loop that does not come to it fails the
+/// test by name.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -124,13 +125,69 @@ impl Runtime for Played {
     }
 }
 
-/// A running loop whose runtime, clock and cache the test holds.
+/// What comes out of a channel that somebody else fills.
+fn comes<T>(told: &Receiver<T>, what: &str) -> T {
+    let comes = told.recv_timeout(PATIENCE);
+    comes.unwrap_or_else(|error| panic!("waited for {what}: {error}"))
+}
+
+/// Does something that blocks. A test that fails by it leaves the thread behind, and so does not block in turn.
+fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = bounded(1);
+    drop(std::thread::spawn(move || drop(tell.send(act()))));
+    comes(&told, what)
+}
+
+/// A thread that waits on the cache. However the test ends, the thread does: the cache is closed before it is joined.
+struct Waiting<T> {
+    cache: PodStatusCache<PodStatus>,
+    told: Receiver<T>,
+    worker: Option<Worker>,
+}
+
+impl<T: Send + 'static> Waiting<T> {
+    fn spawn(
+        cache: &PodStatusCache<PodStatus>,
+        act: impl FnOnce(&PodStatusCache<PodStatus>, &Sender<T>) + Send + 'static,
+    ) -> Self {
+        let (tell, told) = bounded(0);
+        let waits_on = cache.clone();
+        let worker = Worker::spawn("t-waiting", move |_stop| act(&waits_on, &tell));
+        Self {
+            cache: cache.clone(),
+            told,
+            worker: Some(worker.unwrap()),
+        }
+    }
+
+    fn comes(&self, what: &str) -> T {
+        comes(&self.told, what)
+    }
+
+    /// The thread ends by what the test did before.
+    fn join(mut self) {
+        let (_, closed) = bounded(0);
+        drop(std::mem::replace(&mut self.told, closed));
+        let worker = self.worker.take().unwrap();
+        within("the end of who waits on the cache", move || worker.join()).unwrap();
+    }
+}
+
+impl<T> Drop for Waiting<T> {
+    fn drop(&mut self) {
+        self.cache.close();
+        let (_, closed) = bounded(0);
+        self.told = closed;
+    }
+}
+
+/// A running loop whose runtime, clock and cache the test holds. Dropped, it lets the runtime go first.
 struct Bench {
+    answers: Sender<Answer>,
+    asked: Receiver<Asked>,
     relist: Relist,
     cache: PodStatusCache<PodStatus>,
     fake: FakeClock,
-    asked: Receiver<Asked>,
-    answers: Sender<Answer>,
 }
 
 impl Bench {
@@ -182,7 +239,23 @@ impl Bench {
 
     fn answer(&self, asked: &Asked, answer: Answer) {
         self.expect(asked);
-        self.answers.send(answer).unwrap();
+        self.give(answer);
+    }
+
+    /// Answers what the loop has asked.
+    fn give(&self, answer: Answer) {
+        let given = self.answers.send_timeout(answer, PATIENCE);
+        assert!(given.is_ok(), "waited for the loop to take the answer");
+    }
+
+    /// Stops the loop and waits for its end; the runtime is gone then, and was asked for nothing more.
+    fn shut_down(self) {
+        let Self { relist, asked, .. } = self;
+        within("the end of the loop", || relist.shutdown(Deadline::NEVER)).unwrap();
+        assert_eq!(
+            asked.recv_timeout(PATIENCE),
+            Err(RecvTimeoutError::Disconnected)
+        );
     }
 
     /// Answers the next list.
@@ -201,8 +274,15 @@ impl Bench {
 
     /// Waits for the end of the relist.
     fn resting(&self) {
-        self.fake.wait_for_timer(PERIOD);
+        self.rests_for(PERIOD);
         assert!(self.asked.is_empty(), "it rests and asks for nothing");
+    }
+
+    fn rests_for(&self, pause: Duration) {
+        let fake = self.fake.clone();
+        within("the pause between two relists", move || {
+            fake.wait_for_timer(pause)
+        });
     }
 
     /// Waits for the end of the relist and lets the pause pass.
