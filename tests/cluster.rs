@@ -17,6 +17,12 @@ mod agent;
 mod agent_program;
 #[path = "cluster/audit.rs"]
 mod audit;
+#[path = "cluster/churn.rs"]
+mod churn;
+#[path = "cluster/gateway.rs"]
+mod gateway;
+#[path = "cluster/informers.rs"]
+mod informers;
 #[path = "cluster/managers.rs"]
 mod managers;
 #[path = "node_agent/program.rs"]

@@ -107,8 +107,18 @@ pub(crate) fn of_this_run(user_agent: &str) -> String {
     format!("{user_agent}-{}", std::process::id())
 }
 
-fn client_with(kubeconfig: &str, client: ClientOptions) -> Client {
+/// A client that reaches the server at another address.
+pub(crate) fn client_at(kubeconfig: &str, server: String) -> Client {
     let mut options = KubeconfigOptions::default();
+    options.server = Some(server);
+    connect(kubeconfig, options, ClientOptions::default())
+}
+
+fn client_with(kubeconfig: &str, client: ClientOptions) -> Client {
+    connect(kubeconfig, KubeconfigOptions::default(), client)
+}
+
+fn connect(kubeconfig: &str, mut options: KubeconfigOptions, client: ClientOptions) -> Client {
     options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
     let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
     Client::new(&config, client).unwrap()

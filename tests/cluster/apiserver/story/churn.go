@@ -32,8 +32,7 @@ type churn struct {
 }
 
 // playChurn makes ConfigMaps, then updates, deletes and re-creates them at random, from several writers at once. It says
-// on standard output when all are there, when half of the changes are done, and when all are. A server that is away is
-// waited for.
+// on standard output when all are there, and after each third of the changes. A server that is away is waited for.
 func playChurn(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("story churn", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", os.Getenv("KUBECONFIG"), "the kubeconfig to act with")
@@ -62,14 +61,15 @@ func playChurn(ctx context.Context, args []string) error {
 		part := parts[number%*writers]
 		part.names = append(part.names, fmt.Sprintf("object-%05d", number))
 	}
-	half := *changes / *writers / 2
+	third := func(part *churn) error { return part.changeSome(ctx, *changes / *writers / 3) }
 	stages := []struct {
 		done string
 		do   func(*churn) error
 	}{
 		{"created", func(part *churn) error { return part.createAll(ctx) }},
-		{"half", func(part *churn) error { return part.changeSome(ctx, half) }},
-		{"done", func(part *churn) error { return part.changeSome(ctx, half) }},
+		{"first third", third},
+		{"second third", third},
+		{"last third", third},
 	}
 	for _, stage := range stages {
 		if err := together(parts, stage.do); err != nil {
