@@ -5,6 +5,11 @@
 //! A [`SharedInformer`] puts it all together: one reflector, one queue, one indexed [`Store`](crate::store::Store), any
 //! number of handlers.
 //!
+//! # Several informers
+//!
+//! An [`InformerSet`] has informers by type over one client, as client-go's factory does: made when they are first asked for,
+//! started, waited for and stopped together. One that does not sync holds up no other.
+//!
 //! # The queue
 //!
 //! A [`DeltaFifo`] takes what a reflector says and hands it to one consumer, object by object, in order. Its writing
@@ -28,6 +33,7 @@ mod delta_fifo;
 mod handlers;
 mod known;
 mod metrics;
+mod set;
 mod shared;
 
 pub use deleted::Deleted;
@@ -41,4 +47,5 @@ pub use handlers::{
 };
 pub use known::KnownObjects;
 pub use metrics::{InformerMetrics, InformerReading, InformerState};
+pub use set::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
 pub use shared::{InformerOptions, QueueOrder, SharedInformer};

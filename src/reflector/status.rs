@@ -47,6 +47,10 @@ pub struct ReflectorStatus {
     /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace): an answer for
     /// readers, although the reflector goes on trying.
     pub denied: Option<Error>,
+    /// The server's word that it knows no such resource (404), once it has outlasted the same grace: a custom resource that
+    /// is not installed, or a version that is not served. An answer for who waits for the first list, although the
+    /// reflector goes on trying.
+    pub unknown_resource: Option<Error>,
     /// The last position in the server's history (RF-50); empty before the first success.
     pub resource_version: ResourceVersion,
     /// Lists that reached the sink.
@@ -76,7 +80,8 @@ impl ReflectorStatus {
     ///   and refusals are no contact: when they last longer, the content is that old.
     /// - A list on its way counts as contact with each page and each object that comes in, unless the one before it
     ///   failed.
-    /// - A refusal that is an answer ([`denied`](Self::denied)) is a contact where nothing has synced yet.
+    /// - A refusal that is an answer ([`denied`](Self::denied), [`unknown_resource`](Self::unknown_resource)) is a contact
+    ///   where nothing has synced yet.
     ///
     /// So a server that falls silent, or is away, makes this fail after the idle limit at the latest, and its return makes
     /// it `Ok` again as soon as a watch is open. A reflector that has ended owes nothing and is `Ok`: whether that is

@@ -11,7 +11,7 @@ use crate::list_watch::{ListerWatcher, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
-use crate::store::state::{Content, Entry, KeyRef, State, index};
+use crate::store::state::{Content, Entry, KeyRef, State, index, refusal};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, MutexGuard};
 
@@ -123,12 +123,12 @@ impl<K: Object> Store<K> {
     /// Blocks until a list has reached the store, at most until `deadline`.
     ///
     /// While somebody waits, the reflector retries a failing first list fast (B3). Also ends when the server's
-    /// refusal has become an answer (R4), and when the reflector ends.
+    /// refusal, or its word that it knows no such resource, has become an answer (R4), and when the reflector ends.
     ///
     /// # Errors
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's refusal
-    /// (`Forbidden`); `Stopped` when nothing will fill the store any more.
+    /// (`Forbidden`), or that it knows no such resource (`NotFound`); `Stopped` when nothing will fill the store any more.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -323,6 +323,11 @@ impl<K: Object> Store<K> {
         self.state.lock().refused
     }
 
+    /// Whether its writer is gone: nothing will ever change.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.lock().ended
+    }
+
     /// What the reflector that fills the store last reported (B14).
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
@@ -356,8 +361,8 @@ impl<K: Object> Store<K> {
             if holds(&state) {
                 return Ok(());
             }
-            if let Some(denied) = &state.status.denied {
-                return Err(denied.clone());
+            if let Some(refusal) = refusal(&state.status) {
+                return Err(refusal.clone());
             }
             if state.ended {
                 return Err(ended(&state));

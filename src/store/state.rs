@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use hashbrown::{Equivalent, HashMap};
 
+use crate::error::Error;
 use crate::list_watch::Undecodable;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::ReflectorStatus;
@@ -119,6 +120,11 @@ pub(super) struct State<K: Object> {
     pub(super) since: Instant,
 }
 
+/// The server's final word for those who wait: it refuses the resource, or knows none such.
+pub(super) fn refusal(status: &ReflectorStatus) -> Option<&Error> {
+    status.denied.as_ref().or(status.unknown_resource.as_ref())
+}
+
 impl<K: Object> State<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>, since: Instant) -> Self {
         Self {
@@ -137,7 +143,7 @@ impl<K: Object> State<K> {
     pub(super) fn report(monitor: &Monitor<Self>, status: &ReflectorStatus) {
         let mut status = status.clone();
         let mut state = monitor.lock();
-        let told = state.status.denied.is_some() != status.denied.is_some();
+        let told = refusal(&state.status).is_some() != refusal(&status).is_some();
         std::mem::swap(&mut state.status, &mut status);
         drop(state);
         if told {

@@ -361,6 +361,16 @@ impl<K: Object> SharedInformer<K> {
         self.processor.stop(deadline)
     }
 
+    /// Whether it was neither started nor stopped.
+    pub(in crate::informer) fn is_ready_to_start(&self) -> bool {
+        matches!(&*self.life.lock(), Life::Ready(_))
+    }
+
+    /// Ends it as dropping it would, for an owner that is dropped while others hold it still.
+    pub(in crate::informer) fn end(&self) {
+        drop(self.shutdown(Deadline::NEVER));
+    }
+
     fn join(&self, deadline: Deadline) -> Result<(), Error> {
         if let Some(threads) = self.take_threads() {
             drop(threads);
@@ -417,7 +427,7 @@ impl<K: Object> fmt::Debug for SharedInformer<K> {
 }
 
 /// `pods`, `deployments.apps`.
-fn plural<K: Object>() -> String {
+pub(in crate::informer) fn plural<K: Object>() -> String {
     if K::GROUP.is_empty() {
         K::URL_PATH_SEGMENT.to_owned()
     } else {

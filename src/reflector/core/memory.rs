@@ -63,7 +63,8 @@ pub(super) struct Memory {
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
-    forbidden_since: Option<Instant>,
+    /// The kind of the refusals in a row, and when the first of them came.
+    refused_since: Option<(ErrorKind, Instant)>,
     healthy_since: Option<Instant>,
     failed_at: Option<Instant>,
     series: Option<LogSeries>,
@@ -101,7 +102,7 @@ impl Memory {
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
             resync_period: options.resync_period.filter(|period| !period.is_zero()),
             forbidden_grace: options.forbidden_grace,
-            forbidden_since: None,
+            refused_since: None,
             healthy_since: None,
             failed_at: None,
             series: None,
@@ -227,7 +228,8 @@ impl Memory {
         self.status.attempts = 0;
         self.status.attempts_since = None;
         self.status.denied = None;
-        self.forbidden_since = None;
+        self.status.unknown_resource = None;
+        self.refused_since = None;
     }
 
     /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
@@ -249,7 +251,7 @@ impl Memory {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
         };
-        let hastened = !self.status.synced && self.status.denied.is_none() && fast.is_none();
+        let hastened = !self.status.synced && !self.is_refused() && fast.is_none();
         (until, hastened)
     }
 
@@ -290,30 +292,45 @@ impl Memory {
         self.backoff.after(health);
     }
 
-    /// R4: a refusal becomes an answer once it has outlasted the grace.
+    /// R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that the server does not know.
     fn note_refusal(&mut self, error: &Error, now: Instant) {
-        if error.kind() != ErrorKind::Forbidden {
-            self.forbidden_since = None;
+        let kind = error.kind();
+        if self
+            .refused_since
+            .is_none_or(|(refused, _)| refused != kind)
+        {
             self.status.denied = None;
-            return;
+            self.status.unknown_resource = None;
+            self.refused_since = None;
         }
-        let since = *self.forbidden_since.get_or_insert(now);
+        let answer = if kind == ErrorKind::Forbidden {
+            &mut self.status.denied
+        } else if kind == ErrorKind::NotFound {
+            &mut self.status.unknown_resource
+        } else {
+            return;
+        };
+        let (_, since) = *self.refused_since.get_or_insert((kind, now));
         if now.saturating_duration_since(since) >= self.forbidden_grace {
-            self.status.denied = Some(error.clone());
+            *answer = Some(error.clone());
             if !self.status.synced {
                 self.owed = later(now, self.idle_limit);
             }
         }
     }
 
+    fn is_refused(&self) -> bool {
+        self.status.denied.is_some() || self.status.unknown_resource.is_some()
+    }
+
     fn grace_end(&self) -> Option<Instant> {
-        self.forbidden_since
-            .map(|since| later(since, self.forbidden_grace))
+        self.refused_since
+            .map(|(_, since)| later(since, self.forbidden_grace))
     }
 
     /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
-        if self.status.synced || !facts.waited_for || self.status.denied.is_some() {
+        if self.status.synced || !facts.waited_for || self.is_refused() {
             return None;
         }
         let fast = self.fast.next(facts.now, &mut self.chance);

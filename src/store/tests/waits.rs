@@ -176,3 +176,16 @@ fn a_refusal_ends_the_wait_for_a_version() {
         assert_eq!(told.unwrap().unwrap_err().kind(), ErrorKind::Forbidden);
     }
 }
+
+/// R4: that the server knows no such resource is an answer, too.
+#[test]
+fn a_resource_that_the_server_does_not_know_ends_the_wait() {
+    let mut waiting = waiting(None);
+    let status = ReflectorStatus {
+        unknown_resource: Some(Error::new(ErrorKind::NotFound, "no such resource")),
+        ..ReflectorStatus::default()
+    };
+    waiting.writer.report(&status);
+    let told = waiting.told.recv_timeout(Duration::from_secs(10));
+    assert_eq!(told.unwrap().unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -310,3 +310,29 @@ fn no_wait_is_zero() {
     };
     assert!(until > now);
 }
+
+/// R4: a resource that the server does not know is an answer after the same grace, and another one than a refusal.
+#[test]
+fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
+    let mut bench = Bench::new("");
+    bench.tell(
+        "start
+        page-error 404 -> rest 800ms on-demand
+        rested -> list 0 limit=500
+        page-error 404 -> rest 1.6s on-demand
+        rested -> list 0 limit=500
+        page-error 404 -> rest 600ms on-demand
+        rested -> list 0 limit=500",
+    );
+    assert!(bench.core.status().unknown_resource.is_none());
+    bench.tell("page-error 404 -> rest 6.4s firm");
+    let unknown = bench.core.status().unknown_resource.as_ref().unwrap();
+    assert_eq!(unknown.kind(), crate::ErrorKind::NotFound);
+    assert!(bench.core.status().denied.is_none());
+    bench.tell("rested\npage-error 403 -> rest");
+    let status = bench.core.status();
+    assert!(
+        status.unknown_resource.is_none() && status.denied.is_none(),
+        "a refusal begins a grace of its own"
+    );
+}

@@ -1,0 +1,331 @@
+//! Several shared informers by type over one client, started and stopped together.
+
+mod any;
+mod options;
+mod result;
+mod roster;
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod tests;
+
+pub use any::AnyInformer;
+pub use options::InformerSetOptions;
+pub use result::{SyncOutcome, SyncResult};
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::informer::{InformerOptions, SharedInformer};
+use crate::list_watch::Api;
+use crate::object::{Object, Scope};
+use crate::store::Lister;
+use crate::sync::Arc;
+
+use roster::{Entered, Roster};
+
+/// Shared informers by type over one client: made when they are first asked for, started and stopped together.
+///
+/// Who asks twice for the same type and [`Scope`] gets the same informer, and so do all parts of a program that share the
+/// set. A program asks for its informers, adds its handlers, [`start`](Self::start)s the set and
+/// [`wait`](Self::wait_for_sync)s for it; informers that are asked for later run after the next start.
+///
+/// An informer that the server refuses, or whose resource it does not know, holds up no other: the wait says so of that one,
+/// and it goes on trying.
+///
+/// The set owns its informers, also those that others hold too: dropping it stops all of them, then joins all their threads.
+/// That blocks for as long as a handler's call runs. A handler that needs the set holds a `Weak` of it, or both live for
+/// ever. The set has no thread of its own.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::clock::Clock;
+/// use kubecache::informer::{InformerSet, InformerSetOptions};
+/// use kubecache::testing::{FakeSource, objects};
+///
+/// let client = FakeSource::<ConfigMap>::new(); // or `http::Client`, for every type
+/// client.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
+///
+/// let set = InformerSet::new(client, InformerSetOptions::default());
+/// let settings = set.lister::<ConfigMap>()?; // makes the informer
+/// set.start()?;
+///
+/// let deadline = Clock::system().after(Duration::from_secs(10));
+/// let result = set.wait_for_sync(deadline);
+/// for informer in result.unsynced() {
+///     eprintln!("{}: {:?}", informer.name(), informer.error()); // and go on without it
+/// }
+/// result.into_result()?; // or insist on all
+/// assert!(settings.namespace("shop").get("settings").is_ok());
+/// set.shutdown(deadline)?;
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "SharedInformerFactory")]
+#[doc(alias = "DynamicSharedInformerFactory")]
+pub struct InformerSet<C> {
+    /// First: the informers end before their client.
+    roster: Roster,
+    client: C,
+    options: InformerSetOptions,
+}
+
+impl<C> InformerSet<C> {
+    /// A set without informers. It touches no network and starts no thread.
+    ///
+    /// `client` implements [`Api<K>`](Api) for each type that is asked for, as [`http::Client`](crate::http::Client) does for
+    /// all.
+    #[doc(alias = "NewSharedInformerFactory")]
+    pub fn new(client: C, options: InformerSetOptions) -> Self {
+        Self {
+            roster: Roster::default(),
+            client,
+            options,
+        }
+    }
+
+    /// The informer of a type, for the set's own scope and with its options; made if there is none.
+    ///
+    /// An informer that was made with other options for the same type and scope is that one. One that is made here does
+    /// nothing before the next [`start`](Self::start). Objects that live in namespaces are indexed by
+    /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any time.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` when it would have to be made after the stop.
+    #[doc(alias = "InformerFor")]
+    #[doc(alias = "ForResource")]
+    pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
+    where
+        C: Api<K>,
+    {
+        self.informer_in(&self.options.scope)
+    }
+
+    /// The informer of a type for a scope of its own, with the set's options; made if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`informer`](Self::informer).
+    pub fn informer_in<K: Object>(&self, scope: &Scope) -> Result<Arc<SharedInformer<K>>, Error>
+    where
+        C: Api<K>,
+    {
+        if let Some(known) = self.get(scope) {
+            return Ok(known);
+        }
+        match self.make(scope, |options| options)? {
+            (informer, Entered::New) | (_, Entered::Known(informer)) => Ok(informer),
+        }
+    }
+
+    /// A new informer of a type, for a scope, with options of its own: `adjust` changes what the set's options give it.
+    ///
+    /// The options of an informer are those of its first request. So this is an error if there is one already, and `adjust`
+    /// is not called then: nobody's indices or transform are left out silently. A name that it gives is the name in the
+    /// results of waits. `adjust` runs on the caller's thread, under no lock.
+    ///
+    /// # Errors
+    ///
+    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop.
+    #[doc(alias = "WithCustomResyncConfig")]
+    #[doc(alias = "WithTransform")]
+    pub fn informer_with<K: Object>(
+        &self,
+        scope: &Scope,
+        adjust: impl FnOnce(InformerOptions<K>) -> InformerOptions<K>,
+    ) -> Result<Arc<SharedInformer<K>>, Error>
+    where
+        C: Api<K>,
+    {
+        if let Some(known) = self.get::<K>(scope) {
+            return Err(exists(known.name()));
+        }
+        match self.make(scope, adjust)? {
+            (informer, Entered::New) => Ok(informer),
+            (_, Entered::Known(known)) => Err(exists(known.name())),
+        }
+    }
+
+    /// Reads of the type's informer in the shape of a generated Go lister; the informer is made if there is none.
+    ///
+    /// Until the set has started and the informer has synced the lister knows of nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`informer`](Self::informer).
+    pub fn lister<K: Object>(&self) -> Result<Lister<K>, Error>
+    where
+        C: Api<K>,
+    {
+        Ok(self.informer::<K>()?.store().lister())
+    }
+
+    /// The informer of a type and scope, if it was asked for before; also after the stop.
+    pub fn get<K: Object>(&self, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
+        self.roster.find(|member| of(member, scope))
+    }
+
+    /// All informers, in the order in which they were made: their names, statuses and readings, whatever their types.
+    pub fn members(&self) -> Vec<AnyInformer> {
+        self.roster.members()
+    }
+
+    /// The client that its informers list and watch with.
+    pub fn client(&self) -> &C {
+        &self.client
+    }
+
+    /// Starts the informers that were not started, and returns at once; call it again after asking for more.
+    ///
+    /// Those that run already, or were stopped one by one, stay as they are. The network is touched on the informers' threads.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` after the stop; `Resources` when the system has no thread for one or several of them, with their names: the
+    /// others run.
+    #[doc(alias = "StartWithContext")]
+    pub fn start(&self) -> Result<(), Error> {
+        self.roster.start()
+    }
+
+    /// Waits until the first lists of all informers are in their stores: by signals, for all at once (WT-1, WT-2).
+    ///
+    /// Blocks until each of them has synced, or has an answer why it will not soon: the server refuses it or knows no such
+    /// resource (after a grace of three seconds, R4), it has stopped, it was not started. Ends at `deadline` in any case.
+    /// While somebody waits, all first lists that fail are retried fast (B3). Informers that are asked for meanwhile are not
+    /// waited for. What the result says of each was so when the wait ended; a refused informer goes on trying.
+    #[doc(alias = "WaitForCacheSync")]
+    #[doc(alias = "WaitForCacheSyncWithContext")]
+    pub fn wait_for_sync(&self, deadline: Deadline) -> SyncResult {
+        self.roster.wait_for_sync(deadline)
+    }
+
+    /// Waits until all handlers that there are have seen the initial lists of their informers (SI-16), as
+    /// [`wait_for_sync`](Self::wait_for_sync) waits for the informers.
+    ///
+    /// A handler whose informer does not sync is not waited for: it has the informer's reason. From a handler's own method,
+    /// that handler is not waited for either.
+    pub fn wait_for_handlers(&self, deadline: Deadline) -> SyncResult {
+        self.roster.wait_for_handlers(deadline)
+    }
+
+    /// Whether the first lists of all informers are in their stores; true of none. Never blocks.
+    pub fn has_synced(&self) -> bool {
+        self.members().iter().all(AnyInformer::has_synced)
+    }
+
+    /// Whether all informers are synced, kept up, and were confirmed by the server within `limit`: for health endpoints (B14).
+    ///
+    /// Those that were stopped one by one do not count. Once the set has stopped nothing is fresh.
+    pub fn is_fresh_within(&self, limit: Duration) -> bool {
+        !self.is_stopped() && self.stale(limit).is_empty()
+    }
+
+    /// The informers that are not fresh within `limit`, those that were stopped excepted: what a health endpoint names.
+    pub fn stale(&self, limit: Duration) -> Vec<AnyInformer> {
+        let mut members = self.members();
+        members.retain(|member| !member.is_stopped() && !member.is_fresh_within(limit));
+        members
+    }
+
+    /// Whether the set was stopped; it stays so for good.
+    pub fn is_stopped(&self) -> bool {
+        self.roster.is_stopped()
+    }
+
+    /// Asks all informers to end, and returns at once (SI-4). From any thread, a handler's own included.
+    ///
+    /// No informer is made or started after this. Waits for them end with an error; what is in the stores stays readable.
+    pub fn stop(&self) {
+        drop(self.roster.stop());
+    }
+
+    /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
+    ///
+    /// No informer waits for another one's end before it is told. Blocks on calls of handlers, and of transforms and index
+    /// functions of yours; a handler on whose thread this is called is not waited for. Two handlers that wait for each other
+    /// in this way do so until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` with the informers, and in them the handlers, that have not ended, one informer on a line; they end when
+    /// their calls return.
+    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        self.roster.shutdown(deadline)
+    }
+
+    /// Makes an informer and takes it in, unless somebody else was faster.
+    fn make<K: Object>(
+        &self,
+        scope: &Scope,
+        adjust: impl FnOnce(InformerOptions<K>) -> InformerOptions<K>,
+    ) -> Result<Made<K>, Error>
+    where
+        C: Api<K>,
+    {
+        let name = self.name::<K>(scope);
+        let number = self.roster.announce(&name)?;
+        let options = adjust(self.options.of_informer(name, number));
+        let source = self.client.lister_watcher(scope.clone());
+        let informer = Arc::new(SharedInformer::new(source, options));
+        let member = AnyInformer::new(Arc::clone(&informer), scope.clone());
+        let entered = self.roster.enter(&member, |known| of(known, scope))?;
+        Ok((informer, entered))
+    }
+
+    /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there is one of that name.
+    fn name<K: Object>(&self, scope: &Scope) -> String {
+        let mut name = crate::informer::shared::plural::<K>();
+        let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
+        if scope != &self.options.scope {
+            let words = [
+                scope.namespace_name().unwrap_or_default(),
+                scope.field_selector().as_str(),
+                scope.label_selector().as_str(),
+            ];
+            let said = words.iter().filter(|word| !word.is_empty());
+            let said: Vec<&str> = said.copied().collect();
+            let said = if said.is_empty() {
+                "all".to_owned()
+            } else {
+                said.join(" ")
+            };
+            name = format!("{name} ({said})");
+        }
+        if is_taken(&name) {
+            name = format!("{name} {}", K::VERSION);
+        }
+        name
+    }
+}
+
+/// An informer that was made, and what became of it.
+type Made<K> = (Arc<SharedInformer<K>>, Entered<Arc<SharedInformer<K>>>);
+
+/// The member's informer, if it is of that type and scope.
+fn of<K: Object>(member: &AnyInformer, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
+    (member.scope() == scope)
+        .then(|| member.downcast())
+        .flatten()
+}
+
+fn exists(name: &str) -> Error {
+    let text = format!("informer {name} exists already, with the options of its first request");
+    Error::new(ErrorKind::Config, text)
+}
+
+impl<C> fmt::Debug for InformerSet<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InformerSet")
+            .field("informers", &self.members())
+            .field("stopped", &self.is_stopped())
+            .finish_non_exhaustive()
+    }
+}

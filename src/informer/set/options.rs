@@ -1,0 +1,93 @@
+//! What can be set about all informers of a set.
+
+use std::any::TypeId;
+use std::time::Duration;
+
+use k8s_openapi::{NamespaceResourceScope, Resource};
+
+use crate::informer::{InformerOptions, QueueOrder};
+use crate::object::{Object, Scope};
+use crate::reflector::ReflectorOptions;
+use crate::store::Indexers;
+
+/// What the informers of an [`InformerSet`](crate::informer::InformerSet) begin with; each may differ in what
+/// [`informer_with`](crate::informer::InformerSet::informer_with) changes for it.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::informer::InformerSetOptions;
+/// use kubecache::object::Scope;
+/// use std::time::Duration;
+///
+/// let options = InformerSetOptions::default()
+///     .scope(Scope::namespace("shop"))
+///     .resync_period(Duration::from_secs(600));
+/// # drop(options);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing before a set is made with them"]
+pub struct InformerSetOptions {
+    pub(super) scope: Scope,
+    pub(super) resync_period: Duration,
+    pub(super) order: QueueOrder,
+    pub(super) reflector: ReflectorOptions,
+}
+
+impl InformerSetOptions {
+    /// Which objects informers keep for which no scope is asked: one namespace, or those that match selectors. Default: all.
+    #[doc(alias = "WithNamespace")]
+    #[doc(alias = "WithTweakListOptions")]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// How often handlers that say nothing else get every object once more. Default zero: never (SI-22).
+    #[doc(alias = "defaultResync")]
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = period;
+        self
+    }
+
+    /// In which order changes reach stores and handlers. Default: [`QueueOrder::InOrderAtomic`].
+    pub fn order(mut self, order: QueueOrder) -> Self {
+        self.order = order;
+        self
+    }
+
+    /// How the server is listed and watched, and the clock of the set and of its informers.
+    ///
+    /// Each informer gets a seed of its own out of the one that is set, so that they do not retry in step. `demand`,
+    /// `start_floor` and `resync_period` in it are not used: they belong to one informer.
+    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
+        self.reflector = options;
+        self
+    }
+
+    /// What the informer of that number begins with.
+    pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
+        let reflector = ReflectorOptions {
+            seed: self.reflector.seed.wrapping_add(number),
+            start_floor: None,
+            ..self.reflector.clone()
+        };
+        InformerOptions::default()
+            .name(name)
+            .resync_period(self.resync_period)
+            .order(self.order)
+            .indexers(indexers())
+            .reflector(reflector)
+    }
+}
+
+/// The index by which listers of one namespace are quick, where there are namespaces.
+fn indexers<K: Object>() -> Indexers<K> {
+    let is_namespaced =
+        TypeId::of::<<K as Resource>::Scope>() == TypeId::of::<NamespaceResourceScope>();
+    if is_namespaced {
+        Indexers::new().by_namespace()
+    } else {
+        Indexers::new()
+    }
+}

@@ -1,0 +1,96 @@
+//! What a start starts (IS-3).
+
+use super::*;
+
+/// As `StartWithContext`, which may be called again after more were asked for.
+#[test]
+fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
+    let world = World::new();
+    let set = world.set();
+    set.start().unwrap();
+    let pods = set.informer::<Pod>().unwrap();
+    assert!(world.cluster.pods.requests().is_empty());
+    set.start().unwrap();
+    pods.wait_until_synced(Deadline::NEVER).unwrap();
+    world.cluster.pods.wait_for_watches(1);
+    let secrets = set.informer::<Secret>().unwrap();
+    let alone = set.wait_for_sync(Deadline::NEVER);
+    assert_eq!(
+        alone.get("secrets").unwrap().error().unwrap().kind(),
+        ErrorKind::Config
+    );
+    set.start().unwrap();
+    secrets.wait_until_synced(Deadline::NEVER).unwrap();
+    let lists = |requests: Vec<crate::testing::SeenRequest>| {
+        let lists = requests.iter();
+        lists
+            .filter(|request| request.kind == RequestKind::List)
+            .count()
+    };
+    assert_eq!(lists(world.cluster.pods.requests()), 1, "it ran on");
+    assert_eq!(lists(world.cluster.secrets.requests()), 1);
+}
+
+#[test]
+fn is_3_an_informer_that_its_user_started_or_stopped_stays_as_it_is() {
+    let world = World::new();
+    let set = world.set();
+    let pods = set.informer::<Pod>().unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    pods.start().unwrap();
+    secrets.stop();
+    set.start().unwrap();
+    pods.wait_until_synced(Deadline::NEVER).unwrap();
+    assert!(secrets.is_stopped() && world.cluster.secrets.requests().is_empty());
+    let again = set.informer::<Secret>().unwrap();
+    assert!(Arc::ptr_eq(&again, &secrets), "it is not made anew");
+}
+
+#[test]
+fn is_4_nothing_is_made_or_started_after_the_stop() {
+    let world = World::new();
+    let set = world.set();
+    let pods = set.informer::<Pod>().unwrap();
+    set.stop();
+    set.stop();
+    let error = set.start().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    let late = [
+        set.informer::<Secret>().map(drop),
+        set.informer_with::<Secret>(&Scope::all(), |options| options)
+            .map(drop),
+        set.lister::<Secret>().map(drop),
+    ];
+    for error in late.map(Result::unwrap_err) {
+        assert_eq!(error.kind(), ErrorKind::Stopped);
+        assert_eq!(
+            error.to_string(),
+            "informer secrets was not made because its set has stopped already"
+        );
+    }
+    assert!(set.is_stopped() && pods.is_stopped());
+    let known = set.informer::<Pod>().unwrap();
+    assert!(Arc::ptr_eq(&known, &pods), "its content can be read");
+    assert!(world.cluster.pods.requests().is_empty());
+}
+
+/// Somebody asks for an informer while somebody else stops the set: it runs in no case afterwards.
+#[test]
+fn is_4_whoever_asks_and_starts_while_the_set_stops_leaves_nothing_running() {
+    let world = World::new();
+    for _ in 0..50 {
+        let set = Arc::new(world.running());
+        let asking = Arc::clone(&set);
+        let (_worker, asked) = apart(move || {
+            let nodes = asking.informer::<Node>();
+            drop(asking.start());
+            nodes.ok()
+        });
+        set.shutdown(Deadline::NEVER).unwrap();
+        if let Some(nodes) = asked.recv().unwrap() {
+            assert!(nodes.is_stopped());
+        }
+        assert_eq!(world.open_watches(), 0);
+        world.cluster.nodes.wait_for_watches(0);
+    }
+}

@@ -1,0 +1,135 @@
+//! The end of a set (IS-4, IS-5, SI-4, SI-5).
+
+use super::*;
+use crate::informer::AnyInformer;
+
+#[test]
+fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
+    let world = World::new();
+    let set = world.running();
+    let pods = set.informer::<Pod>().unwrap();
+    set.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(world.open_watches(), 0);
+    assert!(set.members().iter().all(AnyInformer::is_stopped));
+    assert_eq!(pods.store().len(), 1);
+    assert!(
+        set.lister::<Pod>()
+            .unwrap()
+            .namespace("shop")
+            .get("web")
+            .is_ok()
+    );
+    set.shutdown(world.now()).unwrap();
+}
+
+/// The first informer's handler does not return: the others have ended nevertheless, before anybody waits for it.
+#[test]
+fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
+    for drops in [false, true] {
+        let world = World::new();
+        let set = world.set();
+        let config_maps = set.informer::<ConfigMap>().unwrap();
+        let slow = Gated::add(&config_maps, "slow");
+        let secrets = set.informer::<Secret>().unwrap();
+        let quick = secrets.add_handler(Handlers::new()).unwrap();
+        set.start().unwrap();
+        slow.begun.recv().unwrap();
+        quick.wait_until_synced(Deadline::NEVER).unwrap();
+        world.cluster.secrets.wait_for_watches(1);
+        let (_worker, ended) = apart(move || {
+            if drops {
+                drop(set);
+                Ok(())
+            } else {
+                set.shutdown(Deadline::NEVER)
+            }
+        });
+        world.cluster.secrets.wait_for_watches(0);
+        while !quick.has_ended() {
+            std::thread::yield_now();
+        }
+        assert!(secrets.is_stopped() && config_maps.is_stopped());
+        assert!(ended.is_empty() && !slow.registration.has_ended());
+        slow.gate.send(()).unwrap();
+        ended.recv().unwrap().unwrap();
+        assert!(slow.registration.has_ended(), "drops: {drops}");
+    }
+}
+
+#[test]
+fn is_5_a_shutdown_has_one_deadline_and_names_every_straggler() {
+    let world = World::new();
+    let set = world.set();
+    let config_maps = set.informer::<ConfigMap>().unwrap();
+    let pods = set.informer::<Pod>().unwrap();
+    set.informer::<Secret>().unwrap();
+    let slow = [Gated::add(&config_maps, "one"), Gated::add(&pods, "two")];
+    set.start().unwrap();
+    for slow in &slow {
+        slow.begun.recv().unwrap();
+    }
+    let before = world.clock.now();
+    let (_worker, ended) = {
+        let deadline = world.clock.after(Duration::from_secs(5));
+        apart(move || (set.shutdown(deadline), set))
+    };
+    world.fake.wait_for_timer(Duration::from_secs(5));
+    world.fake.advance(Duration::from_secs(5));
+    let (shut_down, set) = ended.recv().unwrap();
+    let error = shut_down.unwrap_err();
+    assert_eq!(world.clock.now() - before, Duration::from_secs(5));
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].starts_with("configmaps: ") && lines[0].contains("one (on_add for"));
+    assert!(lines[1].starts_with("pods: ") && lines[1].contains("two (on_add for"));
+    assert_eq!(world.open_watches(), 0, "the rest has ended");
+    for slow in &slow {
+        slow.gate.send(()).unwrap();
+    }
+    set.shutdown(Deadline::NEVER).unwrap();
+}
+
+/// The set owns its informers, also those that others hold.
+#[test]
+fn is_5_dropping_a_set_ends_everything_it_started() {
+    let world = World::new();
+    let set = world.running();
+    let pods = set.informer::<Pod>().unwrap();
+    let registration = pods.add_handler(Handlers::new()).unwrap();
+    drop(set);
+    assert_eq!(world.open_watches(), 0);
+    assert!(pods.is_stopped() && registration.has_ended());
+    assert_eq!(pods.store().len(), 1);
+}
+
+#[test]
+fn is_5_dropping_a_set_that_never_ran_ends_its_handlers() {
+    let world = World::new();
+    let set = world.set();
+    let pods = set.informer::<Pod>().unwrap();
+    let registration = pods.add_handler(Handlers::new()).unwrap();
+    drop(set);
+    assert!(registration.has_ended() && pods.is_stopped());
+    assert!(world.cluster.pods.requests().is_empty());
+}
+
+#[test]
+fn si_5_a_handler_may_shut_its_own_set_down() {
+    let world = World::new();
+    let set = Arc::new(world.set());
+    let (tell, told) = unbounded();
+    let own = Arc::downgrade(&set);
+    let handler = Handlers::<Pod>::new().on_add(move |_, _| {
+        let set = own.upgrade().unwrap();
+        tell.send(set.shutdown(Deadline::NEVER)).unwrap();
+    });
+    set.informer::<Secret>().unwrap();
+    let pods = set.informer::<Pod>().unwrap();
+    let registration = pods.add_handler(handler).unwrap();
+    set.start().unwrap();
+    told.recv().unwrap().unwrap();
+    assert!(set.is_stopped());
+    registration.remove(Deadline::NEVER).unwrap();
+}

@@ -1,0 +1,395 @@
+//! Waits for all informers at once (WT-1 to WT-4, IS-6, IS-7).
+
+use super::*;
+use crate::informer::{SyncOutcome, SyncResult};
+
+/// What an informer of the table does.
+#[derive(Clone, Copy, PartialEq)]
+enum Does {
+    Syncs,
+    /// It syncs only after the test let it.
+    Hangs,
+    Stops,
+}
+
+fn ask<K: Object>(set: &Set, source: &FakeSource<K>, does: Does)
+where
+    Cluster: Api<K>,
+{
+    if does == Does::Hangs {
+        source.fail_next(RequestKind::List, SourceFault::Hang);
+    }
+    let informer = set.informer::<K>().unwrap();
+    if does == Does::Stops {
+        informer.stop();
+    }
+}
+
+fn names<'a, I: Iterator<Item = &'a SyncOutcome>>(outcomes: I) -> Vec<String> {
+    outcomes.map(|outcome| outcome.name().to_owned()).collect()
+}
+
+/// `TestWaitFor`, with informers: what each does, and what the wait says of each.
+#[test]
+fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
+    use Does::{Hangs, Stops, Syncs};
+    let table: [(&str, &[Does]); 7] = [
+        ("empty", &[]),
+        ("none", &[Hangs, Hangs, Hangs]),
+        ("some time out", &[Syncs, Hangs]),
+        ("some time out, the first", &[Hangs, Syncs]),
+        ("some are stopped", &[Stops, Syncs]),
+        ("more", &[Hangs, Syncs, Stops, Syncs]),
+        ("all", &[Syncs, Syncs, Syncs, Syncs]),
+    ];
+    for (case, all) in table {
+        let world = World::new();
+        let set = Arc::new(world.set());
+        for (nth, does) in all.iter().enumerate() {
+            match nth {
+                0 => ask(&set, &world.cluster.config_maps, *does),
+                1 => ask(&set, &world.cluster.pods, *does),
+                2 => ask(&set, &world.cluster.secrets, *does),
+                _ => ask(&set, &world.cluster.nodes, *does),
+            }
+        }
+        set.start().unwrap();
+        for (member, does) in set.members().iter().zip(all) {
+            while *does == Syncs && !member.has_synced() {
+                std::thread::yield_now();
+            }
+        }
+        let deadline = world.clock.after(Duration::from_secs(5));
+        let waiting = Arc::clone(&set);
+        let (_worker, waited) = apart(move || waiting.wait_for_sync(deadline));
+        if all.contains(&Hangs) {
+            world.fake.wait_for_timer(Duration::from_secs(5));
+            assert!(waited.is_empty(), "{case}");
+            world.fake.advance(Duration::from_secs(5));
+        }
+        let result = waited.recv().unwrap();
+        let ends: Vec<_> = result.iter().map(|o| o.error().map(Error::kind)).collect();
+        let expected: Vec<_> = all
+            .iter()
+            .map(|does| match does {
+                Syncs => None,
+                Hangs => Some(ErrorKind::NotSynced),
+                Stops => Some(ErrorKind::Stopped),
+            })
+            .collect();
+        assert_eq!(ends, expected, "{case}");
+        let expected = all.iter().all(|does| *does == Syncs);
+        assert_eq!(result.all_synced(), expected, "{case}");
+        assert_eq!(result.into_result().is_ok(), expected, "{case}");
+        assert_eq!(set.has_synced(), expected, "{case}");
+    }
+}
+
+#[test]
+fn wt_1_a_wait_for_nothing_is_over_at_once() {
+    let world = World::new();
+    let set = world.set();
+    let result = set.wait_for_sync(Deadline::NEVER);
+    assert!(result.all_synced() && result.iter().next().is_none());
+    result.into_result().unwrap();
+    assert!(set.has_synced());
+}
+
+/// WT-1: the first look comes before the deadline.
+#[test]
+fn wt_1_success_beats_a_deadline_that_has_passed() {
+    let world = World::new();
+    let set = world.running();
+    assert!(set.wait_for_sync(world.now()).all_synced());
+}
+
+fn result(ends: Vec<(&str, Result<(), Error>)>) -> SyncResult {
+    ends.into_iter()
+        .map(|(name, end)| SyncOutcome::new(name, end))
+        .collect()
+}
+
+/// `TestSyncResult`.
+#[test]
+fn wt_3_the_error_names_who_has_not_synced_in_order_and_then_why() {
+    let timed_out = |why: &str| {
+        let text = format!("failed to sync x cache: timed out waiting for the condition\n{why}");
+        Error::new(ErrorKind::NotSynced, text)
+    };
+    let table = [
+        (
+            "no cause",
+            vec![("pods", Ok(())), ("secrets", Ok(()))],
+            None,
+        ),
+        (
+            "one",
+            vec![("secrets", Ok(())), ("pods", Err(timed_out("1 attempt")))],
+            Some((
+                ErrorKind::NotSynced,
+                "failed to sync all caches: pods: timed out waiting for the condition\n\
+                 pods: 1 attempt",
+            )),
+        ),
+        (
+            "many",
+            vec![
+                ("secrets", Err(timed_out("2 attempts"))),
+                ("configmaps", Ok(())),
+                ("pods", Err(forbidden())),
+                ("nodes", Err(timed_out("3 attempts"))),
+            ],
+            Some((
+                ErrorKind::NotSynced,
+                "failed to sync all caches: nodes, pods, secrets: \
+                 timed out waiting for the condition, refused by the server\n\
+                 nodes: 3 attempts\n\
+                 pods: pods is forbidden\n\
+                 secrets: 2 attempts",
+            )),
+        ),
+        (
+            "all of one kind",
+            vec![("b", Err(forbidden())), ("a", Err(forbidden()))],
+            Some((
+                ErrorKind::Forbidden,
+                "failed to sync all caches: a, b: refused by the server\n\
+                 a: pods is forbidden\n\
+                 b: pods is forbidden",
+            )),
+        ),
+    ];
+    for (case, ends, expected) in table {
+        let error = result(ends).into_result().err();
+        let told = error.map(|error| (error.kind(), error.to_string()));
+        let expected = expected.map(|(kind, text)| (kind, text.to_owned()));
+        assert_eq!(told, expected, "{case}");
+    }
+}
+
+/// B2, R28: the last failure, the attempts and since when, of each informer by itself.
+#[test]
+fn wt_3_the_result_has_the_cause_of_each_informer() {
+    let world = World::new();
+    world.cluster.pods.fail_all(RequestKind::List, down());
+    let set = world.set();
+    set.informer::<Pod>().unwrap();
+    set.informer::<Secret>().unwrap();
+    let began = world.clock.now();
+    set.start().unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    let secrets = set.informer::<Secret>().unwrap();
+    secrets.wait_until_synced(Deadline::NEVER).unwrap();
+    let result = set.wait_for_sync(world.now());
+    assert_eq!(names(result.synced()), ["secrets"]);
+    assert_eq!(names(result.unsynced()), ["pods"]);
+    let error = result.get("pods").unwrap().error().unwrap().clone();
+    assert!(error.attempts() >= 1);
+    assert_eq!(error.since(), Some(began));
+    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
+    let text = result.into_result().unwrap_err().to_string();
+    let head = "failed to sync all caches: pods: timed out waiting for the condition\npods: ";
+    assert!(text.starts_with(head), "{text}");
+    let cause = "failed to list pods: connection refused";
+    assert!(text.ends_with(cause), "{text}");
+}
+
+/// `TestNameForHandler`: names are those of the type, and of the handler at its informer.
+#[test]
+fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
+    let world = World::new();
+    let set = world.set();
+    let pods = set.informer::<Pod>().unwrap();
+    set.informer_in::<Pod>(&Scope::namespace("shop")).unwrap();
+    for name in ["audit", "print"] {
+        let options = HandlerOptions::default().name(name);
+        pods.add_handler_with(Handlers::new(), options).unwrap();
+    }
+    set.start().unwrap();
+    let informers = set.wait_for_sync(Deadline::NEVER);
+    assert_eq!(names(informers.iter()), ["pods", "pods (shop)"]);
+    let handlers = set.wait_for_handlers(Deadline::NEVER);
+    assert_eq!(
+        names(handlers.synced()),
+        ["pods + event handler audit", "pods + event handler print"]
+    );
+}
+
+/// B3: who waits for several hastens all of them from the beginning, also the ones behind one that never comes.
+#[test]
+fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
+    let world = World::new();
+    let sources = &world.cluster;
+    sources
+        .config_maps
+        .fail_next(RequestKind::List, SourceFault::Hang);
+    for _ in 0..2 {
+        let fails = || SourceFault::Fail(down());
+        sources.pods.fail_next(RequestKind::List, fails());
+        sources.secrets.fail_next(RequestKind::List, fails());
+    }
+    let set = Arc::new(world.set());
+    set.informer::<ConfigMap>().unwrap();
+    let pods = set.informer::<Pod>().unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    set.start().unwrap();
+    sources.pods.wait_for_requests(1);
+    sources.secrets.wait_for_requests(1);
+    world.fake.wait_for_timers(2);
+    let before = world.clock.now();
+    let waiting = Arc::clone(&set);
+    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    while world.fake.wait_for_timers(2) >= Duration::from_millis(800) {
+        std::thread::yield_now();
+    }
+    let asked_again = || {
+        let requests = [
+            sources.pods.requests().len(),
+            sources.secrets.requests().len(),
+        ];
+        requests.iter().all(|requests| *requests >= 3)
+    };
+    world.pass_among(2, asked_again);
+    let passed = world.clock.now().saturating_duration_since(before);
+    assert!(passed < Duration::from_millis(800), "{passed:?}");
+    pods.wait_until_synced(Deadline::NEVER).unwrap();
+    secrets.wait_until_synced(Deadline::NEVER).unwrap();
+    assert!(waited.is_empty(), "the first one still hangs");
+    sources.config_maps.heal();
+    assert!(waited.recv().unwrap().all_synced());
+}
+
+/// R4, R28: a refusal and an unknown resource are answers; what they concern goes on trying.
+#[test]
+fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
+    let world = World::new();
+    let sources = &world.cluster;
+    sources.pods.fail_all(RequestKind::List, forbidden());
+    sources.secrets.fail_all(RequestKind::List, unknown());
+    let set = Arc::new(world.set());
+    let pods = set.informer::<Pod>().unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    let config_maps = set.informer::<ConfigMap>().unwrap();
+    set.start().unwrap();
+    config_maps.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(config_maps.store().len(), 1, "it is there while others try");
+    let began = world.clock.now();
+    let waiting = Arc::clone(&set);
+    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    // Three threads stand in the clock when none is at work: two back off, one reads its watch.
+    let refused = || pods.status().denied.is_some() && secrets.status().unknown_resource.is_some();
+    world.pass_among(3, refused);
+    let took = world.clock.now().saturating_duration_since(began);
+    assert!(took <= Duration::from_secs(4), "after the grace: {took:?}");
+    let result = waited.recv().unwrap();
+    assert_eq!(names(result.synced()), ["configmaps"]);
+    let kind = |name| result.get(name).unwrap().error().unwrap().kind();
+    assert_eq!(kind("pods"), ErrorKind::Forbidden);
+    assert_eq!(kind("secrets"), ErrorKind::NotFound);
+    let denied = set.members()[0].status().denied.unwrap();
+    let refusal = "failed to list pods: pods is forbidden";
+    assert_eq!(denied.to_string(), refusal);
+    assert!(set.members()[1].status().unknown_resource.is_some());
+    let text = result.into_result().unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "failed to sync all caches: pods, secrets: refused by the server\n\
+         pods: failed to list pods: pods is forbidden\n\
+         secrets: failed to list secrets: the server could not find the requested resource"
+    );
+    sources.pods.heal();
+    sources.secrets.heal();
+    world.pass_until(|| pods.has_synced() && secrets.has_synced());
+    assert!(set.wait_for_sync(world.now()).all_synced());
+    assert!(set.members()[1].status().unknown_resource.is_none());
+}
+
+/// WT-2: the final look.
+#[test]
+fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced() {
+    let world = World::new();
+    let sources = &world.cluster;
+    sources.pods.fail_all(RequestKind::List, forbidden());
+    sources
+        .secrets
+        .fail_next(RequestKind::List, SourceFault::Hang);
+    let set = Arc::new(world.set());
+    let pods = set.informer::<Pod>().unwrap();
+    set.informer::<Secret>().unwrap();
+    set.start().unwrap();
+    world.pass_until(|| pods.status().denied.is_some());
+    let waiting = Arc::clone(&set);
+    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    // It stands in the clock beside two queues, the request that hangs, and the one that backs off: it is past the first.
+    world.fake.wait_for_parked(5);
+    sources.pods.heal();
+    world.pass_until(|| pods.has_synced());
+    assert!(waited.is_empty());
+    sources.secrets.heal();
+    assert!(waited.recv().unwrap().all_synced());
+}
+
+#[test]
+fn wt_1_a_stop_of_the_set_ends_the_wait() {
+    let world = World::new();
+    let sources = &world.cluster;
+    sources.pods.fail_next(RequestKind::List, SourceFault::Hang);
+    sources
+        .secrets
+        .fail_next(RequestKind::List, SourceFault::Hang);
+    let set = Arc::new(world.set());
+    set.informer::<Pod>().unwrap();
+    set.informer::<Secret>().unwrap();
+    set.start().unwrap();
+    sources.pods.wait_for_requests(1);
+    let waiting = Arc::clone(&set);
+    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    set.stop();
+    let error = waited.recv().unwrap().into_result().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    let text = error.to_string();
+    let head = "failed to sync all caches: pods, secrets: stopped\n";
+    assert!(text.starts_with(head), "{text}");
+}
+
+/// Go's trap: a wait before the start says there that nothing is missing.
+#[test]
+fn is_7_an_informer_that_was_not_started_is_not_waited_for_and_says_so() {
+    let world = World::new();
+    let set = world.set();
+    set.informer::<Pod>().unwrap();
+    let error = set
+        .wait_for_sync(Deadline::NEVER)
+        .into_result()
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync all caches: pods: not started\npods: informer pods was not started"
+    );
+}
+
+/// SI-16: every handler of every informer; those of an informer that cannot sync have its reason.
+#[test]
+fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
+    let world = World::new();
+    world.cluster.pods.fail_all(RequestKind::List, forbidden());
+    let set = Arc::new(world.set());
+    let pods = set.informer::<Pod>().unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    pods.add_handler_with(Handlers::new(), HandlerOptions::default().name("never"))
+        .unwrap();
+    let slow = Gated::add(&secrets, "slow");
+    set.start().unwrap();
+    world.pass_until(|| pods.status().denied.is_some());
+    slow.begun.recv().unwrap();
+    let waiting = Arc::clone(&set);
+    let late = set.wait_for_handlers(world.now());
+    assert_eq!(names(late.synced()), Vec::<String>::new());
+    let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
+    slow.gate.send(()).unwrap();
+    let result = waited.recv().unwrap();
+    assert_eq!(names(result.synced()), ["secrets + event handler slow"]);
+    let never = result.get("pods + event handler never").unwrap();
+    assert_eq!(never.error().unwrap().kind(), ErrorKind::Forbidden);
+}
