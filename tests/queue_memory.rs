@@ -41,8 +41,12 @@ fn modes(store: &Store<ConfigMap>) -> [QueueMode<ConfigMap>; 3] {
         QueueMode::Compressed {
             known: Some(known()),
             relisted: Relisted::Replaced,
+            bookmarks: false,
         },
-        QueueMode::InOrder { known: known() },
+        QueueMode::InOrder {
+            known: known(),
+            bookmarks: false,
+        },
         QueueMode::InOrderAtomic {
             known: Some(known()),
             bookmarks: false,

@@ -46,8 +46,7 @@ pub enum Delta<K: Object> {
     ReplacedAll(Box<ReplacedAll<K>>),
     /// A resync of everything known, in [`QueueMode::InOrderAtomic`](super::QueueMode::InOrderAtomic) only (RQ-10).
     SyncAll,
-    /// The server's position moved, in [`QueueMode::InOrderAtomic`](super::QueueMode::InOrderAtomic) only, where asked
-    /// for (RQ-10).
+    /// The server's position moved, where asked for: everything up to this version came before (RQ-10).
     Bookmark(ResourceVersion),
 }
 
@@ -79,14 +78,17 @@ pub enum DeltaType {
 pub struct Deletion<K: Object> {
     /// Which object is gone.
     pub key: ObjectKey,
-    /// The object's last state, as far as it is known here; `None` when none that decodes was ever seen.
+    /// The object's last state, as far as it is known here; `None` when none that decodes was seen.
     pub last_known: Option<Arc<Held<K>>>,
     /// Whether the server sent `last_known` as the final state. Otherwise a list went without the object, and
     /// `last_known` may be any number of changes behind.
     pub final_state_known: bool,
     /// What the watch said of the final state, where that does not decode (B12).
     pub undecodable: Option<Box<Undecodable>>,
-    /// The list that went without the object; `None` when the watch told of its end (B18).
+    /// The list that went without the object; `None` when only the watch told of its end.
+    ///
+    /// Both can be: the watch told, and a list came before that was taken. Whoever refuses what the watch told as old
+    /// news has the list's word still (B18).
     pub of: Option<Arc<Replacement>>,
 }
 
@@ -157,6 +159,26 @@ impl<K: Object> Delta<K> {
         }
     }
 
+    /// The deletion, if it is one.
+    pub(super) fn as_deleted_mut(&mut self) -> Option<&mut Deletion<K>> {
+        match self {
+            Self::Deleted(deleted) => Some(deleted),
+            Self::Added(_)
+            | Self::Updated(_)
+            | Self::Replaced { .. }
+            | Self::Sync(_)
+            | Self::Undecodable { .. }
+            | Self::ReplacedAll(_)
+            | Self::SyncAll
+            | Self::Bookmark(_) => None,
+        }
+    }
+
+    /// The list by which the object is gone, if it is.
+    pub(super) fn list(&self) -> Option<&Arc<Replacement>> {
+        self.as_deleted()?.of.as_ref()
+    }
+
     /// Whether the object is gone after this.
     pub(super) fn is_deleted(&self) -> bool {
         self.as_deleted().is_some()
@@ -195,6 +217,35 @@ impl<K: Object> Deletion<K> {
         }
     }
 
+    /// Whether the watch told of it, whatever a list said besides.
+    fn is_seen(&self) -> bool {
+        self.final_state_known || self.undecodable.is_some()
+    }
+
+    /// The version at which the watch told of it.
+    fn seen_at(&self) -> ResourceVersion {
+        match (&self.undecodable, &self.last_known) {
+            (Some(why), _) => why.resource_version.clone(),
+            (None, Some(object)) if self.final_state_known => object.resource_version(),
+            (None, _) => ResourceVersion::default(),
+        }
+    }
+
+    /// A list said the same later.
+    pub(super) fn lend(&mut self, of: Arc<Replacement>) {
+        self.of = strongest(self.of.take(), Some(of));
+    }
+
+    /// Whether this stays when `newer` says the same: what the watch told is more than what a list implies, and later
+    /// news more than what is repeated (DF-6).
+    fn outweighs(&self, newer: &Self) -> bool {
+        match (self.is_seen(), newer.is_seen()) {
+            (true, false) => true,
+            (true, true) => newer.seen_at().is_older_than(&self.seen_at()),
+            (false, _) => false,
+        }
+    }
+
     /// A deletion that shows by a list without the object.
     pub(super) fn unlisted(
         key: ObjectKey,
@@ -211,10 +262,26 @@ impl<K: Object> Deletion<K> {
     }
 }
 
+/// Of two lists that say the same, the one that whoever holds the final content lets pass sooner (B18).
+pub(super) fn strongest(
+    earlier: Option<Arc<Replacement>>,
+    later: Option<Arc<Replacement>>,
+) -> Option<Arc<Replacement>> {
+    let (Some(earlier), Some(later)) = (&earlier, &later) else {
+        return later.or(earlier);
+    };
+    let is_certain = |of: &Replacement| of.consistent || of.history_expired;
+    let older = later
+        .resource_version
+        .is_older_than(&earlier.resource_version);
+    let stays = !is_certain(later) && (is_certain(earlier) || older);
+    Some(Arc::clone(if stays { earlier } else { later }))
+}
+
 /// The changes of one object that waited together, oldest first; never none (DF-1, DF-3, DF-19).
 ///
-/// In the modes in order it is always one delta (RQ-1), and about no single object for those of
-/// [`QueueMode::InOrderAtomic`](super::QueueMode::InOrderAtomic) that stand for everything.
+/// In the modes in order it is always one delta (RQ-1). Bookmarks, and the deltas of
+/// [`QueueMode::InOrderAtomic`](super::QueueMode::InOrderAtomic) that stand for everything, are about no single object.
 pub struct Deltas<K: Object> {
     key: Option<Arc<ObjectKey>>,
     oldest: Delta<K>,
@@ -264,16 +331,19 @@ impl<K: Object> Deltas<K> {
         std::iter::once(&self.oldest).chain(&self.later)
     }
 
-    /// Appends a change. Two deletions in a row become one: the final state wins over what a list implies, and the
-    /// newer one over that (DF-6). What is left out is returned, to be dropped outside of every lock.
+    /// Appends a change. Two deletions in a row become one: what the watch told of, or else the newer, with the word of
+    /// the lists that went without the object (DF-6). What is left out is returned, to be dropped outside of every lock.
     pub(super) fn push(&mut self, delta: Delta<K>) -> Option<Delta<K>> {
         let newest = self.later.last_mut().unwrap_or(&mut self.oldest);
         match (&mut *newest, delta) {
-            (Delta::Deleted(older), Delta::Deleted(newer)) => {
-                if older.final_state_known && !newer.final_state_known {
-                    // The list says once more what the watch did: if that was old news, the list still counts (B18).
-                    older.of.clone_from(&newer.of);
+            (Delta::Deleted(older), Delta::Deleted(mut newer)) => {
+                if older.outweighs(&newer) {
+                    older.of = strongest(older.of.take(), newer.of.take());
                     return Some(Delta::Deleted(newer));
+                }
+                newer.of = strongest(older.of.take(), newer.of.take());
+                if newer.last_known.is_none() {
+                    newer.last_known = older.last_known.take();
                 }
                 Some(std::mem::replace(newest, Delta::Deleted(newer)))
             }
@@ -282,6 +352,11 @@ impl<K: Object> Deltas<K> {
                 None
             }
         }
+    }
+
+    /// The last of the changes, to be completed.
+    pub(super) fn newest_mut(&mut self) -> &mut Delta<K> {
+        self.later.last_mut().unwrap_or(&mut self.oldest)
     }
 
     /// The last state that decodes.

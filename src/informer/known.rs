@@ -7,7 +7,8 @@ use crate::sync::Arc;
 
 /// What the consumer of a queue has stored: a [`Store`], or whatever else it applies deltas to (DF-1).
 ///
-/// The queue asks it on the reflector's thread, under no lock of its own. It must show what the deltas processed so
+/// The queue asks it on the reflector's thread, and on the consumer's while that takes something or lets it go, under no
+/// lock of its own. It must show what the deltas processed so
 /// far have made, and nothing else may write to it; deltas that wait or are being processed are the queue's business.
 #[doc(alias = "KeyListerGetter")]
 pub trait KnownObjects<K: Object>: Send + Sync {

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use super::CAPACITY_KEPT;
 use crate::informer::delta::{Delta, Deltas};
 use crate::object::{Object, ObjectKey};
+use crate::reflector::Replacement;
 use crate::sync::Arc;
 
 /// The deltas in the order in which they came, with the object each is about.
@@ -38,24 +39,25 @@ impl<K: Object> InOrder<K> {
         self.0.front()?.0.as_ref()
     }
 
-    /// The objects with something waiting, in the order of their first deltas: whether the last one says that the
-    /// object is gone, and which state of it decoded last.
+    /// The objects with something waiting, in the order of their first deltas.
     pub(super) fn objects(&self) -> Vec<(&Arc<ObjectKey>, Waiting<'_, K>)> {
         let mut places: HashMap<&Arc<ObjectKey>, usize> = HashMap::new();
         let mut objects: Vec<(&Arc<ObjectKey>, Waiting<'_, K>)> = Vec::new();
-        for (key, delta) in &self.0 {
+        for (at, (key, delta)) in self.0.iter().enumerate() {
             let Some(key) = key else { continue };
             let place = *places.entry(key).or_insert(objects.len());
             if place == objects.len() {
-                objects.push((
-                    key,
-                    Waiting {
-                        newest: delta,
-                        with_object: delta,
-                    },
-                ));
+                let first = Waiting {
+                    newest: delta,
+                    newest_at: at,
+                    with_object: delta,
+                    only_deletions: delta.is_deleted(),
+                };
+                objects.push((key, first));
             } else if let Some((_, waiting)) = objects.get_mut(place) {
                 waiting.newest = delta;
+                waiting.newest_at = at;
+                waiting.only_deletions &= delta.is_deleted();
                 if delta.object().is_some() {
                     waiting.with_object = delta;
                 }
@@ -63,11 +65,21 @@ impl<K: Object> InOrder<K> {
         }
         objects
     }
+
+    /// A list said, after the deletion at that place, that the object is gone.
+    pub(super) fn lend(&mut self, at: usize, of: &Arc<Replacement>) {
+        let deletion = self.0.get_mut(at);
+        if let Some(deletion) = deletion.and_then(|(_, delta)| delta.as_deleted_mut()) {
+            deletion.lend(Arc::clone(of));
+        }
+    }
 }
 
 /// What waits of one object.
 pub(super) struct Waiting<'a, K: Object> {
     pub(super) newest: &'a Delta<K>,
+    pub(super) newest_at: usize,
     /// The last one that carries an object, if any does.
     pub(super) with_object: &'a Delta<K>,
+    pub(super) only_deletions: bool,
 }

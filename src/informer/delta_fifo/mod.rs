@@ -1,6 +1,7 @@
 //! A queue of changes: one reflector writes, one consumer takes, each object's changes in their order.
 
 mod compressed;
+mod hand;
 mod handle;
 mod in_order;
 mod options;
@@ -24,12 +25,14 @@ use std::num::NonZeroUsize;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::Deltas;
+use crate::informer::delta::{Deletion, Delta};
+use crate::informer::{Deltas, KnownObjects};
 use crate::object::Object;
 use crate::reflector::Demand;
 use crate::sync::{Arc, Bell, Mutex, MutexGuard};
 
 use compressed::Compressed;
+use hand::{Debt, Debts};
 use in_order::InOrder;
 use state::{End, Lane, State};
 
@@ -40,8 +43,9 @@ const CAPACITY_KEPT: usize = 1_024;
 ///
 /// The consumer takes deltas with [`pop`](Self::pop), applies them to a store of its own, and tells whoever wants to
 /// know. No lock is held meanwhile: the producer goes on. What the consumer holds in its hands still counts: a list
-/// that comes in the meantime and goes without that object queues its deletion, and the queue has not synced before
-/// the last initial item is dropped. Only one thing can be in the consumer's hands, because taking borrows the queue.
+/// that comes in the meantime and goes without that object queues its deletion, a resync that comes in the meantime
+/// queues the object as it is once it has been processed, and the queue has not synced before the last initial item is
+/// dropped. Only one thing can be in the consumer's hands, because taking borrows the queue.
 ///
 /// Dropping this drops what waits, and makes every further write an error.
 ///
@@ -79,6 +83,8 @@ const CAPACITY_KEPT: usize = 1_024;
 #[doc(alias = "RealFIFO")]
 pub struct DeltaFifo<K: Object> {
     shared: Shared<K>,
+    /// What this consumer holds.
+    view: Option<Arc<dyn KnownObjects<K>>>,
 }
 
 impl<K: Object> DeltaFifo<K> {
@@ -99,8 +105,9 @@ impl<K: Object> DeltaFifo<K> {
             demand: Demand::new(),
             clock,
         };
+        let view = mode.view().map(Arc::clone);
         let writer = DeltaFifoWriter::new(shared.clone(), mode, options);
-        (Self { shared }, writer)
+        (Self { shared, view }, writer)
     }
 
     /// Takes what waits first: the changes of one object that came together, one delta in the modes in order.
@@ -113,8 +120,9 @@ impl<K: Object> DeltaFifo<K> {
     /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue` (DF-17); `Timeout` at
     /// the deadline. Something that waits wins over both.
     pub fn pop(&mut self, deadline: Deadline) -> Result<Popped<'_, K>, Error> {
-        let (taken, receipt) = self.take(deadline, State::take)?;
-        Ok(Popped::new(&self.shared, taken, receipt))
+        let (mut taken, receipt) = self.take(deadline, State::take)?;
+        self.complete(&mut taken);
+        Ok(Popped::new(self, taken, receipt))
     }
 
     /// Takes up to `max` places at once, each about another object: to be applied under one lock of the consumer's
@@ -131,8 +139,11 @@ impl<K: Object> DeltaFifo<K> {
         max: NonZeroUsize,
         deadline: Deadline,
     ) -> Result<Popped<'_, K, Vec<Deltas<K>>>, Error> {
-        let (taken, receipt) = self.take(deadline, |state| state.take_batch(max))?;
-        Ok(Popped::new(&self.shared, taken, receipt))
+        let (mut taken, receipt) = self.take(deadline, |state| state.take_batch(max))?;
+        for deltas in &mut taken {
+            self.complete(deltas);
+        }
+        Ok(Popped::new(self, taken, receipt))
     }
 
     /// As [`pop`](Self::pop), but [`interrupt`](DeltaFifoHandle::interrupt) ends it as well: `None` then, before anything
@@ -147,12 +158,52 @@ impl<K: Object> DeltaFifo<K> {
             }
             state.take().map(Some)
         })?;
-        Ok(taken.map(|(taken, receipt)| Popped::new(&self.shared, taken, receipt)))
+        Ok(taken.map(|(mut taken, receipt)| {
+            self.complete(&mut taken);
+            Popped::new(self, taken, receipt)
+        }))
     }
 
     /// For others than producer and consumer: to wait until the queue has synced, to look at it, to close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         DeltaFifoHandle::new(self.shared.clone())
+    }
+
+    /// Looks up the last state of an object whose final one does not decode (B12): everything before its end has been
+    /// processed, so the view shows it.
+    fn complete(&self, taken: &mut Deltas<K>) {
+        let (Some(view), Some(deletion)) = (&self.view, taken.newest_mut().as_deleted_mut()) else {
+            return;
+        };
+        if deletion.undecodable.is_some() && deletion.last_known.is_none() {
+            deletion.last_known = view.last_good(&deletion.key);
+        }
+    }
+
+    /// Asks the view what came of the objects that were in hand when a list or a resync came, and queues what follows.
+    fn settle(&self, debts: Debts) {
+        let Some(view) = &self.view else { return };
+        let payments = debts.into_iter().filter_map(|(key, debt)| {
+            let there = view.get(&key);
+            let delta = match (debt, there) {
+                (_, Ok(None)) => return None,
+                (Debt::Resync, Ok(Some(object))) => Delta::Sync(object),
+                (Debt::Resync, Err(error)) => {
+                    log::debug!("{} {key} is left out of a resync: {error}", K::KIND);
+                    return None;
+                }
+                (Debt::Unlisted(of), Ok(Some(_)) | Err(_)) => {
+                    let last_known = view.last_good(&key);
+                    let deletion = Deletion::unlisted((*key).clone(), last_known, &of);
+                    Delta::Deleted(Box::new(deletion))
+                }
+            };
+            Some((key, delta))
+        });
+        let payments: Vec<_> = payments.collect();
+        // Nothing of these objects can have been taken since, so the view still shows them as asked.
+        let left_out = self.shared.lock().pay(payments);
+        drop(left_out);
     }
 
     fn take<T>(

@@ -29,6 +29,9 @@ pub enum QueueMode<K: Object> {
         known: Option<Arc<dyn KnownObjects<K>>>,
         /// What the objects of a list become.
         relisted: Relisted,
+        /// Whether the server's bookmarks come through the queue too, after everything that was queued before them; of
+        /// several in a row, the last.
+        bookmarks: bool,
     },
     /// One delta after the other, in the order in which they came (RQ-1 to RQ-9); client-go from 1.33 to 1.35.
     ///
@@ -37,6 +40,8 @@ pub enum QueueMode<K: Object> {
     InOrder {
         /// What the consumer holds.
         known: Arc<dyn KnownObjects<K>>,
+        /// Whether the server's bookmarks come through the queue too.
+        bookmarks: bool,
     },
     /// As in order, but a list and a resync are one delta each (RQ-10); client-go from 1.36 on.
     ///
@@ -55,16 +60,25 @@ impl<K: Object> QueueMode<K> {
     pub(super) fn known(&self) -> Option<&Arc<dyn KnownObjects<K>>> {
         match self {
             Self::Compressed { known, .. } => known.as_ref(),
-            Self::InOrder { known } => Some(known),
+            Self::InOrder { known, .. } => Some(known),
             Self::InOrderAtomic { .. } => None,
         }
     }
 
-    /// Where an unchanged object may be found.
-    pub(super) fn shares_with(&self) -> Option<&Arc<dyn KnownObjects<K>>> {
+    /// What the consumer holds, where it is told: there an unchanged object may be found, and the last state of one.
+    pub(super) fn view(&self) -> Option<&Arc<dyn KnownObjects<K>>> {
         match self {
             Self::Compressed { known, .. } | Self::InOrderAtomic { known, .. } => known.as_ref(),
-            Self::InOrder { known } => Some(known),
+            Self::InOrder { known, .. } => Some(known),
+        }
+    }
+
+    /// Whether the server's bookmarks are queued.
+    pub(super) fn bookmarks(&self) -> bool {
+        match self {
+            Self::Compressed { bookmarks, .. }
+            | Self::InOrder { bookmarks, .. }
+            | Self::InOrderAtomic { bookmarks, .. } => *bookmarks,
         }
     }
 }
@@ -149,12 +163,20 @@ impl<K: Object> fmt::Debug for DeltaFifoOptions<K> {
 impl<K: Object> fmt::Debug for QueueMode<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Compressed { known, relisted } => f
+            Self::Compressed {
+                known,
+                relisted,
+                bookmarks,
+            } => f
                 .debug_struct("Compressed")
                 .field("known", &known.is_some())
                 .field("relisted", relisted)
+                .field("bookmarks", bookmarks)
                 .finish(),
-            Self::InOrder { .. } => f.debug_struct("InOrder").finish_non_exhaustive(),
+            Self::InOrder { bookmarks, .. } => f
+                .debug_struct("InOrder")
+                .field("bookmarks", bookmarks)
+                .finish_non_exhaustive(),
             Self::InOrderAtomic { known, bookmarks } => f
                 .debug_struct("InOrderAtomic")
                 .field("known", &known.is_some())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use super::Shared;
+use super::DeltaFifo;
 use super::state::Receipt;
 use crate::informer::Deltas;
 use crate::object::Object;
@@ -12,7 +12,9 @@ use crate::object::Object;
 /// dropped, by a panic too. Derefs to what was taken.
 ///
 /// Keep it until the deltas are applied and everybody is told: only then does the count of initial items fall, and
-/// until then a list that goes without one of the objects finds it here.
+/// until then a list that goes without one of the objects finds it here. Drop it under no lock that the consumer's
+/// [view](crate::informer::KnownObjects) takes: where a list or a resync came meanwhile, the view is asked what has become
+/// of these objects.
 #[must_use = "dropping it says that the deltas are processed"]
 pub struct Popped<'a, K: Object, T = Deltas<K>> {
     taken: T,
@@ -22,13 +24,13 @@ pub struct Popped<'a, K: Object, T = Deltas<K>> {
 /// Stands for the processing of what was taken; its end is the drop.
 #[must_use = "dropping it says that the deltas are processed"]
 pub struct Processing<'a, K: Object> {
-    shared: &'a Shared<K>,
+    queue: &'a DeltaFifo<K>,
     receipt: Receipt,
 }
 
 impl<'a, K: Object, T> Popped<'a, K, T> {
-    pub(super) fn new(shared: &'a Shared<K>, taken: T, receipt: Receipt) -> Self {
-        let processing = Processing { shared, receipt };
+    pub(super) fn new(queue: &'a DeltaFifo<K>, taken: T, receipt: Receipt) -> Self {
+        let processing = Processing { queue, receipt };
         Self { taken, processing }
     }
 
@@ -54,15 +56,20 @@ impl<K: Object, T> Deref for Popped<'_, K, T> {
 
 impl<K: Object> Drop for Processing<'_, K> {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
+        let shared = &self.queue.shared;
+        let mut state = shared.lock();
         let had_synced = state.has_synced();
         let hand = state.finish(self.receipt);
         let told = (state.has_synced() && !had_synced) || state.is_hopeless();
         drop(state);
         if told {
-            self.shared.changed.ring();
+            shared.changed.ring();
         }
-        drop(hand);
+        let debts = hand.into_debts();
+        // After a panic nobody knows what was applied; and a view that panics now would end the program.
+        if !debts.is_empty() && !std::thread::panicking() {
+            self.queue.settle(debts);
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use hashbrown::HashMap;
 
-use super::state::{Fate, Missing, Relist};
+use super::hand::Fate;
+use super::state::{Missing, Relist};
 use crate::error::Error;
 use crate::informer::delta::Delta;
 use crate::list_watch::{Listed, Undecodable};

@@ -8,6 +8,7 @@ use std::time::Instant;
 use hashbrown::{HashMap, HashSet};
 
 use super::compressed::Compressed;
+use super::hand::{Fate, Hand, fate, fate_of_bunch};
 use super::in_order::InOrder;
 use crate::informer::delta::{Deletion, Delta, Deltas};
 use crate::object::{Held, Object, ObjectKey};
@@ -41,16 +42,6 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// What an object will be to the consumer once everything that waits and is in its hands is processed.
-pub(super) enum Fate<K: Object> {
-    /// There, with the last state that decodes.
-    Present(Option<Arc<Held<K>>>),
-    Gone,
-}
-
-/// What the consumer is processing, by object.
-pub(super) type Hand<K> = Vec<(Arc<ObjectKey>, Fate<K>)>;
-
 /// What a consumer took, to be given back to [`State::finish`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receipt {
@@ -63,9 +54,12 @@ pub(super) struct Receipt {
 /// Objects of the consumer that a list goes without, with the last state that decodes.
 pub(super) type Missing<K> = Vec<(Arc<ObjectKey>, Option<Arc<Held<K>>>)>;
 
-/// What a list made superfluous, to be dropped once the lock is released: deltas that were merged away, and the last
-/// states of objects that turned out to wait.
-pub(super) type Leftovers<K> = (Vec<Delta<K>>, Missing<K>);
+/// What a list made superfluous, to be dropped once the lock is released: deltas that were merged away, the last states
+/// of objects that turned out to wait, and the list's own tables.
+pub(super) type Leftovers<K> = (Vec<Delta<K>>, Missing<K>, Relist<K>);
+
+/// What the consumer's store answered to a debt; it is queued if nothing has come of the object meanwhile.
+pub(super) type Payment<K> = (Arc<ObjectKey>, Delta<K>);
 
 /// A list, prepared outside of the lock.
 pub(super) struct Relist<K: Object> {
@@ -111,7 +105,7 @@ impl<K: Object> State<K> {
         Self {
             lane,
             initial: Initial::Unpopulated,
-            hand: Vec::new(),
+            hand: Hand::new(),
             keeps_hand,
             is_in_hand: false,
             interrupted: false,
@@ -165,47 +159,38 @@ impl<K: Object> State<K> {
                 lane.push(key, delta);
                 None
             }
-            // Deltas about no single object are made by the mode in order only.
-            (Lane::Compressed(_), None) => Some(delta),
+            (Lane::Compressed(lane), None) => lane.push_alone(delta),
         }
     }
 
     /// What is known here of an object that waits or is being processed; `None` leaves it to the view.
+    ///
+    /// In order, what waits is not searched.
     pub(super) fn fate(&self, key: &ObjectKey) -> Option<Fate<K>> {
+        let in_hand = self.hand.fate(key);
         let waiting = match &self.lane {
             Lane::Compressed(lane) => lane.get(key).map(fate_of_bunch),
-            Lane::InOrder(lane) => lane
-                .objects()
-                .into_iter()
-                .find(|(waiting, _)| ***waiting == *key)
-                .map(|(_, waiting)| fate(waiting.newest, waiting.with_object.object())),
+            Lane::InOrder(_) => None,
         };
-        let mut hand = self.hand.iter();
-        let in_hand = hand
-            .find(|(held, _)| **held == *key)
-            .map(|(_, fate)| fate.clone());
         match waiting {
             Some(waiting) => Some(waiting.after(in_hand)),
             None => in_hand,
         }
     }
 
-    /// Whether a deletion of the object has a meaning (DF-5, RQ-2); `None` leaves it to the view.
-    pub(super) fn is_deletable(&self, key: &ObjectKey) -> Option<bool> {
+    /// Whether a deletion of the object has a meaning (DF-5, RQ-2); otherwise that is left to the view.
+    ///
+    /// It has one too while another deletion is in hand: that may be refused as old news (B18).
+    pub(super) fn is_deletable(&self, key: &ObjectKey) -> bool {
         match &self.lane {
-            Lane::InOrder(_) => Some(true),
-            Lane::Compressed(lane) if lane.get(key).is_some() => Some(true),
-            Lane::Compressed(_) => match self.fate(key)? {
-                Fate::Present(_) => Some(true),
-                Fate::Gone => Some(false),
-            },
+            Lane::InOrder(_) => true,
+            Lane::Compressed(_) => self.fate(key).is_some(),
         }
     }
 
     /// Every object that waits or is being processed. Only these change in the consumer's store until the next push.
     pub(super) fn fates(&self) -> HashMap<Arc<ObjectKey>, Fate<K>> {
-        let hand = self.hand.iter().map(|(key, fate)| (key, fate.clone()));
-        let mut fates: HashMap<_, _> = hand.map(|(key, fate)| (Arc::clone(key), fate)).collect();
+        let mut fates: HashMap<_, _> = self.hand.fates().collect();
         let mut then = |key: &Arc<ObjectKey>, fate: Fate<K>| {
             let fate = fate.after(fates.remove(key));
             fates.insert(Arc::clone(key), fate);
@@ -228,6 +213,8 @@ impl<K: Object> State<K> {
     /// Queues a list: what each item became, and a deletion of each object it goes without (DF-8, RQ-3).
     pub(super) fn relist(&mut self, list: Relist<K>) -> Leftovers<K> {
         let before = self.initial;
+        let is_listed = |key: &ObjectKey| list.listed.contains_key(key);
+        self.hand.owe_ends(is_listed, &list.of);
         let (count, leftovers) = match &mut self.lane {
             Lane::Compressed(lane) => relist_compressed(lane, list),
             Lane::InOrder(lane) => relist_in_order(lane, list),
@@ -236,6 +223,37 @@ impl<K: Object> State<K> {
             self.initial = NonZeroUsize::new(count).map_or(Initial::Synced, Initial::Remaining);
         }
         leftovers
+    }
+
+    /// A resync begins: what is in hand gets it later (DF-16). Gives everything that waits or is being processed.
+    pub(super) fn resync(&mut self) -> HashMap<Arc<ObjectKey>, Fate<K>> {
+        self.hand.owe_resync();
+        self.fates()
+    }
+
+    /// Queues what was owed, unless something has come of the object meanwhile. Gives what is to be dropped.
+    pub(super) fn pay(&mut self, payments: Vec<Payment<K>>) -> Vec<Delta<K>> {
+        let mut left_out = Vec::new();
+        match &mut self.lane {
+            Lane::Compressed(lane) => {
+                for (key, delta) in payments {
+                    match lane
+                        .get(&key)
+                        .map(|bunch| bunch.iter().all(Delta::is_deleted))
+                    {
+                        None => left_out.extend(lane.push(key, delta)),
+                        Some(only_deletions) => {
+                            if let (true, Some(of)) = (only_deletions, delta.list()) {
+                                lane.lend(&key, of);
+                            }
+                            left_out.push(delta);
+                        }
+                    }
+                }
+            }
+            Lane::InOrder(lane) => pay_in_order(lane, payments, &mut left_out),
+        }
+        left_out
     }
 
     /// Queues a list as one delta (RQ-10).
@@ -282,7 +300,7 @@ impl<K: Object> State<K> {
             let left = count.get().saturating_sub(receipt.settles);
             self.initial = NonZeroUsize::new(left).map_or(Initial::Synced, Initial::Remaining);
         }
-        std::mem::take(&mut self.hand)
+        std::mem::replace(&mut self.hand, Hand::new())
     }
 
     /// The consumer is gone: what waits is returned, to be dropped.
@@ -301,8 +319,8 @@ impl<K: Object> State<K> {
             Lane::InOrder(lane) => lane.pop(),
         }?;
         self.is_in_hand = true;
-        if let (true, Some(key)) = (self.keeps_hand, taken.shared_key()) {
-            self.hand.push((Arc::clone(key), fate_of_bunch(&taken)));
+        if self.keeps_hand {
+            self.hand.take_in(&taken);
         }
         Some(taken)
     }
@@ -317,41 +335,10 @@ impl<K: Object> State<K> {
 
     fn is_next_another(&self, keys: &HashSet<Arc<ObjectKey>>) -> bool {
         match &self.lane {
-            Lane::Compressed(_) => true,
+            Lane::Compressed(lane) => lane.is_object_next(),
             Lane::InOrder(lane) => lane.first_key().is_some_and(|key| !keys.contains(key)),
         }
     }
-}
-
-impl<K: Object> Fate<K> {
-    /// This fate, which follows on `before`: the last state that decodes may be from then.
-    fn after(self, before: Option<Self>) -> Self {
-        match (self, before) {
-            (Self::Present(None), Some(Self::Present(object))) => Self::Present(object),
-            (fate, _) => fate,
-        }
-    }
-}
-
-impl<K: Object> Clone for Fate<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Present(object) => Self::Present(object.clone()),
-            Self::Gone => Self::Gone,
-        }
-    }
-}
-
-fn fate<K: Object>(newest: &Delta<K>, last_object: Option<&Arc<Held<K>>>) -> Fate<K> {
-    if newest.is_deleted() {
-        Fate::Gone
-    } else {
-        Fate::Present(last_object.map(Arc::clone))
-    }
-}
-
-fn fate_of_bunch<K: Object>(bunch: &Deltas<K>) -> Fate<K> {
-    fate(bunch.newest(), bunch.last_object())
 }
 
 fn unlisted<K: Object>(
@@ -386,8 +373,7 @@ fn relist_compressed<K: Object>(
     for (key, delta) in gone {
         merged.extend(lane.push(key, delta));
     }
-    let (waiting, missing): (Missing<K>, Missing<K>) = list
-        .missing
+    let (waiting, missing): (Missing<K>, Missing<K>) = std::mem::take(&mut list.missing)
         .into_iter()
         .partition(|(key, _)| lane.get(key).is_some());
     for (key, last_known) in missing {
@@ -395,22 +381,29 @@ fn relist_compressed<K: Object>(
         merged.extend(lane.push(key, delta));
     }
     // Every place is of the list now: what waited was listed, or is gone.
-    (lane.len(), (merged, waiting))
+    (lane.len(), (merged, waiting, list))
 }
 
 /// RQ-3: what is gone first, then the items. Returns how many places wait afterwards (RQ-5).
 fn relist_in_order<K: Object>(lane: &mut InOrder<K>, mut list: Relist<K>) -> (usize, Leftovers<K>) {
     let mut waits: HashSet<Arc<ObjectKey>> = HashSet::new();
     let mut gone: Vec<(Arc<ObjectKey>, Delta<K>)> = Vec::new();
+    let mut deleted: Vec<usize> = Vec::new();
     for (key, of) in lane.objects() {
         if list.listed.contains_key(key) {
             continue;
         }
         waits.insert(Arc::clone(key));
-        if !of.newest.is_deleted() {
+        if of.newest.is_deleted() {
+            deleted.push(of.newest_at);
+        } else {
             let last_known = list.last_known(key, of.with_object.object());
             gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
         }
+    }
+    for at in deleted {
+        // What says that it is gone already may be refused as old news (B18): then the list's word counts.
+        lane.lend(at, &list.of);
     }
     let (waiting, missing): (Missing<K>, Missing<K>) = std::mem::take(&mut list.missing)
         .into_iter()
@@ -419,8 +412,34 @@ fn relist_in_order<K: Object>(lane: &mut InOrder<K>, mut list: Relist<K>) -> (us
         let delta = unlisted(&key, last_known, &list.of);
         gone.push((key, delta));
     }
-    for (key, delta) in gone.into_iter().chain(list.items) {
+    for (key, delta) in gone.into_iter().chain(std::mem::take(&mut list.items)) {
         lane.push(Some(key), delta);
     }
-    (lane.len(), (Vec::new(), waiting))
+    (lane.len(), (Vec::new(), waiting, list))
+}
+
+fn pay_in_order<K: Object>(
+    lane: &mut InOrder<K>,
+    payments: Vec<Payment<K>>,
+    left_out: &mut Vec<Delta<K>>,
+) {
+    let waiting: HashMap<Arc<ObjectKey>, Option<usize>> = lane
+        .objects()
+        .into_iter()
+        .map(|(key, of)| {
+            let deletion = of.only_deletions.then_some(of.newest_at);
+            (Arc::clone(key), deletion)
+        })
+        .collect();
+    for (key, delta) in payments {
+        match waiting.get(&key) {
+            None => lane.push(Some(key), delta),
+            Some(deletion) => {
+                if let (Some(at), Some(of)) = (deletion, delta.list()) {
+                    lane.lend(*at, of);
+                }
+                left_out.push(delta);
+            }
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use super::hand::Fate;
 use super::options::{QueueMode, Relisted, Transform};
 use super::staging::DeltaFifoStaging;
-use super::state::{End, Fate, Missing, State};
+use super::state::{End, Missing, State};
 use super::{DeltaFifoOptions, Shared};
 use crate::error::{Error, ErrorKind};
 use crate::informer::KnownObjects;
@@ -57,7 +58,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         key: &ObjectKey,
         object: &K,
     ) -> Option<Arc<Held<K>>> {
-        let known = self.mode.shares_with()?;
+        let known = self.mode.view()?;
         let held = match staging.fates.get(key) {
             Some(Fate::Present(object)) => object.clone()?,
             Some(Fate::Gone) => return None,
@@ -110,12 +111,12 @@ impl<K: Object> DeltaFifoWriter<K> {
 
     /// Whether anybody knows of the object, so that its deletion has a meaning (DF-5, RQ-2).
     fn is_deletable(&self, key: &ObjectKey) -> Result<bool, Error> {
-        let here = self.lock_to_change()?.is_deletable(key);
+        if self.lock_to_change()?.is_deletable(key) {
+            return Ok(true);
+        }
         // The view is asked outside of the lock. What it says of this object holds: only what waits changes it.
-        Ok(here.unwrap_or_else(|| match self.mode.known() {
-            Some(known) => known.get(key).map_or(true, |object| object.is_some()),
-            None => false,
-        }))
+        let known = self.mode.known().map(|known| known.get(key));
+        Ok(known.is_some_and(|known| known.map_or(true, |object| object.is_some())))
     }
 
     fn delete(&self, object: Arc<Held<K>>) -> Result<(), Error> {
@@ -132,19 +133,29 @@ impl<K: Object> DeltaFifoWriter<K> {
         if !self.is_deletable(&why.key)? {
             return Ok(());
         }
-        let fate = self.shared.lock().fate(&why.key);
-        let here = match fate {
-            Some(Fate::Present(object)) => Some(object),
-            Some(Fate::Gone) => None,
-            None => Some(None),
+        let last_known = match &self.mode {
+            QueueMode::Compressed { known, .. } => self.last_known(known.as_ref(), &why.key),
+            // In order, the consumer's view shows it when this is taken.
+            QueueMode::InOrder { .. } | QueueMode::InOrderAtomic { .. } => None,
         };
-        let known = self.mode.known();
-        let last_known = here.and_then(|object| {
-            object.or_else(|| known.and_then(|known| known.last_good(&why.key)))
-        });
         let key = why.key.clone();
         let deleted = Deletion::undecodable(why, last_known);
         self.queue(key, Delta::Deleted(Box::new(deleted)))
+    }
+
+    /// The last state that decodes of an object that is there, or will be.
+    fn last_known(
+        &self,
+        known: Option<&Arc<dyn KnownObjects<K>>>,
+        key: &ObjectKey,
+    ) -> Option<Arc<Held<K>>> {
+        let fate = self.shared.lock().fate(key);
+        let here = match fate {
+            Some(Fate::Present(object)) => object,
+            Some(Fate::Gone) => return None,
+            None => None,
+        };
+        here.or_else(|| known?.last_good(key))
     }
 
     /// What the consumer has, or will have once it has processed what waits, and a list goes without.
@@ -215,7 +226,7 @@ impl<K: Object> DeltaFifoWriter<K> {
     }
 
     fn resync_known(&self, known: &Arc<dyn KnownObjects<K>>) {
-        let fates = self.shared.lock().fates();
+        let fates = self.shared.lock().resync();
         for key in known.keys() {
             if fates.contains_key(&key) {
                 continue;
@@ -295,10 +306,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        if let QueueMode::InOrderAtomic {
-            bookmarks: true, ..
-        } = &self.mode
-        {
+        if self.mode.bookmarks() {
             self.queue_for_all(Delta::Bookmark(version.clone()));
         }
     }
@@ -315,9 +323,10 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
+        let mut status = status.clone();
         let mut state = self.shared.lock();
         let told = state.status.denied.is_some() != status.denied.is_some();
-        state.status.clone_from(status);
+        std::mem::swap(&mut state.status, &mut status);
         drop(state);
         if told {
             self.shared.changed.ring();

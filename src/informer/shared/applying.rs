@@ -147,22 +147,25 @@ impl<K: Object> Applying<K> {
             undecodable,
             of,
         } = deletion;
-        let change = match (of, undecodable, &last_known) {
-            (Some(of), _, _) if self.admits(&of) => self.writer.remove_unlisted(&key, &of),
-            (None, Some(why), _) => self.event(SinkEvent::DeletedUndecodable(*why)),
-            (None, None, Some(object)) => self.event(SinkEvent::Deleted(Arc::clone(object))),
-            // The watch told of the end too, before a list that does not count.
-            (Some(_), None, Some(object)) if final_state_known => {
+        let seen = match (undecodable, &last_known) {
+            (Some(why), _) => self.event(SinkEvent::DeletedUndecodable(*why)),
+            (None, Some(object)) if final_state_known => {
                 self.event(SinkEvent::Deleted(Arc::clone(object)))
             }
-            (Some(_), _, _) | (None, None, None) => None,
+            (None, _) => None,
         };
+        let is_final = final_state_known && seen.is_some();
+        // What the watch told may be old news (B18); a list without the object counts all the same.
+        let change = seen.or_else(|| match of {
+            Some(of) if self.admits(&of) => self.writer.remove_unlisted(&key, &of),
+            Some(_) | None => None,
+        });
         // Who was never told of an object is not told of its end.
         let Some(Change::Gone(held)) = change else {
             return;
         };
         let deleted = match last_known {
-            Some(object) if final_state_known => Deleted::seen(object),
+            Some(object) if is_final => Deleted::seen(object),
             Some(_) | None => Deleted::missed(held),
         };
         self.processor.distribute(&Notification::Deleted(deleted));

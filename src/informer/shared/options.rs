@@ -23,14 +23,12 @@ pub enum QueueOrder {
     InOrderAtomic,
     /// Everything in the order of the watch, a list object by object (RQ-1 to RQ-9). As client-go from 1.33 to 1.35.
     ///
-    /// While a list is on its way, readers of the store see some of its objects already and others not yet. A resync leaves
-    /// out the object that is being processed at its tick; a handler that is due gets it with the next one.
+    /// While a list is on its way, readers of the store see some of its objects already and others not yet.
     InOrder,
     /// The changes of one object that wait together come together (DF-1 to DF-19). As client-go before 1.33.
     ///
     /// An object that changes often is overtaken by others that changed later; two deletions in a row are one. Of a list, a
-    /// handler is told first of the objects, then of what is gone. A resync leaves out the object that is being processed
-    /// at its tick, as with `InOrder`.
+    /// handler is told first of the objects, then of what is gone.
     Compressed,
 }
 
@@ -158,10 +156,14 @@ impl QueueOrder {
                 known: Some(known),
                 bookmarks: true,
             },
-            Self::InOrder => QueueMode::InOrder { known },
+            Self::InOrder => QueueMode::InOrder {
+                known,
+                bookmarks: true,
+            },
             Self::Compressed => QueueMode::Compressed {
                 known: Some(known),
                 relisted: Relisted::Replaced,
+                bookmarks: true,
             },
         }
     }

@@ -40,7 +40,7 @@ fn rq_10_a_resync_is_one_delta() {
     assert!(!rig.handle.has_synced());
 }
 
-/// RQ-10: bookmarks come where they are asked for, in this mode only, and say nothing about the first list.
+/// RQ-10: bookmarks come where they are asked for, and say nothing about the first list.
 #[test]
 fn rq_10_bookmarks_come_where_asked_for() {
     let table = [
@@ -48,11 +48,68 @@ fn rq_10_bookmarks_come_where_asked_for() {
         (Rig::atomic(false), vec![]),
         (Rig::in_order(""), vec![]),
         (Rig::compressed(""), vec![]),
+        (bookmarked(false), vec!["B7"]),
+        (bookmarked(true), vec!["B7"]),
     ];
     for (mut rig, expected) in table {
         rig.writer.bookmark(&ResourceVersion::from("7"));
         assert_eq!(rig.drain(), expected);
         assert!(!rig.handle.has_synced());
+    }
+}
+
+/// A queue in which a list is not one delta, with bookmarks.
+fn bookmarked(compressed: bool) -> Rig {
+    let known = Arc::<View>::default();
+    let view: Arc<dyn KnownObjects<ConfigMap>> = Arc::<View>::clone(&known);
+    let mode = if compressed {
+        QueueMode::Compressed {
+            known: Some(view),
+            relisted: Relisted::Replaced,
+            bookmarks: true,
+        }
+    } else {
+        QueueMode::InOrder {
+            known: view,
+            bookmarks: true,
+        }
+    };
+    Rig::new(mode, known, DeltaFifoOptions::default())
+}
+
+/// Better than RQ-10: a bookmark comes after everything that was queued before it in the other modes too, and alone.
+#[test]
+fn rq_10_a_bookmark_overtakes_nothing() {
+    let table = [
+        (false, vec!["Ra1", "Rb1", "B7", "B8", "Ua9", "B9"]),
+        (true, vec!["Ra1,Ua9", "Rb1", "B8", "B9"]),
+    ];
+    for (compressed, expected) in table {
+        for batches in [false, true] {
+            let mut rig = bookmarked(compressed);
+            rig.feed("=a1,b1");
+            for version in ["7", "8"] {
+                rig.writer.bookmark(&ResourceVersion::from(version));
+            }
+            rig.feed("~a9");
+            if compressed {
+                rig.feed("~c9");
+            }
+            rig.writer.bookmark(&ResourceVersion::from("9"));
+            if !batches {
+                let popped = rig.drain();
+                let popped = popped.into_iter().filter(|word| word != "Uc9");
+                assert_eq!(popped.collect::<Vec<_>>(), expected);
+                assert!(rig.handle.has_synced());
+                continue;
+            }
+            while !rig.handle.is_empty() {
+                let all = std::num::NonZeroUsize::MAX;
+                let popped = rig.queue.pop_batch(all, Deadline::NEVER).unwrap();
+                let bookmarks = popped.iter().filter(|deltas| deltas.key().is_none());
+                assert!(bookmarks.count() == 0 || popped.len() == 1, "{popped:?}");
+            }
+        }
     }
 }
 

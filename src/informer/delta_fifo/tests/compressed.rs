@@ -109,6 +109,57 @@ fn df_6_two_deletions_in_a_row_are_one() {
     }
 }
 
+/// DF-6: two deletions with anything between them, and two of anything else, stay apart.
+#[test]
+fn df_6_nothing_else_is_merged() {
+    let table = [
+        ("~a1 ~a1", "Ua1,Ua1"),
+        ("=a1 =a1", "Ra1,Ra1"),
+        ("-a2 +a3 -a4", "Da2,Aa3,Da4"),
+        ("-a2 =a3 -a4", "Da2,Ra3,Da4"),
+        ("= +a3 =", "Ta1,Aa3,Ta3"),
+    ];
+    for (input, output) in table {
+        assert_eq!(
+            Rig::compressed("a1").feed(input).drain(),
+            [output],
+            "{input}"
+        );
+    }
+}
+
+/// DF-6, B18: of two deletions that the watch told of, the one that is later in the server's history; it counts for both.
+#[test]
+fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
+    assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["Da5"]);
+    let mut rig = Rig::compressed("a1");
+    rig.feed("-a2");
+    let later = SinkEvent::DeletedUndecodable(undecodable("a3"));
+    rig.writer.apply(later).unwrap();
+    let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+    assert_eq!(
+        shown(&popped),
+        "Ta2",
+        "the last state that decodes, of a deletion that does not"
+    );
+    let Delta::Deleted(deletion) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    let why = deletion.undecodable.as_ref().unwrap();
+    assert_eq!(why.resource_version.as_str(), "3");
+}
+
+/// DF-9: what a list goes without is deleted once each. Which comes first is not promised; here what waits keeps its place.
+#[test]
+fn df_9_each_missing_object_is_deleted_once() {
+    let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
+    rig.feed("~d2 +z1 ~b2 =c1");
+    let mut popped = rig.drain();
+    assert_eq!(popped[..3], ["Ud2,Td2", "Az1,Tz1", "Ub2,Tb2"]);
+    popped[3..].sort();
+    assert_eq!(popped[3..], ["Rc1", "Ta1", "Te1"]);
+}
+
 /// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five starting points.
 #[test]
 fn df_8_a_list_deletes_what_it_goes_without() {
@@ -140,51 +191,6 @@ fn df_8_a_listed_object_is_replaced_or_sync() {
         let mode = compressed_mode(Some(&known), relisted);
         let mut rig = Rig::new(mode, known, DeltaFifoOptions::default());
         assert_eq!(rig.feed("=a1").drain(), [expected]);
-    }
-}
-
-/// What comes of a list says which list it was, so that who holds the final content can judge by it (B18).
-#[test]
-fn b18_what_comes_of_a_list_says_which() {
-    for mut rig in [Rig::compressed("b1"), Rig::in_order("b1")] {
-        let mut staging = rig.writer.begin();
-        let items = [
-            Listed::Object(held("a1")),
-            Listed::Undecodable(undecodable("c1")),
-        ];
-        for item in items {
-            rig.writer.stage(&mut staging, Staged::Put(item));
-        }
-        let list = Replacement {
-            consistent: true,
-            history_expired: true,
-            ..at("7")
-        };
-        rig.writer.commit(staging, &list).unwrap();
-        for _ in 0..3 {
-            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
-            let of = match popped.newest() {
-                Delta::Replaced { of, .. } => Some(of),
-                Delta::Undecodable { of, .. } => of.as_ref(),
-                Delta::Deleted(deletion) => deletion.of.as_ref(),
-                Delta::Added(_)
-                | Delta::Updated(_)
-                | Delta::Sync(_)
-                | Delta::ReplacedAll(_)
-                | Delta::SyncAll
-                | Delta::Bookmark(_) => None,
-            };
-            assert_eq!(**of.unwrap(), list, "{popped:?}");
-        }
-        rig.feed("~a2 -a3");
-        let mut told = Vec::new();
-        while !rig.handle.is_empty() {
-            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
-            if let Delta::Deleted(deletion) = popped.newest() {
-                told.push((deletion.of.is_none(), deletion.final_state_known));
-            }
-        }
-        assert_eq!(told, [(true, true)], "the watch told of it, no list");
     }
 }
 

@@ -8,6 +8,7 @@ mod atomic;
 mod compressed;
 mod hands;
 mod in_order;
+mod lists;
 mod random;
 mod syncing;
 mod undecodable;
@@ -103,12 +104,14 @@ pub(super) fn compressed_mode(
             known
         }),
         relisted,
+        bookmarks: false,
     }
 }
 
 pub(super) fn in_order_mode(known: &Arc<View>) -> QueueMode<ConfigMap> {
     QueueMode::InOrder {
         known: Arc::<View>::clone(known),
+        bookmarks: false,
     }
 }
 
@@ -162,19 +165,7 @@ impl Rig {
     }
 
     pub(super) fn write(&mut self, word: &str) -> Result<(), Error> {
-        let (what, rest) = word.split_at(1);
-        match what {
-            "+" => self.writer.apply(SinkEvent::Added(held(rest))),
-            "~" => self.writer.apply(SinkEvent::Modified(held(rest))),
-            "-" => self.writer.apply(SinkEvent::Deleted(held(rest))),
-            "!" => self.writer.resync(),
-            "=" => {
-                let items = rest.split(',').filter(|item| !item.is_empty());
-                let objects = items.map(held).collect();
-                replace(&mut self.writer, objects)
-            }
-            other => panic!("no such input: {other}"),
-        }
+        write(&mut self.writer, word)
     }
 
     /// Everything that waits, popped and processed at once.
@@ -184,6 +175,22 @@ impl Rig {
             popped.push(shown(&self.queue.pop(Deadline::NEVER).unwrap()));
         }
         popped
+    }
+}
+
+/// Writes what a word says.
+pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Result<(), Error> {
+    let (what, rest) = word.split_at(1);
+    match what {
+        "+" => writer.apply(SinkEvent::Added(held(rest))),
+        "~" => writer.apply(SinkEvent::Modified(held(rest))),
+        "-" => writer.apply(SinkEvent::Deleted(held(rest))),
+        "!" => writer.resync(),
+        "=" => {
+            let items = rest.split(',').filter(|item| !item.is_empty());
+            replace(writer, items.map(held).collect())
+        }
+        other => panic!("no such input: {other}"),
     }
 }
 
@@ -257,15 +264,19 @@ pub(super) fn second() -> Duration {
 
 /// What a consumer does with deltas: the view follows them.
 pub(super) fn apply(view: &View, deltas: &Deltas<ConfigMap>) {
-    let (mut objects, mut broken) = (view.objects.lock(), view.broken.lock());
     for delta in deltas.iter() {
-        let Some(key) = delta.key() else { continue };
-        broken.remove(&key);
-        match delta.object() {
-            _ if delta.is_deleted() => drop(objects.remove(&key)),
-            Some(object) => drop(objects.insert(key, Arc::clone(object))),
-            None => drop(broken.insert(key)),
-        }
+        apply_one(view, delta);
+    }
+}
+
+fn apply_one(view: &View, delta: &Delta<ConfigMap>) {
+    let (mut objects, mut broken) = (view.objects.lock(), view.broken.lock());
+    let Some(key) = delta.key() else { return };
+    broken.remove(&key);
+    match delta.object() {
+        _ if delta.is_deleted() => drop(objects.remove(&key)),
+        Some(object) => drop(objects.insert(key, Arc::clone(object))),
+        None => drop(broken.insert(key)),
     }
 }
 

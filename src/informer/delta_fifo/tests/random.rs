@@ -38,9 +38,14 @@ impl Dice {
 /// A server whose watch may break: what happens then shows in the next list only.
 struct Server {
     objects: BTreeMap<String, u64>,
+    /// When each object was last deleted.
+    ends: BTreeMap<String, u64>,
     version: u64,
     watched: bool,
 }
+
+/// Marks what a server sends once more.
+const REPEATED: &str = "repeated";
 
 impl Server {
     fn object(name: &str, version: u64) -> Arc<Held<ConfigMap>> {
@@ -58,6 +63,7 @@ impl Server {
             SinkEvent::Added(object)
         } else if dice.roll(3) == 0 {
             self.objects.remove(name);
+            self.ends.insert(name.to_owned(), version);
             SinkEvent::Deleted(object)
         } else {
             self.objects.insert(name.to_owned(), version);
@@ -68,6 +74,22 @@ impl Server {
             }
         };
         self.watched.then_some(event)
+    }
+
+    /// Sends once more that an object was deleted which is there again: old news, which a store refuses (B18).
+    fn repeat(&self, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
+        let ends = self.ends.iter();
+        let again: Vec<_> = ends
+            .filter(|(name, _)| self.objects.contains_key(*name))
+            .collect();
+        let sides = u64::try_from(again.len()).unwrap().max(1);
+        let end = again.get(usize::try_from(dice.roll(sides)).unwrap());
+        if let (Some((name, version)), true) = (end, self.watched) {
+            let mut object = ConfigMap::clone(&Self::object(name, **version));
+            object.metadata.generate_name = Some(REPEATED.to_owned());
+            let object = Arc::new(Held::new(object));
+            writer.apply(SinkEvent::Deleted(object)).unwrap();
+        }
     }
 
     /// Lists; a list in which an item could not be read changes nothing.
@@ -104,6 +126,7 @@ struct Told {
 impl Consumer {
     fn process(&mut self, deltas: &Deltas<ConfigMap>, context: &str) {
         for delta in deltas.iter() {
+            let mut counts = true;
             match delta {
                 Delta::ReplacedAll(all) => self.replace(&all.items),
                 Delta::SyncAll | Delta::Bookmark(_) => {}
@@ -111,14 +134,34 @@ impl Consumer {
                     let version = why.resource_version.as_str().parse().unwrap();
                     self.tell(&why.key, version, false, context);
                 }
+                Delta::Deleted(deletion) if self.is_old_news(deletion) => {
+                    let last = deletion.last_known.as_ref().unwrap();
+                    let mark = last.metadata.generate_name.as_deref();
+                    assert_eq!(mark, Some(REPEATED), "{context}: {deletion:?}");
+                    // The list's word counts where the watch's does not.
+                    counts = deletion.of.is_some();
+                    if counts {
+                        self.told.remove(&deletion.key);
+                    }
+                }
                 Delta::Deleted(deletion) => self.tell_end(deletion, context),
                 Delta::Added(object)
                 | Delta::Updated(object)
                 | Delta::Replaced { object, .. }
                 | Delta::Sync(object) => self.tell(&object.key(), number(object), true, context),
             }
+            if counts {
+                apply_one(&self.view, delta);
+            }
         }
-        apply(&self.view, deltas);
+    }
+
+    /// Whether a store refuses what the watch told (B18).
+    fn is_old_news(&self, deletion: &Deletion<ConfigMap>) -> bool {
+        let told = self.told.get(&deletion.key);
+        let last = deletion.last_known.as_ref().map(|object| number(object));
+        let end = last.filter(|_| deletion.final_state_known);
+        told.zip(end).is_some_and(|(told, end)| end <= told.version)
     }
 
     /// Nothing that is told of an object goes back in time.
@@ -190,6 +233,7 @@ fn take<'a>(queue: &'a mut DeltaFifo<ConfigMap>, dice: &mut Dice) -> InHand<'a> 
 fn history(mode: QueueMode<ConfigMap>, view: Arc<View>, dice: &mut Dice, context: &str) {
     let mut server = Server {
         objects: BTreeMap::new(),
+        ends: BTreeMap::new(),
         version: 0,
         watched: false,
     };
@@ -216,10 +260,21 @@ fn history(mode: QueueMode<ConfigMap>, view: Arc<View>, dice: &mut Dice, context
             drop(processing);
         }
     }
-    // The history ends with a list that succeeds.
-    server.watched = false;
-    while !server.watched {
-        server.list(dice, &mut writer);
+    // The history ends with a list that succeeds, while something may be in hand and old news may wait.
+    {
+        let in_hand = take(&mut queue, dice);
+        server.repeat(dice, &mut writer);
+        server.watched = false;
+        while !server.watched {
+            drop(server.change(dice));
+            server.list(dice, &mut writer);
+        }
+        if let Some((taken, processing)) = in_hand {
+            for deltas in &taken {
+                consumer.process(deltas, context);
+            }
+            drop(processing);
+        }
     }
     drop(writer);
     while let Ok(popped) = queue.pop(Deadline::NEVER) {
@@ -237,7 +292,8 @@ fn history(mode: QueueMode<ConfigMap>, view: Arc<View>, dice: &mut Dice, context
 }
 
 fn step(server: &mut Server, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
-    match dice.roll(12) {
+    match dice.roll(14) {
+        12 | 13 => server.repeat(dice, writer),
         0 => server.watched = false,
         1 => server.list(dice, writer),
         2 => writer.resync().unwrap(),

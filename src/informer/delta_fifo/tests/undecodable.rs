@@ -54,6 +54,7 @@ fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
         let mut deleted = Vec::new();
         while !rig.handle.is_empty() {
             let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            apply(&rig.known, &popped);
             if let Delta::Deleted(end) = popped.newest() {
                 let said = end.undecodable.as_ref().unwrap();
                 let last = word(end.last_known.as_ref().unwrap());
@@ -64,6 +65,25 @@ fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
             }
         }
         assert_eq!(deleted, ["a2 3 false", "b1 3 false"]);
+    }
+}
+
+/// The same in a queue whose view decides nothing else.
+#[test]
+fn b12_rq_10_a_deletion_that_does_not_decode_carries_what_the_view_shows() {
+    let known = view("a1");
+    let shown: Arc<dyn KnownObjects<ConfigMap>> = Arc::<View>::clone(&known);
+    for (view, expected) in [(Some(shown), Some("a1")), (None, None)] {
+        let mode = QueueMode::InOrderAtomic {
+            known: view,
+            bookmarks: false,
+        };
+        let mut rig = Rig::new(mode, Arc::clone(&known), DeltaFifoOptions::default());
+        let event = SinkEvent::DeletedUndecodable(undecodable("a3"));
+        rig.writer.apply(event).unwrap();
+        let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+        let last = popped.newest().object().map(|object| word(object));
+        assert_eq!(last.as_deref(), expected);
     }
 }
 

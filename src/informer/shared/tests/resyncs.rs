@@ -9,9 +9,7 @@ fn every(seconds: u64) -> HandlerOptions {
 /// `TestListenerResyncPeriods`: at 2 s only the second, at 3 s only the third, the first never.
 #[test]
 fn si_23_a_resync_reaches_the_handlers_that_are_due_and_no_others() {
-    // In the other orders an object that is being told of at the tick is left out of it (DF-16).
-    {
-        let order = QueueOrder::InOrderAtomic;
+    for order in ORDERS {
         let world = World::with(&["a"]);
         let options = world.options(order).resync_period(Duration::from_secs(1));
         let informer = world.informer_with(options);
