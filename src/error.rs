@@ -49,6 +49,8 @@ pub enum ErrorKind {
     Undecodable,
     /// The owner was stopped.
     Stopped,
+    /// Code of the caller's panicked, or a thread of the crate: the message names it.
+    Panicked,
     /// The configuration cannot work; the message names file and field.
     Config,
     /// Nothing says which cluster is meant; the message names each place that was looked at.
@@ -137,6 +139,19 @@ impl Error {
             format!("failed to sync {resource} cache: timed out waiting for the condition");
         failed.describe(&mut message);
         Self::with_history(ErrorKind::NotSynced, message, failed)
+    }
+
+    /// Somebody's sync that did not come in time: the usual first line, what is left of it, and what it waits for in turn.
+    pub(crate) fn not_synced_with(who: &str, detail: &str, failed: Option<FailedSync>) -> Self {
+        let mut message =
+            format!("failed to sync {who}: timed out waiting for the condition\n{detail}");
+        match failed {
+            Some(failed) => {
+                failed.describe(&mut message);
+                Self::with_history(ErrorKind::NotSynced, message, failed)
+            }
+            None => Self::new(ErrorKind::NotSynced, message),
+        }
     }
 
     /// A read that came to no answer by the caller's deadline: what was waited for, for how long, and why (B2).

@@ -73,6 +73,7 @@ pub(crate) fn classify(error: &Error) -> Class {
             | ErrorKind::Resources
             | ErrorKind::Config
             | ErrorKind::NotConfigured
+            | ErrorKind::Panicked
             | ErrorKind::Stopped => Class::Silence,
             ErrorKind::NotFound
             | ErrorKind::Forbidden

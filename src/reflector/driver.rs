@@ -13,8 +13,10 @@ use crate::reflector::{
     Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
 };
 use crate::sync::{Arc, Mutex};
-use crate::worker::StopToken;
+use crate::worker::{StopToken, panic_literal};
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 /// One run of a reflector, and what its actions hold open.
@@ -58,8 +60,26 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         }
     }
 
-    /// Runs until the stop is raised.
+    /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a failure before it goes on.
     pub(super) fn run(mut self, stop: &StopToken) {
+        let ran = catch_unwind(AssertUnwindSafe(|| self.go_on(stop)));
+        if let Err(payload) = ran {
+            self.report_panic(payload.as_ref());
+            resume_unwind(payload);
+        }
+    }
+
+    fn report_panic(&mut self, payload: &(dyn Any + Send)) {
+        let (name, said) = (&self.name, panic_literal(payload));
+        let text = format!("the thread of reflector {name} panicked{said}");
+        let mut status = self.core.status().clone();
+        status.phase = Phase::Stopped;
+        status.last_error = Some(Error::new(ErrorKind::Panicked, text));
+        self.status.lock().clone_from(&status);
+        self.sink.report(&status);
+    }
+
+    fn go_on(&mut self, stop: &StopToken) {
         let mut input = Input::Start;
         loop {
             let action = self.decide(input, stop);

@@ -160,6 +160,11 @@ impl Reflector {
         self.worker.is_finished()
     }
 
+    /// The thread alone, for an owner of several that waits for them together.
+    pub(crate) fn into_worker(self) -> Worker {
+        self.worker
+    }
+
     /// Stops the reflector and waits for its end: milliseconds, whatever it was blocked in.
     ///
     /// # Errors

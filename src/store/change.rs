@@ -49,17 +49,29 @@ impl<K: Object> Reporter<K> {
     pub(crate) fn report(&self, status: &ReflectorStatus) {
         State::report(&self.0, status);
     }
+
+    /// Ends every wait on the store, although its writer may be held up: `cause` is what ended it, if nobody asked.
+    pub(crate) fn end(&self, cause: Option<Error>) {
+        State::end(&self.0, cause);
+    }
+}
+
+impl<K: Object> Clone for Reporter<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<K: Object> Store<K> {
-    /// As [`new`](Store::new), for a store that shares the demand of the queue before it.
+    /// As [`new`](Store::new), for a store of an informer: with a name for errors, and the demand of the queue before it.
     pub(crate) fn behind(
+        name: Arc<str>,
         demand: Demand,
         indexers: Indexers<K>,
         clock: Clock,
     ) -> (Self, StoreWriter<K>) {
         let (mut store, writer) = Self::new(indexers, clock);
-        store.set_demand(demand);
+        store.of_informer(name, demand);
         (store, writer)
     }
 }

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey};
-use crate::sync::Arc;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use crate::worker::panic_literal;
 
 /// The name of the index by namespace (KEY-11).
 #[doc(alias = "NamespaceIndex")]
@@ -19,7 +24,10 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// Index functions by name, for a [`Store`](crate::store::Store).
 ///
 /// A function gives any number of values; the object is found under each of them. It runs on the reflector's
-/// thread, under no lock, and cannot fail: an object that fits no value gives none (instead of IX-6).
+/// thread, or an informer's queue thread, under no lock, and cannot fail: an object that fits no value gives none.
+///
+/// A function that panics gives none either, for that object in that index (instead of IX-6): the panic is logged, the
+/// first one of a store at `error`, later ones at `debug`, and counted in [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.
 ///
 /// # Examples
 ///
@@ -33,12 +41,19 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// assert_eq!(indexers.names().collect::<Vec<_>>(), ["namespace", "node"]);
 /// ```
 #[doc(alias = "IndexFunc")]
-pub struct Indexers<K: Object>(BTreeMap<String, IndexFn<K>>);
+pub struct Indexers<K: Object> {
+    functions: BTreeMap<String, IndexFn<K>>,
+    /// How often one of them panicked in the store that has them.
+    panics: Arc<AtomicU64>,
+}
 
 impl<K: Object> Indexers<K> {
     /// No index.
     pub fn new() -> Self {
-        Self(BTreeMap::new())
+        Self {
+            functions: BTreeMap::new(),
+            panics: Arc::default(),
+        }
     }
 
     /// Adds the index by namespace; cluster-scoped objects stand under the empty one (KEY-11).
@@ -56,47 +71,90 @@ impl<K: Object> Indexers<K> {
         name: impl Into<String>,
         function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.0.insert(name.into(), Arc::new(function));
+        self.functions.insert(name.into(), Arc::new(function));
         self
     }
 
     /// The names of the indices, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.functions.keys().map(String::as_str)
     }
 
     /// Both sets of functions, unless they share a name (IX-9).
     pub(super) fn merged(&self, more: &Self) -> Result<Self, Error> {
         let shared: Vec<&str> = more
             .names()
-            .filter(|name| self.0.contains_key(*name))
+            .filter(|name| self.functions.contains_key(*name))
             .collect();
         if !shared.is_empty() {
             let text = format!("indexer conflict: {}", shared.join(", "));
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let both = self.0.iter().chain(&more.0);
-        Ok(Self(
-            both.map(|(name, function)| (name.clone(), Arc::clone(function)))
+        let both = self.functions.iter().chain(&more.functions);
+        Ok(Self {
+            functions: both
+                .map(|(name, function)| (name.clone(), Arc::clone(function)))
                 .collect(),
-        ))
+            panics: Arc::clone(&self.panics),
+        })
     }
 
     /// The values of an object, one list per index in the order of their names; user code runs here.
     pub(super) fn values(&self, object: &K) -> Values {
-        self.0
-            .values()
-            .map(|function| {
-                let mut values = function(object);
-                values.sort_unstable();
-                values.dedup();
-                values.into_iter().map(Arc::from).collect()
-            })
+        let functions = self.functions.iter();
+        let values = functions.map(|(name, function)| self.call(name, function, object));
+        values
+            .map(|values| values.map(sorted).unwrap_or_default())
             .collect()
     }
 
+    /// As [`values`](Self::values), but the panic of one of `new` is an error.
+    pub(super) fn values_with(&self, new: &Self, object: &K) -> Result<Values, Error> {
+        let functions = self.functions.iter();
+        let values = functions.map(|(name, function)| match self.call(name, function, object) {
+            Err(error) if new.functions.contains_key(name) => Err(error),
+            values => Ok(values.map(sorted).unwrap_or_default()),
+        });
+        values.collect()
+    }
+
+    /// How often a function panicked.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Calls one function; its panic is counted, and told without what it may have formatted of the object.
+    fn call(&self, name: &str, function: &IndexFn<K>, object: &K) -> Result<Vec<String>, Error> {
+        catch_unwind(AssertUnwindSafe(|| function(object))).map_err(|payload| {
+            let key = object.key();
+            let said = panic_literal(payload.as_ref());
+            let text = format!(
+                "the function of index {name} panicked at {} {key}{said}",
+                K::KIND
+            );
+            let first = self.panics.fetch_add(1, Ordering::Relaxed) == 0;
+            let level = if first {
+                log::Level::Error
+            } else {
+                log::Level::Debug
+            };
+            log::log!(level, "{text}; the index does not list the object");
+            Error::new(ErrorKind::Panicked, text)
+        })
+    }
+
     fn position(&self, name: &str) -> Option<usize> {
-        self.0.keys().position(|known| known == name)
+        self.functions.keys().position(|known| known == name)
+    }
+}
+
+/// A clone counts its own panics.
+impl<K: Object> Clone for Indexers<K> {
+    fn clone(&self) -> Self {
+        Self {
+            functions: self.functions.clone(),
+            panics: Arc::default(),
+        }
     }
 }
 
@@ -108,8 +166,14 @@ impl<K: Object> Default for Indexers<K> {
 
 impl<K: Object> fmt::Debug for Indexers<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
+        f.debug_set().entries(self.functions.keys()).finish()
     }
+}
+
+fn sorted(mut values: Vec<String>) -> Box<[Arc<str>]> {
+    values.sort_unstable();
+    values.dedup();
+    values.into_iter().map(Arc::from).collect()
 }
 
 /// The values one object stands under, per index. They are remembered, not computed again, when it goes (IX-7).
@@ -123,7 +187,7 @@ pub(super) struct Indices<K: Object> {
 
 impl<K: Object> Indices<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>) -> Self {
-        let maps = functions.0.iter().map(|_| HashMap::new()).collect();
+        let maps = functions.functions.iter().map(|_| HashMap::new()).collect();
         Self { functions, maps }
     }
 
@@ -185,8 +249,8 @@ pub(super) fn values_of<K: Object>(
     name: &str,
     object: &K,
 ) -> Result<Vec<String>, Error> {
-    let function = functions.0.get(name).ok_or_else(|| unknown(name))?;
-    Ok(function(object))
+    let function = functions.functions.get(name).ok_or_else(|| unknown(name))?;
+    functions.call(name, function, object)
 }
 
 fn unknown(name: &str) -> Error {

@@ -25,6 +25,8 @@ pub use floor::{Floor, Identity};
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::{Lister, NamespaceLister};
 pub use mutation::{MutationCache, MutationCacheOptions};
+pub(crate) use reader::Outlook;
 pub use reader::Store;
+pub(crate) use state::refusal;
 pub use undelta::UndeltaWriter;
 pub use writer::{Staging, StoreWriter};

@@ -1,19 +1,20 @@
 //! The reading side of a store: cheap to clone, never waits for the network unless asked to.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, FailedSync};
+use crate::error::{Error, ErrorKind, FailedSync};
 use crate::list_watch::{ListerWatcher, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
 use crate::store::state::{Content, Entry, KeyRef, State, index, refusal};
 use crate::store::writer::StoreWriter;
-use crate::sync::{Arc, Monitor, MutexGuard};
+use crate::sync::{Arc, Monitor};
 
 /// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and never block on
 /// the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
@@ -56,6 +57,8 @@ pub struct Store<K: Object> {
     state: Arc<Monitor<State<K>>>,
     demand: Demand,
     clock: Clock,
+    /// What errors call the content; by default by the kind of its objects.
+    name: Option<Arc<str>>,
 }
 
 impl<K: Object> Store<K> {
@@ -71,6 +74,7 @@ impl<K: Object> Store<K> {
             state,
             demand: Demand::new(),
             clock,
+            name: None,
         };
         (store, writer)
     }
@@ -111,8 +115,19 @@ impl<K: Object> Store<K> {
         read(&self.state.lock())
     }
 
-    pub(super) fn set_demand(&mut self, demand: Demand) {
+    pub(super) fn of_informer(&mut self, name: Arc<str>, demand: Demand) {
+        self.name = Some(name);
         self.demand = demand;
+    }
+
+    /// Why a wait for the content would end by now, or for what it would go on waiting.
+    pub(crate) fn outlook(&self) -> Outlook {
+        let state = self.state.lock();
+        Outlook {
+            synced: state.synced,
+            failed: self.failed(&state),
+            ended: state.ended.then(|| ended(&state, &self.name())),
+        }
     }
 
     /// Whether a list has reached the store.
@@ -246,7 +261,7 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// As [`by_index`](Self::by_index).
+    /// As [`by_index`](Self::by_index); `Panicked` when the index's function panics at `object`.
     #[doc(alias = "Index")]
     pub fn like(&self, index: &str, object: &K) -> Result<Vec<Arc<Held<K>>>, Error> {
         let functions = Arc::clone(self.state.lock().indices.functions());
@@ -280,7 +295,8 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Config` when an index of that name exists: `indexer conflict: …`; nothing changes then.
+    /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when one of the functions panics at an
+    /// object that is there. Nothing changes then.
     pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
         let mut known: HashMap<ObjectKey, Entry<K>> = HashMap::new();
         let mut state = self.state.lock();
@@ -294,7 +310,10 @@ impl<K: Object> Store<K> {
             // Index functions are user code: they run outside the lock, on what has changed since the last look.
             drop(state);
             for (key, content) in missing {
-                known.insert(key, Entry::new(content, &functions));
+                let object = content.object();
+                let values = object.map(|object| functions.values_with(indexers, object));
+                let values = values.transpose()?.unwrap_or_default();
+                known.insert(key, Entry { content, values });
             }
             state = self.state.lock();
             if !Arc::ptr_eq(state.indices.functions(), &based_on) {
@@ -328,6 +347,11 @@ impl<K: Object> Store<K> {
         self.state.lock().ended
     }
 
+    /// How often an index function panicked: the index does not list the object at which it did (IX-6).
+    pub fn index_panics(&self) -> u64 {
+        self.state.lock().indices.functions().panics()
+    }
+
     /// What the reflector that fills the store last reported (B14).
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
@@ -346,7 +370,19 @@ impl<K: Object> Store<K> {
     /// `Timeout`: how long ago the server was heard, with the last failure as its source.
     pub fn check_health(&self) -> Result<(), Error> {
         let now = self.clock.now();
-        self.state.lock().status.check_health(now)
+        let state = self.state.lock();
+        match &state.cause {
+            Some(cause) => Err(cause.clone()),
+            None => state.status.check_health(now),
+        }
+    }
+
+    /// Whether a list has reached the store and the server confirmed the content within `limit` (B14).
+    pub fn is_fresh_within(&self, limit: Duration) -> bool {
+        let now = self.clock.now();
+        let state = self.state.lock();
+        let age = state.status.age(now);
+        state.synced && age.is_some_and(|age| age <= limit)
     }
 
     /// Waits until something holds of the state, or nothing can be hoped for.
@@ -365,12 +401,20 @@ impl<K: Object> Store<K> {
                 return Err(refusal.clone());
             }
             if state.ended {
-                return Err(ended(&state));
+                return Err(ended(&state, &self.name()));
             }
             if self.clock.has_passed(deadline) {
                 return Err(self.not_synced(&state));
             }
             state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    /// What is waited for, as errors name it (WT-4).
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        match &self.name {
+            Some(name) => Cow::Borrowed(name),
+            None => Cow::Owned(resource_name::<K>()),
         }
     }
 
@@ -383,15 +427,26 @@ impl<K: Object> Store<K> {
             .collect())
     }
 
-    fn not_synced(&self, state: &MutexGuard<'_, State<K>>) -> Error {
-        let failed = FailedSync {
+    fn not_synced(&self, state: &State<K>) -> Error {
+        Error::not_synced(&self.name(), self.failed(state))
+    }
+
+    fn failed(&self, state: &State<K>) -> FailedSync {
+        FailedSync {
             attempts: state.status.attempts,
             since: state.status.attempts_since.unwrap_or(state.since),
             now: self.clock.now(),
             last_failure: state.status.last_error.clone(),
-        };
-        Error::not_synced(&resource_name::<K>(), failed)
+        }
     }
+}
+
+/// How it stands with a store's first sync, for those who wait for something that comes after it.
+pub(crate) struct Outlook {
+    pub(crate) synced: bool,
+    pub(crate) failed: FailedSync,
+    /// Why nothing will fill the store any more.
+    pub(crate) ended: Option<Error>,
 }
 
 /// What has changed since `known` was computed.
@@ -415,8 +470,13 @@ fn missing<K: Object>(
 }
 
 /// The error of a wait that nobody can end any more.
-fn ended<K: Object>(state: &State<K>) -> Error {
-    let stopped = Error::stopped(&format!("waiting for the {} cache", resource_name::<K>()));
+fn ended<K: Object>(state: &State<K>, name: &str) -> Error {
+    let what = format!("waiting for the {name} cache");
+    if let Some(cause) = &state.cause {
+        let text = format!("{what}: stopped\n{cause}");
+        return Error::new(ErrorKind::Stopped, text);
+    }
+    let stopped = Error::stopped(&what);
     match &state.status.last_error {
         Some(failure) => stopped
             .context(&format!("after {} failures", state.status.attempts))
@@ -431,6 +491,7 @@ impl<K: Object> Clone for Store<K> {
             state: Arc::clone(&self.state),
             demand: self.demand.clone(),
             clock: self.clock.clone(),
+            name: self.name.clone(),
         }
     }
 }

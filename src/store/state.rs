@@ -8,7 +8,7 @@ use hashbrown::{Equivalent, HashMap};
 use crate::error::Error;
 use crate::list_watch::Undecodable;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::ReflectorStatus;
+use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
 use crate::sync::{Arc, Monitor};
 
@@ -114,6 +114,8 @@ pub(super) struct State<K: Object> {
     pub(super) synced: bool,
     /// The writer is gone: nothing will ever change.
     pub(super) ended: bool,
+    /// What ended it, if nobody asked it to end.
+    pub(super) cause: Option<Error>,
     pub(super) resource_version: ResourceVersion,
     pub(super) refused: u64,
     pub(super) status: ReflectorStatus,
@@ -121,7 +123,7 @@ pub(super) struct State<K: Object> {
 }
 
 /// The server's final word for those who wait: it refuses the resource, or knows none such.
-pub(super) fn refusal(status: &ReflectorStatus) -> Option<&Error> {
+pub(crate) fn refusal(status: &ReflectorStatus) -> Option<&Error> {
     status.denied.as_ref().or(status.unknown_resource.as_ref())
 }
 
@@ -132,6 +134,7 @@ impl<K: Object> State<K> {
             indices: Indices::new(functions),
             synced: false,
             ended: false,
+            cause: None,
             resource_version: ResourceVersion::default(),
             refused: 0,
             status: ReflectorStatus::default(),
@@ -145,9 +148,30 @@ impl<K: Object> State<K> {
         let mut state = monitor.lock();
         let told = refusal(&state.status).is_some() != refusal(&status).is_some();
         std::mem::swap(&mut state.status, &mut status);
+        if state.ended {
+            state.show_end();
+        }
         drop(state);
         if told {
             monitor.notify_all();
+        }
+    }
+
+    /// Nothing will ever change; ends every wait. The first cause that is told stays.
+    pub(super) fn end(monitor: &Monitor<Self>, cause: Option<Error>) {
+        let mut state = monitor.lock();
+        state.ended = true;
+        state.cause = state.cause.take().or(cause);
+        state.show_end();
+        drop(state);
+        monitor.notify_all();
+    }
+
+    /// A reflector's report may come after the end; the end is what the status shows.
+    fn show_end(&mut self) {
+        self.status.phase = Phase::Stopped;
+        if let Some(cause) = &self.cause {
+            self.status.last_error = Some(cause.clone());
         }
     }
 

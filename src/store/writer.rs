@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Listed, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::store::floor::{Floor, Identity};
 use crate::store::index::Indexers;
 use crate::store::state::{Content, Entry, Items, KeyRef, State, index};
@@ -330,11 +330,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
 
 impl<K: Object> Drop for StoreWriter<K> {
     fn drop(&mut self) {
-        let mut state = self.state.lock();
-        state.ended = true;
-        state.status.phase = Phase::Stopped;
-        drop(state);
-        self.state.notify_all();
+        State::end(&self.state, None);
     }
 }
 

@@ -11,8 +11,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{self, JoinHandle};
 
+use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, Mutex,
+    Arc, Monitor, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -36,6 +37,7 @@ pub struct Worker {
     stop: StopSource,
     thread: Option<JoinHandle<()>>,
     panic: Arc<Mutex<Option<String>>>,
+    ended: Arc<Monitor<bool>>,
 }
 
 impl Worker {
@@ -57,10 +59,13 @@ impl Worker {
         let report = Arc::clone(&panic);
         let thread_name = name.clone();
         let alive = Alive::new();
+        let ended = Arc::new(Monitor::new(false));
+        let end = Ended(Arc::clone(&ended));
         let thread = thread::Builder::new()
             .name(name.clone())
             .stack_size(STACK_BYTES)
             .spawn(move || {
+                let _end = end;
                 let _alive = alive;
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&token))) {
                     let text = panic_text(payload.as_ref());
@@ -73,6 +78,7 @@ impl Worker {
             stop,
             thread: Some(thread),
             panic,
+            ended,
         })
     }
 
@@ -96,6 +102,26 @@ impl Worker {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
+    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.
+    pub(crate) fn wait_until_ended(&self, clock: &Clock, deadline: Deadline) -> bool {
+        let mut ended = self.ended.lock();
+        while !*ended && !clock.has_passed(deadline) {
+            ended = clock.wait_until(&self.ended, ended, deadline);
+        }
+        *ended
+    }
+
+    /// Whether the thread has passed its last act.
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.lock()
+    }
+
+    /// Whether the caller is this very thread, which cannot wait for itself.
+    pub(crate) fn is_current(&self) -> bool {
+        let thread = self.thread.as_ref();
+        thread.is_some_and(|handle| handle.thread().id() == thread::current().id())
+    }
+
     /// The text of the panic that ended the thread, if one did.
     pub fn panic_text(&self) -> Option<String> {
         self.panic.lock().clone()
@@ -115,7 +141,7 @@ impl Worker {
 
     /// Raises the stop and lets go of the thread without waiting for its end.
     ///
-    /// For the one kind of thread that nothing can interrupt: a name lookup inside the system's resolver.
+    /// For threads inside what nothing can interrupt: a name lookup in the system's resolver, code of the user's.
     pub(crate) fn abandon(mut self) {
         self.stop.stop();
         drop(self.thread.take());
@@ -144,6 +170,16 @@ impl Drop for Worker {
     }
 }
 
+/// Says that the thread has ended, unwinding included.
+struct Ended(Arc<Monitor<bool>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        *self.0.lock() = true;
+        self.0.notify_all();
+    }
+}
+
 /// Counts a live thread from before its start to its very end, unwinding included.
 struct Alive;
 
@@ -169,9 +205,29 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without text".to_owned())
 }
 
+/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in an object.
+pub(crate) fn panic_literal(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>();
+    text.map(|text| format!(": {text}")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_for_the_end_ends_with_it_or_at_its_deadline() {
+        let clock = Clock::system();
+        let (go, gate) = crossbeam_channel::bounded::<()>(0);
+        let worker = Worker::spawn("t-end", move |_| {
+            let _open = gate.recv();
+        })
+        .unwrap();
+        assert!(!worker.wait_until_ended(&clock, clock.after(std::time::Duration::ZERO)));
+        drop(go);
+        assert!(worker.wait_until_ended(&clock, Deadline::NEVER));
+        assert!(!worker.is_current());
+    }
 
     #[test]
     fn dropping_a_worker_stops_and_joins_it() {

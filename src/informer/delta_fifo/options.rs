@@ -129,8 +129,8 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// Changes each object before it is queued: once per object that the server sent, final states included, and not
     /// on what a list or a resync brings up from memory (DF-7, RQ-8). Default: objects are queued as they came.
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are. An error of it
-    /// leaves the queue as it was, and makes the reflector list again after a backoff.
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are. An error or a
+    /// panic of it leaves the queue as it was, and makes the reflector list again after a backoff.
     #[doc(alias = "SetTransform")]
     #[must_use]
     pub fn transform(

@@ -1,6 +1,8 @@
 //! The producing side of a queue: a sink for one reflector. Dropping it closes the queue.
 
+use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::hand::Fate;
 use super::options::{QueueMode, Relisted, Transform};
@@ -14,6 +16,7 @@ use crate::list_watch::{Listed, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::sync::{Arc, MutexGuard};
+use crate::worker::panic_literal;
 
 /// The producing side of a [`DeltaFifo`](crate::informer::DeltaFifo): exclusive, and a [`Sink`].
 ///
@@ -40,7 +43,9 @@ impl<K: Object> DeltaFifoWriter<K> {
         let Some(transform) = &self.transform else {
             return Ok(object);
         };
-        let object = transform(object).map_err(|error| error.context("transforming"))?;
+        let transformed = catch_unwind(AssertUnwindSafe(|| transform(object)))
+            .unwrap_or_else(|payload| Err(panicked(key, payload.as_ref())));
+        let object = transformed.map_err(|error| error.context("transforming"))?;
         let metadata = object.metadata();
         let same = metadata.namespace.as_deref().unwrap_or_default() == key.namespace()
             && metadata.name.as_deref().unwrap_or_default() == key.name();
@@ -247,6 +252,12 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
         self.shared.arrived.ring();
     }
+}
+
+/// The panic of a transform as the error that it counts as, without words that may hold what is in the object.
+fn panicked(key: &ObjectKey, payload: &(dyn Any + Send)) -> Error {
+    let text = format!("{key} made it panic{}", panic_literal(payload));
+    Error::new(ErrorKind::Panicked, text)
 }
 
 impl<K: Object> Sink<K> for DeltaFifoWriter<K> {

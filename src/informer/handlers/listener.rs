@@ -6,24 +6,34 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::handlers::state::{Counts, Effects, Life, Next, State};
+use crate::informer::handlers::state::{Counts, Effects, Life, Next, State, Why};
 use crate::informer::{EventHandler, Notification};
 use crate::object::{Held, Object};
+use crate::store::Outlook;
 use crate::sync::{Arc, Monitor, current_thread};
-use crate::worker::{StopSource, panic_text};
+use crate::worker::{StopSource, panic_literal, panic_text};
+
+/// What a handler is called.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// In logs, and in errors about the handler alone.
+    pub(super) name: String,
+    /// In errors of waits for its first sync (WT-4).
+    pub(super) sync: String,
+}
 
 /// The shared side of one handler: the informer pushes, the handler's thread takes, anybody reads and ends it.
 pub(super) struct Listener<K: Object> {
-    name: String,
+    names: Names,
     clock: Clock,
     state: Arc<Monitor<State<K>>>,
     stop: StopSource,
 }
 
 impl<K: Object> Listener<K> {
-    pub(super) fn new(name: String, queue_max: Option<usize>, clock: Clock) -> Self {
+    pub(super) fn new(names: Names, queue_max: Option<usize>, clock: Clock) -> Self {
         Self {
-            name,
+            names,
             clock,
             state: Arc::new(Monitor::new(State::new(queue_max))),
             stop: StopSource::new(),
@@ -31,7 +41,11 @@ impl<K: Object> Listener<K> {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.names.name
+    }
+
+    pub(super) fn sync_name(&self) -> &str {
+        &self.names.sync
     }
 
     /// Something is to be told; never blocks. `false` if the handler has ended and takes nothing more.
@@ -57,9 +71,15 @@ impl<K: Object> Listener<K> {
     }
 
     /// Lets no further call begin; returns at once. The stop is raised for a handler that blocks.
-    pub(super) fn end(&self) {
-        self.change(State::end);
+    pub(super) fn end(&self, why: Why) {
+        self.change(|state| state.end(why));
         self.stop.stop();
+    }
+
+    /// What the server's refusal is by now, if it is one: it ends the waits for a first sync.
+    pub(super) fn deny(&self, denied: Option<&Error>) {
+        self.state.lock().denied = denied.cloned();
+        self.state.notify_all();
     }
 
     /// The body of the handler's thread: calls the handler under no lock until the end.
@@ -72,7 +92,7 @@ impl<K: Object> Listener<K> {
             self.finish(told.err());
             let finished = self.guard("is_finished", || handler.is_finished());
             if finished == Some(true) {
-                self.end();
+                self.end(Why::Finished);
             }
         }
         self.guard("drop", || drop(handler));
@@ -127,45 +147,73 @@ impl<K: Object> Listener<K> {
     }
 
     /// Blocks until the handler has returned from every addition of the initial list.
-    pub(super) fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    ///
+    /// `outlook` says how it stands with the informer's own sync; it is asked under no lock.
+    pub(super) fn wait_until_synced(
+        &self,
+        deadline: Deadline,
+        outlook: impl FnOnce() -> Option<Outlook>,
+    ) -> Result<(), Error> {
         let mut state = self.state.lock();
-        let (kind, cause) = loop {
+        loop {
             if state.is_synced() {
                 return Ok(());
             }
-            if state.life != Life::Running {
-                let cause = "stopped before it was synced".to_owned();
-                break (ErrorKind::Stopped, cause);
+            if let Some(denied) = &state.denied {
+                return Err(denied.clone());
+            }
+            if let Some(why) = state.why() {
+                let cause = before_it_was_synced(why);
+                drop(state);
+                return Err(self.not_synced(ErrorKind::Stopped, &cause));
             }
             let left = state.initial_left();
             if left > 0 && state.thread == Some(current_thread()) {
+                drop(state);
                 let cause =
                     format!("it waits for itself, with {left} additions of the initial list left");
-                break (ErrorKind::NotSynced, cause);
+                return Err(self.not_synced(ErrorKind::NotSynced, &cause));
             }
             let now = self.clock.now();
             if deadline.has_passed(now) {
-                let informer = if state.is_initial_complete() {
-                    ""
-                } else {
-                    ", and the informer has not synced"
-                };
-                let call = state.call(now).map_or_else(String::new, |(method, taken)| {
-                    format!("; {method} has been running for {taken:.1?}")
-                });
-                let cause = format!(
-                    "timed out waiting for the condition\n{left} additions of the initial list are left{informer}{call}"
-                );
-                break (ErrorKind::NotSynced, cause);
+                let complete = state.is_initial_complete();
+                let call = state.call(now);
+                drop(state);
+                return Err(self.late(left, complete, call, outlook));
             }
             state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    /// What a wait says at its deadline: what is left, what the handler is at, and how the informer fares (B2, R28).
+    fn late(
+        &self,
+        left: usize,
+        complete: bool,
+        call: Option<(&'static str, Duration)>,
+        outlook: impl FnOnce() -> Option<Outlook>,
+    ) -> Error {
+        let outlook = if complete { None } else { outlook() };
+        let informer = match &outlook {
+            _ if complete => "",
+            Some(outlook) if outlook.synced => ", and the handler has not been told of all of it",
+            Some(_) | None => ", and the informer has not synced",
         };
-        drop(state);
-        let name = &self.name;
-        Err(Error::new(
-            kind,
-            format!("failed to sync handler {name}: {cause}"),
-        ))
+        let call = call.map_or_else(String::new, |(method, taken)| {
+            format!("; {method} has been running for {taken:.1?}")
+        });
+        let detail = format!("{left} additions of the initial list are left{informer}{call}");
+        let failed = outlook.filter(|outlook| !outlook.synced);
+        Error::not_synced_with(
+            self.sync_name(),
+            &detail,
+            failed.map(|outlook| outlook.failed),
+        )
+    }
+
+    fn not_synced(&self, kind: ErrorKind, cause: &str) -> Error {
+        let name = self.sync_name();
+        Error::new(kind, format!("failed to sync {name}: {cause}"))
     }
 
     pub(super) fn queued(&self) -> usize {
@@ -189,8 +237,8 @@ impl<K: Object> Listener<K> {
     pub(super) fn straggler(&self) -> String {
         let call = self.state.lock().call(self.clock.now());
         match call {
-            Some((method, taken)) => format!("{} ({method} for {taken:.1?})", self.name),
-            None => self.name.clone(),
+            Some((method, taken)) => format!("{} ({method} for {taken:.1?})", self.name()),
+            None => self.name().to_owned(),
         }
     }
 
@@ -203,7 +251,7 @@ impl<K: Object> Listener<K> {
         if let Some(warning) = effects.warning {
             log::warn!(
                 "handler {} is slow: {} notifications wait for it, the oldest for {:.1?}",
-                self.name,
+                self.name(),
                 warning.queued,
                 warning.lag
             );
@@ -223,8 +271,8 @@ impl<K: Object> Listener<K> {
         catch_unwind(call).map_err(|payload| {
             log::error!(
                 "handler {} panicked in {method} of {object:?}; it goes on with the next notification{}",
-                self.name,
-                literal(payload.as_ref())
+                self.name(),
+                panic_literal(payload.as_ref())
             );
             panic_text(payload.as_ref())
         })
@@ -237,24 +285,29 @@ impl<K: Object> Listener<K> {
             .map_err(|payload| {
                 log::error!(
                     "handler {} panicked in {method}{}",
-                    self.name,
-                    literal(payload.as_ref())
+                    self.name(),
+                    panic_literal(payload.as_ref())
                 );
             })
             .ok()
     }
 }
 
-/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in an object.
-pub(super) fn literal(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>();
-    text.map(|text| format!(": {text}")).unwrap_or_default()
+fn before_it_was_synced(why: &Why) -> String {
+    match why {
+        Why::Removed => "it was removed before it was synced".to_owned(),
+        Why::Finished => "it wanted nothing more before it was synced".to_owned(),
+        Why::InformerStopped(None) => "the informer stopped before it was synced".to_owned(),
+        Why::InformerStopped(Some(cause)) => {
+            format!("the informer stopped before it was synced\n{cause}")
+        }
+    }
 }
 
 impl<K: Object> fmt::Debug for Listener<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
-            .field("name", &self.name)
+            .field("name", &self.name())
             .field("life", &self.life())
             .field("queued", &self.queued())
             .finish_non_exhaustive()

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::handlers::listener::Listener;
+use crate::informer::handlers::listener::{Listener, Names};
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
-use crate::informer::handlers::state::Life;
+use crate::informer::handlers::state::{Life, Why};
 use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::{Held, Object};
+use crate::reflector::DemandGuard;
+use crate::store::{Outlook, Store};
 use crate::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -36,6 +38,7 @@ pub(crate) struct Processor<K: Object>(Arc<Front<K>>);
 /// What the processor shares with the registrations.
 pub(super) struct Front<K: Object> {
     informer: String,
+    store: Store<K>,
     clock: Clock,
     resync_period: Duration,
     table: Mutex<Table<K>>,
@@ -49,6 +52,8 @@ struct Table<K: Object> {
     leaving: Vec<Leaving<K>>,
     check: CheckPeriod,
     initial_complete: bool,
+    /// The server's refusal, while it is an answer (R4).
+    denied: Option<Error>,
     stopped: bool,
 }
 
@@ -74,18 +79,25 @@ struct Target<K: Object> {
 }
 
 impl<K: Object> Processor<K> {
-    /// No handlers yet. `resync_period` is the informer's own; zero switches resyncs off for all handlers (SI-22).
-    pub(crate) fn new(informer: impl Into<String>, resync_period: Duration, clock: Clock) -> Self {
+    /// No handlers yet. `store` is what they follow. `resync_period` is the informer's own; zero switches resyncs off for all handlers (SI-22).
+    pub(crate) fn new(
+        informer: impl Into<String>,
+        store: Store<K>,
+        resync_period: Duration,
+        clock: Clock,
+    ) -> Self {
         let table = Table {
             members: Vec::new(),
             targets: Arc::new([]),
             leaving: Vec::new(),
             check: CheckPeriod::new(resync_period),
             initial_complete: false,
+            denied: None,
             stopped: false,
         };
         Self(Arc::new(Front {
             informer: informer.into(),
+            store,
             clock,
             resync_period,
             table: Mutex::new(table),
@@ -107,11 +119,12 @@ impl<K: Object> Processor<K> {
         let front = &self.0;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let thread = format!("hd-{number}");
-        let name = options.name.unwrap_or_else(|| thread.clone());
+        let names = names::<H>(&front.store.name(), options.name, &thread);
         if front.table.lock().stopped {
-            return Err(front.refusal(&name));
+            return Err(front.refusal(&names.name));
         }
-        let listener = Arc::new(Listener::new(name, options.queue_max, front.clock.clone()));
+        let listener = Listener::new(names, options.queue_max, front.clock.clone());
+        let listener = Arc::new(listener);
         let body = Arc::clone(&listener);
         let worker = Worker::spawn(thread, move |_| body.run(handler)).map_err(|error| {
             Error::new(
@@ -132,7 +145,7 @@ impl<K: Object> Processor<K> {
         let registration = Registration::new(Arc::clone(&listener), Arc::downgrade(&self.0));
         let refused = self.0.enter(listener, worker, requested);
         if let Some(member) = refused {
-            member.listener.end();
+            member.listener.end(Why::InformerStopped(None));
             return Err(self.0.refusal(member.listener.name()));
         }
         Ok(registration)
@@ -194,10 +207,19 @@ impl<K: Object> Processor<K> {
         let targets = {
             let mut table = self.0.table.lock();
             table.initial_complete = true;
+            table.deny(None);
             Arc::clone(&table.targets)
         };
         for target in targets.iter() {
             target.listener.complete_initial();
+        }
+    }
+
+    /// The server's refusal has become an answer, or is one no more: handlers that wait for the first list hear of it (R4).
+    pub(crate) fn deny(&self, denied: Option<&Error>) {
+        let mut table = self.0.table.lock();
+        if !table.initial_complete {
+            table.deny(denied);
         }
     }
 
@@ -267,8 +289,9 @@ impl<K: Object> Processor<K> {
     }
 }
 
-impl<K: Object> Drop for Processor<K> {
-    fn drop(&mut self) {
+impl<K: Object> Processor<K> {
+    /// Stops all handlers and joins their threads, except those which a stop named as late: they end detached.
+    pub(crate) fn close(&self) {
         for leaving in self.0.end_all() {
             let has_ended = leaving.listener.life() == Life::Ended;
             if !has_ended && (leaving.named || leaving.listener.is_own_thread()) {
@@ -293,6 +316,12 @@ impl<K: Object> Roll<K> {
     pub(crate) fn registrations(&self) -> Vec<Registration> {
         let front = self.0.upgrade();
         front.as_ref().map(Front::registrations).unwrap_or_default()
+    }
+}
+
+impl<K: Object> Drop for Processor<K> {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -329,6 +358,7 @@ impl<K: Object> Front<K> {
         let refused = if table.stopped {
             Some(member)
         } else {
+            member.listener.deny(table.denied.as_ref());
             table.members.push(member);
             None
         };
@@ -364,15 +394,25 @@ impl<K: Object> Front<K> {
         Err(Self::still_runs(&[listener.straggler()]))
     }
 
+    /// A wait for the informer's first sync, and how it stands with that.
+    pub(super) fn demand(&self) -> DemandGuard {
+        self.store.demand().wait()
+    }
+
+    pub(super) fn outlook(&self) -> Outlook {
+        self.store.outlook()
+    }
+
     /// Ends every handler and gives their threads to the caller.
     fn end_all(&self) -> Vec<Leaving<K>> {
+        let cause = self.store.outlook().ended;
         let mut table = self.table.lock();
         table.stopped = true;
         table.let_all_leave();
         let leaving = std::mem::take(&mut table.leaving);
         drop(table);
         for leaving in &leaving {
-            leaving.listener.end();
+            leaving.listener.end(Why::InformerStopped(cause.clone()));
         }
         leaving
     }
@@ -396,6 +436,14 @@ impl<K: Object> Front<K> {
 }
 
 impl<K: Object> Table<K> {
+    /// Under the table's lock also the handlers' own: who enters meanwhile gets what holds then.
+    fn deny(&mut self, denied: Option<&Error>) {
+        self.denied = denied.cloned();
+        for member in &self.members {
+            member.listener.deny(denied);
+        }
+    }
+
     fn retarget(&mut self) {
         let admitted = self.members.iter().filter(|member| member.admitted);
         self.targets = admitted
@@ -447,5 +495,33 @@ impl<K: Object> fmt::Debug for Front<K> {
             .field("handlers", &table.members.len())
             .field("leaving", &table.leaving.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// What a handler is called: as its options say, else as its thread, in waits with its type before that (WT-4).
+fn names<H>(informer: &str, given: Option<String>, thread: &str) -> Names {
+    let in_waits = match &given {
+        Some(name) => name.clone(),
+        None => format!("{} ({thread})", type_label(std::any::type_name::<H>())),
+    };
+    Names {
+        name: given.unwrap_or_else(|| thread.to_owned()),
+        sync: format!("{informer} + event handler {in_waits}"),
+    }
+}
+
+/// A type's name without what it is generic over and what boxes it; of a type of this crate, without where it stands.
+pub(super) fn type_label(full: &str) -> &str {
+    let mut label = full;
+    while let Some(boxed) = label.strip_prefix("alloc::boxed::Box<") {
+        label = boxed;
+    }
+    label = label.strip_prefix("dyn ").unwrap_or(label);
+    let end = label.find(['<', '>', ' ']).unwrap_or(label.len());
+    label = label.get(..end).unwrap_or(label);
+    let own = concat!(env!("CARGO_CRATE_NAME"), "::");
+    match label.rsplit_once("::") {
+        Some((_, last)) if label.starts_with(own) => last,
+        Some(_) | None => label,
     }
 }

@@ -8,7 +8,7 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::informer::handlers::listener::Listener;
 use crate::informer::handlers::processor::Front;
-use crate::informer::handlers::state::Life;
+use crate::informer::handlers::state::{Life, Why};
 use crate::object::Object;
 use crate::sync::Arc;
 
@@ -30,6 +30,12 @@ impl Registration {
         self.0.name()
     }
 
+    /// What errors of waits call it: `SharedInformer ConfigMap + event handler audit`; without a name of its own, the handler's
+    /// type and its thread stand there (WT-4).
+    pub fn sync_name(&self) -> &str {
+        self.0.sync_name()
+    }
+
     /// Whether the informer has synced and the handler has returned from every `on_add` of the initial list (SI-16).
     ///
     /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler never becomes synced.
@@ -42,14 +48,17 @@ impl Registration {
 
     /// Waits until [`has_synced`](Self::has_synced) is true: by a signal, not by polling (WT-2).
     ///
-    /// Blocks until then, until the handler is removed or its informer stops, or until `deadline`. A handler that has synced is
-    /// synced also when the deadline has passed. From one of the handler's own methods, while some of the initial list is
+    /// Blocks until then, until the handler is removed or its informer stops, until the server's refusal, or its word that
+    /// it knows no such resource, has become an answer (R4), or until `deadline`. A handler that has synced is synced also when the deadline has passed. While somebody waits,
+    /// a first list that fails is retried fast (B3). From one of the handler's own methods, while some of the initial list is
     /// left, it fails at once: what it would wait for cannot happen.
     ///
     /// # Errors
     ///
-    /// [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before; [`NotSynced`](crate::ErrorKind::NotSynced) at the
-    /// deadline, with how much of the initial list is left and what the handler is at, or when the handler waits for itself.
+    /// [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before, with what ended the informer if that did;
+    /// `Forbidden`, the server's refusal, or `NotFound`, that it knows no such resource; [`NotSynced`](crate::ErrorKind::NotSynced) at the deadline, with how much of the
+    /// initial list is left, what the handler is at, and how the informer fares: its last failure, the attempts and since when
+    /// (B2, R28); also when the handler waits for itself. The handler is named as [`sync_name`](Self::sync_name) says.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.wait_until_synced(deadline)
@@ -120,6 +129,7 @@ impl fmt::Debug for Registration {
 /// What a registration can do, whatever the kind of its objects.
 trait Registered: Send + Sync {
     fn name(&self) -> &str;
+    fn sync_name(&self) -> &str;
     fn has_synced(&self) -> bool;
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn queued(&self) -> usize;
@@ -143,12 +153,22 @@ impl<K: Object> Registered for Member<K> {
         self.listener.name()
     }
 
+    fn sync_name(&self) -> &str {
+        self.listener.sync_name()
+    }
+
     fn has_synced(&self) -> bool {
         self.listener.has_synced()
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
-        self.listener.wait_until_synced(deadline)
+        if self.listener.has_synced() {
+            return Ok(());
+        }
+        let front = self.front.upgrade();
+        let _demand = front.as_ref().map(|front| front.demand());
+        let outlook = || front.as_ref().map(|front| front.outlook());
+        self.listener.wait_until_synced(deadline, outlook)
     }
 
     fn queued(&self) -> usize {
@@ -180,7 +200,7 @@ impl<K: Object> Registered for Member<K> {
     }
 
     fn remove(&self, deadline: Deadline) -> Result<(), Error> {
-        self.listener.end();
+        self.listener.end(Why::Removed);
         if let Some(front) = self.front.upgrade() {
             return front.remove(&self.listener, deadline);
         }

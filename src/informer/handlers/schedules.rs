@@ -9,11 +9,12 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
 use super::Processor;
-use super::listener::Listener;
+use super::listener::{Listener, Names};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::informer::{EventHandler, Notification, Registration};
 use crate::object::Held;
+use crate::store::{Indexers, Store};
 use crate::sync::{
     Arc, Monitor, Mutex,
     atomic::{AtomicBool, Ordering},
@@ -92,8 +93,10 @@ struct Model {
 
 impl Model {
     fn new(clock: Clock) -> Self {
-        let processor = Processor::new("model", Duration::ZERO, clock.clone());
-        let listener = Arc::new(Listener::new("hd".to_owned(), Some(2), clock));
+        let (store, _writer) = Store::new(Indexers::new(), clock.clone());
+        let processor = Processor::new("model", store, Duration::ZERO, clock.clone());
+        let (name, sync) = ("hd".to_owned(), "configmap + event handler hd".to_owned());
+        let listener = Arc::new(Listener::new(Names { name, sync }, Some(2), clock));
         let registration = processor.enter_unattended(&listener).unwrap();
         Self {
             processor: Arc::new(processor),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::error::Error;
 use crate::informer::Notification;
 use crate::informer::handlers::queue::{Leftovers, Queue};
 use crate::object::{Held, Object};
@@ -22,6 +23,16 @@ pub(super) enum Life {
     Ending,
     /// No call runs or will run, and the handler is dropped.
     Ended,
+}
+
+/// Why a handler ended.
+#[derive(Clone, Debug)]
+pub(super) enum Why {
+    Removed,
+    /// It said that it wants nothing more.
+    Finished,
+    /// With what its waits for the first sync say.
+    InformerStopped(Option<Error>),
 }
 
 /// What is to be done after the lock is given back.
@@ -71,6 +82,9 @@ pub(super) struct State<K: Object> {
     synced: bool,
     warned: bool,
     pub(super) life: Life,
+    why: Option<Why>,
+    /// The server's refusal, while it is an answer and the informer has not synced (R4).
+    pub(super) denied: Option<Error>,
     pub(super) counts: Counts,
     /// The handler's own thread, once it runs.
     pub(super) thread: Option<ThreadId>,
@@ -85,6 +99,8 @@ impl<K: Object> State<K> {
             synced: false,
             warned: false,
             life: Life::Running,
+            why: None,
+            denied: None,
             counts: Counts::default(),
             thread: None,
         }
@@ -130,6 +146,7 @@ impl<K: Object> State<K> {
     /// No more of the initial list comes.
     pub(super) fn complete_initial(&mut self) -> Effects<K> {
         self.initial_complete = true;
+        self.denied = None;
         Effects {
             wake: self.settle(),
             ..Effects::of(Vec::new())
@@ -172,11 +189,12 @@ impl<K: Object> State<K> {
     }
 
     /// No further call begins; what waits is dropped.
-    pub(super) fn end(&mut self) -> Effects<K> {
+    pub(super) fn end(&mut self, why: Why) -> Effects<K> {
         if self.life != Life::Running {
             return Effects::of(Vec::new());
         }
         self.life = Life::Ending;
+        self.why = Some(why);
         Effects {
             wake: true,
             ..Effects::of(self.queue.clear())
@@ -187,6 +205,11 @@ impl<K: Object> State<K> {
     pub(super) fn ended(&mut self) {
         self.in_hand = None;
         self.life = Life::Ended;
+    }
+
+    /// Why it ended; `None` while it runs.
+    pub(super) fn why(&self) -> Option<&Why> {
+        self.why.as_ref()
     }
 
     pub(super) fn is_synced(&self) -> bool {

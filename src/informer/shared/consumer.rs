@@ -45,7 +45,7 @@ impl<K: Object> Consumer<K> {
     }
 
     /// Runs until the stop, or until the queue is closed and empty.
-    pub(super) fn run(mut self, stop: &StopToken) {
+    pub(super) fn run(&mut self, stop: &StopToken) {
         while !stop.is_stopped() {
             self.applying.admit();
             match self.queue.pop_unless_interrupted(Deadline::NEVER) {

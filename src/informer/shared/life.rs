@@ -1,27 +1,40 @@
-//! Where an informer is between its making and its end, and who owns its threads there.
+//! Where an informer is between its making and its end, who owns its threads there, and how each of its ends comes about.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::consumer::Consumer;
 use super::sink::InformerSink;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::informer::DeltaFifoHandle;
+use crate::informer::handlers::Processor;
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
+use crate::store::{Reporter, Store};
 use crate::sync::{
-    Arc,
+    Arc, Monitor,
     atomic::{AtomicU64, Ordering},
 };
-use crate::worker::Worker;
+use crate::worker::{StopToken, Worker, panic_literal};
 
 /// Informers started in this process, for the names of their threads.
 static STARTED: AtomicU64 = AtomicU64::new(1);
 
-pub(super) enum Life<K: Object> {
+/// What a shutdown gives the informer's own threads in any case: they end within milliseconds, so that one which takes
+/// longer is held up by code of the user's, and is named for that. Of the system's time.
+const OWN_TIME: Duration = Duration::from_millis(500);
+
+enum Life<K: Object> {
     /// It was not started.
     Ready(Box<Parts<K>>),
-    /// Somebody starts it or stops it, which takes a moment.
-    Busy,
+    /// Somebody starts it, which takes a moment.
+    Starting,
     Running(Threads),
-    /// It was told to stop, and nobody has waited for its threads.
+    /// Somebody stops it, which takes a moment.
+    Ending,
+    /// It has ended, and nobody has waited for its threads.
     Stopped(Threads),
     /// Somebody waits for its threads.
     Joining,
@@ -37,44 +50,328 @@ pub(super) struct Parts<K: Object> {
     pub(super) options: ReflectorOptions,
 }
 
-/// A running informer's threads; dropping them stops and joins, the reflector first (SI-5).
-pub(super) struct Threads {
-    reflector: Reflector,
-    queue: Worker,
+/// An informer's parts that live as long as anything of it.
+pub(super) struct Common<K: Object> {
+    pub(super) name: Arc<str>,
+    pub(super) clock: Clock,
+    pub(super) store: Store<K>,
+    pub(super) reporter: Reporter<K>,
+    pub(super) queue: DeltaFifoHandle<K>,
+    pub(super) processor: Arc<Processor<K>>,
 }
 
-impl<K: Object> Parts<K> {
-    pub(super) fn start(self, name: &str) -> Result<Threads, Error> {
+/// How far an informer is, and how it goes on; shared with its queue thread, whose end is the end of all.
+pub(super) struct Lifecycle<K: Object> {
+    pub(super) common: Common<K>,
+    life: Arc<Monitor<Life<K>>>,
+}
+
+/// An informer's threads.
+struct Threads {
+    reflector: Worker,
+    queue: Worker,
+    /// A shutdown with a deadline has named them as late.
+    named: bool,
+}
+
+impl<K: Object> Lifecycle<K> {
+    pub(super) fn new(common: Common<K>, parts: Parts<K>) -> Self {
+        Self {
+            common,
+            life: Arc::new(Monitor::new(Life::Ready(Box::new(parts)))),
+        }
+    }
+
+    pub(super) fn start(&self) -> Result<(), Error> {
+        let mut parts = {
+            let mut life = self.life.lock();
+            match std::mem::replace(&mut *life, Life::Starting) {
+                Life::Ready(parts) => parts,
+                other @ (Life::Starting
+                | Life::Running(_)
+                | Life::Ending
+                | Life::Stopped(_)
+                | Life::Joining
+                | Life::Over) => {
+                    let refusal = other.refusal();
+                    *life = other;
+                    return Err(refusal);
+                }
+            }
+        };
+        self.common.processor.start();
+        parts.options.resync_period = self.common.processor.check_period();
+        match self.spawn(*parts) {
+            Ok(threads) => {
+                self.turn(Life::Running(threads));
+                Ok(())
+            }
+            Err((error, left)) => {
+                // First the news: the thread that is left, and joined by this drop, waits for it.
+                self.turn(Life::Over);
+                drop(left);
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts both threads, or gives the one of them that there was a thread for.
+    fn spawn(&self, parts: Parts<K>) -> Result<Threads, (Error, Option<Worker>)> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let consumer = self.consumer;
+        let (name, whole) = (&self.common.name, self.clone());
+        let consumer = parts.consumer;
         consumer.announce();
-        let queue = Worker::spawn(format!("inf-{number}"), move |stop| consumer.run(stop));
+        let queue = Worker::spawn(format!("inf-{number}"), move |stop| {
+            whole.run(consumer, stop);
+        });
         let queue = queue.map_err(|error| {
             let text = format!("no thread for informer {name}");
-            Error::new(ErrorKind::Resources, text).with_source(error)
+            let error = Error::new(ErrorKind::Resources, text).with_source(error);
+            (error, None)
         })?;
         // The queue's thread waits for what closes when the sink is dropped: also if there is no second thread.
-        let reflector = Reflector::spawn(name, self.source, self.sink, self.options)?;
-        Ok(Threads { reflector, queue })
+        let reflector = Reflector::spawn(&**name, parts.source, parts.sink, parts.options);
+        match reflector {
+            Ok(reflector) => Ok(Threads {
+                reflector: reflector.into_worker(),
+                queue,
+                named: false,
+            }),
+            Err(error) => Err((error, Some(queue))),
+        }
+    }
+
+    /// The queue thread: whatever ends it ends the informer, and says why.
+    fn run(&self, mut consumer: Consumer<K>, stop: &StopToken) {
+        let ran = catch_unwind(AssertUnwindSafe(|| consumer.run(stop)));
+        let cause = match ran {
+            Err(payload) => {
+                let said = panic_literal(payload.as_ref());
+                let text = format!(
+                    "the queue thread of informer {} panicked{said}",
+                    self.common.name
+                );
+                log::error!("{text}");
+                Some(Error::new(ErrorKind::Panicked, text))
+            }
+            // The stop is raised before the queue is closed: without it, the reflector's end has closed it.
+            Ok(()) if !stop.is_stopped() => Some(self.end_of_reflector()),
+            Ok(()) => None,
+        };
+        self.stop(cause);
+    }
+
+    fn end_of_reflector(&self) -> Error {
+        let last = self.common.store.status().last_error;
+        last.filter(|error| error.kind() == ErrorKind::Panicked)
+            .unwrap_or_else(|| {
+                let text = format!("the reflector of informer {} has ended", self.common.name);
+                Error::new(ErrorKind::Stopped, text)
+            })
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(&*self.life.lock(), Life::Ready(_))
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        match &*self.life.lock() {
+            Life::Ready(_) | Life::Starting | Life::Running(_) => false,
+            Life::Ending | Life::Stopped(_) | Life::Joining | Life::Over => true,
+        }
+    }
+
+    /// Ends everything and returns at once; `cause` is why, if nobody asked for it.
+    pub(super) fn stop(&self, cause: Option<Error>) {
+        let mut life = self.life.lock();
+        let taken = loop {
+            match &*life {
+                Life::Starting | Life::Ending => {
+                    life = self
+                        .common
+                        .clock
+                        .wait_until(&self.life, life, Deadline::NEVER);
+                }
+                Life::Ready(_) | Life::Running(_) => {
+                    break std::mem::replace(&mut *life, Life::Ending);
+                }
+                Life::Stopped(_) | Life::Joining | Life::Over => return,
+            }
+        };
+        drop(life);
+        let life = match taken {
+            Life::Running(threads) => {
+                threads.stop();
+                self.common.queue.close();
+                Life::Stopped(threads)
+            }
+            other @ (Life::Ready(_)
+            | Life::Starting
+            | Life::Ending
+            | Life::Stopped(_)
+            | Life::Joining
+            | Life::Over) => {
+                // What was never started ends by being dropped.
+                drop(other);
+                Life::Over
+            }
+        };
+        // The threads may be held up by code of the user's; who waits is not.
+        self.common.reporter.end(cause);
+        self.common.processor.end();
+        self.turn(life);
+    }
+
+    /// Waits for the informer's own threads; the caller's is not waited for.
+    pub(super) fn join(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut life = self.life.lock();
+        let mut threads = loop {
+            match std::mem::replace(&mut *life, Life::Joining) {
+                Life::Stopped(threads) => break threads,
+                other @ (Life::Ready(_)
+                | Life::Starting
+                | Life::Running(_)
+                | Life::Ending
+                | Life::Joining
+                | Life::Over) => *life = other,
+            }
+            if matches!(&*life, Life::Over) {
+                return Ok(());
+            }
+            if self.common.clock.has_passed(deadline) {
+                return Err(self.late("somebody else stops it"));
+            }
+            life = self.common.clock.wait_until(&self.life, life, deadline);
+        };
+        drop(life);
+        let late = threads.wait(&self.common.clock, deadline);
+        threads.named |= !late.is_empty();
+        if threads.have_ended() {
+            drop(threads);
+            self.turn(Life::Over);
+        } else {
+            self.turn(Life::Stopped(threads));
+        }
+        if late.is_empty() {
+            return Ok(());
+        }
+        Err(self.late(&late.join(", ")))
+    }
+
+    /// Waits without a deadline, except for what a shutdown named as late: that ends detached.
+    pub(super) fn close(&self) {
+        self.stop(None);
+        let mut life = self.life.lock();
+        while matches!(&*life, Life::Joining) {
+            life = self
+                .common
+                .clock
+                .wait_until(&self.life, life, Deadline::NEVER);
+        }
+        let taken = std::mem::replace(&mut *life, Life::Over);
+        drop(life);
+        self.life.notify_all();
+        if let Life::Stopped(threads) = taken {
+            threads.close(&self.common.name);
+        }
+        self.common.processor.close();
+    }
+
+    fn late(&self, what: &str) -> Error {
+        let text = format!(
+            "timed out waiting for informer {}: {what}",
+            self.common.name
+        );
+        Error::new(ErrorKind::Timeout, text)
+    }
+
+    fn turn(&self, life: Life<K>) {
+        *self.life.lock() = life;
+        self.life.notify_all();
+    }
+}
+
+impl<K: Object> Clone for Lifecycle<K> {
+    fn clone(&self) -> Self {
+        let common = &self.common;
+        Self {
+            common: Common {
+                name: Arc::clone(&common.name),
+                clock: common.clock.clone(),
+                store: common.store.clone(),
+                reporter: common.reporter.clone(),
+                queue: common.queue.clone(),
+                processor: Arc::clone(&common.processor),
+            },
+            life: Arc::clone(&self.life),
+        }
     }
 }
 
 impl Threads {
+    /// Each thread, and what of the user's may hold it up.
+    fn each(&self) -> [(&Worker, &'static str); 2] {
+        [
+            (&self.reflector, "a transform or a call of the source"),
+            (&self.queue, "an index function"),
+        ]
+    }
+
     /// Asks both threads to end; returns at once. The queue is to be closed after this.
-    pub(super) fn stop(&self) {
-        self.reflector.stop();
-        self.queue.stop();
+    fn stop(&self) {
+        for (worker, _) in self.each() {
+            worker.stop();
+        }
+    }
+
+    /// Waits for both, the reflector first (SI-5); gives those that are late by name. The caller's own is not waited for.
+    fn wait(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {
+        let system = Clock::system();
+        let least = system.after(OWN_TIME);
+        let late = self.each().into_iter().filter(|(worker, _)| {
+            !worker.is_current()
+                && !worker.wait_until_ended(clock, deadline)
+                && !worker.wait_until_ended(&system, least)
+        });
+        late.map(|(worker, held_up_by)| {
+            format!(
+                "thread {} still runs, held up by {held_up_by}",
+                worker.name()
+            )
+        })
+        .collect()
+    }
+
+    fn have_ended(&self) -> bool {
+        self.each()
+            .into_iter()
+            .all(|(worker, _)| worker.has_ended())
+    }
+
+    fn close(self, informer: &str) {
+        let named = self.named;
+        for worker in [self.reflector, self.queue] {
+            if named && !worker.has_ended() {
+                let thread = worker.name();
+                log::warn!(
+                    "thread {thread} still runs while its informer {informer} is dropped: it ends detached"
+                );
+                worker.abandon();
+            } else {
+                drop(worker);
+            }
+        }
     }
 }
 
 impl<K: Object> Life<K> {
     /// Why it cannot be started.
-    pub(super) fn refusal(&self) -> Error {
+    fn refusal(&self) -> Error {
         match self {
-            Self::Ready(_) | Self::Busy | Self::Running(_) => {
+            Self::Ready(_) | Self::Starting | Self::Running(_) => {
                 Error::new(ErrorKind::Config, "informer has already started")
             }
-            Self::Stopped(_) | Self::Joining | Self::Over => Error::new(
+            Self::Ending | Self::Stopped(_) | Self::Joining | Self::Over => Error::new(
                 ErrorKind::Stopped,
                 "informer was not started because it has stopped already",
             ),

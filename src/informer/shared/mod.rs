@@ -14,20 +14,20 @@ pub use options::{InformerOptions, QueueOrder};
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::informer::handlers::Processor;
 use crate::informer::metrics::{Measured, Seen};
-use crate::informer::{DeltaFifo, DeltaFifoHandle, EventHandler, HandlerOptions, Registration};
+use crate::informer::{DeltaFifo, EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
 use crate::store::{Indexers, Store};
-use crate::sync::{Arc, Monitor};
+use crate::sync::Arc;
 
 use applying::Applying;
 use consumer::Consumer;
-use life::{Life, Parts, Threads};
+use life::{Common, Lifecycle, Parts};
 use sink::InformerSink;
 
 /// One reflector, one queue and one indexed store for all who are interested in one collection, and a thread for each
@@ -42,7 +42,9 @@ use sink::InformerSink;
 /// that decoded, and are told of the next one as an update, or of the object's end as a delete.
 ///
 /// It does nothing until [`start`](Self::start), runs until [`stop`](Self::stop) and cannot be started again. Dropping it
-/// stops it and joins all its threads: it blocks for as long as a handler's call runs.
+/// stops it and joins all its threads: it blocks for as long as code of yours runs on them, what a
+/// [`shutdown`](Self::shutdown) has named as late excepted. All its methods take `&self`: behind an `Arc` it is shared between
+/// threads as it is.
 ///
 /// # Examples
 ///
@@ -91,34 +93,38 @@ use sink::InformerSink;
 /// });
 /// ```
 #[doc(alias = "SharedIndexInformer")]
-pub struct SharedInformer<K: Object> {
-    name: String,
-    clock: Clock,
-    store: Store<K>,
-    queue: DeltaFifoHandle<K>,
-    processor: Arc<Processor<K>>,
-    life: Arc<Monitor<Life<K>>>,
-}
+pub struct SharedInformer<K: Object>(Lifecycle<K>);
 
 impl<K: Object> SharedInformer<K> {
     /// An informer of what `source` lists. It starts no thread and asks nothing of the server yet.
     pub fn new(source: Arc<dyn ListerWatcher<K>>, options: InformerOptions<K>) -> Self {
-        let name = options.name.unwrap_or_else(|| plural::<K>());
+        let sync_name = match &options.name {
+            Some(name) => format!("SharedInformer {} ({name})", K::KIND),
+            None => format!("SharedInformer {}", K::KIND),
+        };
+        let name: Arc<str> = options.name.unwrap_or_else(|| plural::<K>()).into();
         let clock = options.reflector.clock.clone();
         let demand = Demand::new();
-        let (store, writer) = Store::behind(demand.clone(), options.indexers, clock.clone());
+        let (store, writer) = Store::behind(
+            sync_name.into(),
+            demand.clone(),
+            options.indexers,
+            clock.clone(),
+        );
         let (queue, queue_writer) = DeltaFifo::new(
             options.order.mode(&store),
             options.queue.clock(clock.clone()),
         );
         let handle = queue.handle();
-        let processor = Processor::new(name.clone(), options.resync_period, clock.clone());
+        let processor = Processor::new(&*name, store.clone(), options.resync_period, clock.clone());
         let processor = Arc::new(processor);
+        let reporter = writer.reporter();
         let sink = InformerSink {
             writer: queue_writer,
             handle: handle.clone(),
             processor: Arc::clone(&processor),
-            reporter: writer.reporter(),
+            reporter: reporter.clone(),
+            denied: false,
         };
         let applying = Applying::new(store.clone(), writer, Arc::clone(&processor), options.order);
         let measured = options.metrics.clone().map(|metrics| {
@@ -138,14 +144,15 @@ impl<K: Object> SharedInformer<K> {
                 ..options.reflector
             },
         };
-        Self {
+        let common = Common {
             name,
             clock,
             store,
+            reporter,
             queue: handle,
             processor,
-            life: Arc::new(Monitor::new(Life::Ready(Box::new(parts)))),
-        }
+        };
+        Self(Lifecycle::new(common, parts))
     }
 
     /// Starts the informer's two threads and returns at once; the network is touched on the reflector's thread.
@@ -158,30 +165,7 @@ impl<K: Object> SharedInformer<K> {
     /// `Resources` when the system has no thread to give: it is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
-        let mut parts = {
-            let mut life = self.life.lock();
-            match std::mem::replace(&mut *life, Life::Busy) {
-                Life::Ready(parts) => parts,
-                other @ (Life::Busy
-                | Life::Running(_)
-                | Life::Stopped(_)
-                | Life::Joining
-                | Life::Over) => {
-                    let refusal = other.refusal();
-                    *life = other;
-                    return Err(refusal);
-                }
-            }
-        };
-        self.processor.start();
-        parts.options.resync_period = self.processor.check_period();
-        let (life, started) = match parts.start(&self.name) {
-            Ok(threads) => (Life::Running(threads), Ok(())),
-            Err(error) => (Life::Over, Err(error)),
-        };
-        *self.life.lock() = life;
-        self.life.notify_all();
-        started
+        self.0.start()
     }
 
     /// Adds a handler, with the options' defaults; from any thread, at any time before the stop.
@@ -211,21 +195,21 @@ impl<K: Object> SharedInformer<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<Registration, Error> {
-        let registration = self.processor.register(handler, options)?;
-        self.queue.interrupt();
+        let registration = self.common().processor.register(handler, options)?;
+        self.common().queue.interrupt();
         Ok(registration)
     }
 
     /// The handlers that have not been removed, oldest first: to read their queues.
     pub fn registrations(&self) -> Vec<Registration> {
-        self.processor.registrations()
+        self.common().processor.registrations()
     }
 
     /// The informer's content: for reads, listers and indices, also after the stop (SI-4).
     #[doc(alias = "GetIndexer")]
     #[doc(alias = "GetStore")]
     pub fn store(&self) -> &Store<K> {
-        &self.store
+        &self.common().store
     }
 
     /// Adds indices, before the start or while it runs; what is in the store is in them at once (SI-9).
@@ -239,12 +223,12 @@ impl<K: Object> SharedInformer<K> {
             let text = "indexer was not added because it has stopped already";
             return Err(Error::new(ErrorKind::Stopped, text));
         }
-        self.store.add_indexers(indexers)
+        self.common().store.add_indexers(indexers)
     }
 
     /// Whether the first list is in the store; it says nothing of the handlers (SI-6, CT-3).
     pub fn has_synced(&self) -> bool {
-        self.store.has_synced()
+        self.common().store.has_synced()
     }
 
     /// Waits until the first list is in the store: by a signal, not by polling (WT-2).
@@ -259,17 +243,26 @@ impl<K: Object> SharedInformer<K> {
     /// (`Forbidden`); `Stopped` when the informer has stopped.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
-        self.store.wait_until_synced(deadline)
+        self.common().store.wait_until_synced(deadline)
     }
 
     /// What the reflector does now and how it went (B14). Never blocks on the network.
     pub fn status(&self) -> ReflectorStatus {
-        self.store.status()
+        self.common().store.status()
     }
 
     /// How long ago the server last confirmed the content; `None` before the first contact (B14).
     pub fn age(&self) -> Option<Duration> {
-        self.store.age()
+        self.common().store.age()
+    }
+
+    /// Whether it runs, its first list is in the store, and the server confirmed the content within `limit` (B14): what a
+    /// health check of a program asks for.
+    ///
+    /// With bookmarks, a server that is well confirms at least once a minute; [`queued`](Self::queued) says how far the
+    /// store is behind. Never blocks on the network.
+    pub fn is_fresh_within(&self, limit: Duration) -> bool {
+        !self.is_stopped() && self.common().store.is_fresh_within(limit)
     }
 
     /// Whether the server keeps confirming the content, for a health check: neither a quiet server fails it nor an
@@ -280,31 +273,37 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// `Timeout`: the informer's name and how long ago the server was heard, with the last failure as its source.
     pub fn check_health(&self) -> Result<(), Error> {
-        let health = self.store.check_health();
-        health.map_err(|error| error.context(&self.name))
+        let health = self.common().store.check_health();
+        health.map_err(|error| error.context(&self.common().name))
     }
 
     /// The reflector's last position in the server's history; empty before the first success (CT-3, SI-8).
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
-        self.store.status().resource_version
+        self.common().store.status().resource_version
     }
 
     /// How many changes wait between reflector and store: a reading.
     pub fn queued(&self) -> usize {
-        self.queue.len()
+        self.common().queue.len()
+    }
+
+    /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one (WT-4).
+    #[doc(alias = "HasSyncedChecker")]
+    pub fn sync_name(&self) -> String {
+        self.common().store.name().into_owned()
     }
 
     /// What the informer is called in logs and errors.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.common().name
     }
 
-    /// Whether it was stopped; it stays so for good (SI-4).
+    /// Whether it has stopped; it stays so for good (SI-4).
+    ///
+    /// Also by itself, when one of its threads panicked: then [`status`](Self::status) says why, as do waits, and nothing of
+    /// it runs on.
     pub fn is_stopped(&self) -> bool {
-        match &*self.life.lock() {
-            Life::Ready(_) | Life::Busy | Life::Running(_) => false,
-            Life::Stopped(_) | Life::Joining | Life::Over => true,
-        }
+        self.0.is_stopped()
     }
 
     /// Asks the informer to end, and returns at once: no further call of a handler begins, what waits is dropped (SI-5).
@@ -312,114 +311,59 @@ impl<K: Object> SharedInformer<K> {
     /// From any thread, a handler's own included. Waits for its content to sync end with an error; what is in the store
     /// stays readable (SI-4). Stopping twice does nothing.
     pub fn stop(&self) {
-        let mut life = self.life.lock();
-        let taken = loop {
-            match &*life {
-                Life::Busy => {
-                    life = self.clock.wait_until(&self.life, life, Deadline::NEVER);
-                }
-                Life::Ready(_) | Life::Running(_) => {
-                    break std::mem::replace(&mut *life, Life::Busy);
-                }
-                Life::Stopped(_) | Life::Joining | Life::Over => return,
-            }
-        };
-        drop(life);
-        let life = match taken {
-            Life::Running(threads) => {
-                threads.stop();
-                self.queue.close();
-                Life::Stopped(threads)
-            }
-            other @ (Life::Ready(_)
-            | Life::Busy
-            | Life::Stopped(_)
-            | Life::Joining
-            | Life::Over) => {
-                // What was never started ends by being dropped.
-                drop(other);
-                Life::Over
-            }
-        };
-        self.processor.end();
-        *self.life.lock() = life;
-        self.life.notify_all();
+        self.0.stop(None);
     }
 
     /// Stops the informer and waits for the end of its threads: the reflector and the queue first, then the handlers (SI-5).
     ///
-    /// The first two end within milliseconds of whatever they are blocked in, a transform or an index function of yours
-    /// excepted. Blocks on calls of handlers at most until `deadline`; a handler on whose thread this is called is not
-    /// waited for.
+    /// The first two end within milliseconds of whatever they are blocked in, except that code of yours ends when it
+    /// returns: a transform, an index function, a handler's call. Blocks until all have ended, at most until `deadline`, of
+    /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for.
+    /// May be called again, with a later deadline.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the names of the handlers whose call still runs; their threads end when it returns.
+    /// `Timeout` with the names of the threads and handlers that still run. They are asked to end, tell nobody anything
+    /// more, and do when they return; dropping the informer does not wait for them.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
-        self.join(deadline)?;
-        self.processor.stop(deadline)
+        let own = self.0.join(deadline);
+        let handlers = self.common().processor.stop(deadline);
+        match (own, handlers) {
+            (Err(own), Err(handlers)) => {
+                let text = format!("{own}; {handlers}");
+                Err(Error::new(ErrorKind::Timeout, text))
+            }
+            (own, handlers) => own.and(handlers),
+        }
     }
 
     /// Whether it was neither started nor stopped.
     pub(in crate::informer) fn is_ready_to_start(&self) -> bool {
-        matches!(&*self.life.lock(), Life::Ready(_))
+        self.0.is_ready()
     }
 
     /// Ends it as dropping it would, for an owner that is dropped while others hold it still.
     pub(in crate::informer) fn end(&self) {
-        drop(self.shutdown(Deadline::NEVER));
+        self.0.close();
     }
 
-    fn join(&self, deadline: Deadline) -> Result<(), Error> {
-        if let Some(threads) = self.take_threads() {
-            drop(threads);
-            *self.life.lock() = Life::Over;
-            self.life.notify_all();
-            return Ok(());
-        }
-        let mut life = self.life.lock();
-        while !matches!(&*life, Life::Over) {
-            if self.clock.has_passed(deadline) {
-                let text = format!(
-                    "timed out waiting for informer {}, which somebody else stops",
-                    self.name
-                );
-                return Err(Error::new(ErrorKind::Timeout, text));
-            }
-            life = self.clock.wait_until(&self.life, life, deadline);
-        }
-        Ok(())
-    }
-
-    fn take_threads(&self) -> Option<Threads> {
-        let mut life = self.life.lock();
-        match std::mem::replace(&mut *life, Life::Joining) {
-            Life::Stopped(threads) => Some(threads),
-            other @ (Life::Ready(_)
-            | Life::Busy
-            | Life::Running(_)
-            | Life::Joining
-            | Life::Over) => {
-                *life = other;
-                None
-            }
-        }
+    fn common(&self) -> &Common<K> {
+        &self.0.common
     }
 }
 
 impl<K: Object> Drop for SharedInformer<K> {
     fn drop(&mut self) {
-        self.stop();
-        drop(self.take_threads());
+        self.0.close();
     }
 }
 
 impl<K: Object> fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedInformer")
-            .field("name", &self.name)
-            .field("store", &self.store)
+            .field("name", &self.common().name)
+            .field("store", &self.common().store)
             .field("queued", &self.queued())
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()

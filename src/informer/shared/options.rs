@@ -90,8 +90,9 @@ impl<K: Object> InformerOptions<K> {
 
     /// Changes each object before it is stored and told of: once per object that the server sent (SI-26).
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are. An error of it leaves
-    /// everything as it was, and makes the reflector list again after a backoff. Default: none, which costs nothing.
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are. An error or a panic
+    /// of it leaves everything as it was, is told by the status and by waits, and makes the reflector list again after a
+    /// backoff. Default: none, which costs nothing.
     #[doc(alias = "SetTransform")]
     pub fn transform(
         mut self,

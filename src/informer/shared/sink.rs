@@ -5,7 +5,7 @@ use crate::informer::handlers::Processor;
 use crate::informer::{DeltaFifoHandle, DeltaFifoStaging, DeltaFifoWriter};
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
-use crate::store::Reporter;
+use crate::store::{Reporter, refusal};
 use crate::sync::Arc;
 
 /// What the informer's reflector writes to.
@@ -14,6 +14,8 @@ pub(super) struct InformerSink<K: Object> {
     pub(super) handle: DeltaFifoHandle<K>,
     pub(super) processor: Arc<Processor<K>>,
     pub(super) reporter: Reporter<K>,
+    /// The server's refusal has become an answer, and the handlers know.
+    pub(super) denied: bool,
 }
 
 impl<K: Object> Sink<K> for InformerSink<K> {
@@ -51,5 +53,10 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 
     fn report(&mut self, status: &ReflectorStatus) {
         self.reporter.report(status);
+        let refusal = refusal(status);
+        if self.denied != refusal.is_some() {
+            self.denied = refusal.is_some();
+            self.processor.deny(refusal);
+        }
     }
 }

@@ -21,6 +21,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::{Held, Object as _};
+use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::Arc;
 use crate::worker::Worker;
 
@@ -198,6 +199,9 @@ pub(super) struct World {
     pub(super) fake: FakeClock,
     pub(super) clock: Clock,
     pub(super) processor: Processor<ConfigMap>,
+    /// The store that the handlers follow.
+    pub(super) store: Store<ConfigMap>,
+    pub(super) writer: StoreWriter<ConfigMap>,
 }
 
 impl World {
@@ -208,11 +212,14 @@ impl World {
     pub(super) fn with_resync(period: Duration) -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
-        let processor = Processor::new("configmaps", period, clock.clone());
+        let (store, writer) = Store::new(Indexers::new(), clock.clone());
+        let processor = Processor::new("configmaps", store.clone(), period, clock.clone());
         Self {
             fake,
             clock,
             processor,
+            store,
+            writer,
         }
     }
 

@@ -1,8 +1,10 @@
 //! The first sync of a handler (SI-16, WT-1, WT-2, WT-4, WT-5).
 
 use super::*;
-use crate::ErrorKind;
+use crate::informer::handlers::processor::type_label;
 use crate::informer::handlers::state::State;
+use crate::reflector::{ReflectorStatus, Sink as _};
+use crate::{Error, ErrorKind};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -73,13 +75,15 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     assert_eq!(
         error.to_string(),
-        "failed to sync handler audit: timed out waiting for the condition\n\
-         3 additions of the initial list are left, and the informer has not synced; on_add has been running for 4.0s"
+        "failed to sync configmap + event handler audit: timed out waiting for the condition\n\
+         3 additions of the initial list are left, and the informer has not synced; on_add has been running for 4.0s\n\
+         no answer from the server yet, 4.0s after the first attempt began"
     );
     world.processor.complete_initial();
     let error = registration.wait_until_synced(world.now()).unwrap_err();
     assert!(
-        !error.to_string().contains("the informer has not"),
+        !error.to_string().contains("the informer has not")
+            && !error.to_string().contains("the server"),
         "{error}"
     );
     drop(steps);
@@ -125,8 +129,124 @@ fn wt_2_the_end_of_the_handler_ends_the_wait_with_that_cause() {
     assert!(error.is_stopped());
     assert_eq!(
         error.to_string(),
-        "failed to sync handler audit: stopped before it was synced"
+        "failed to sync configmap + event handler audit: it was removed before it was synced"
     );
+}
+
+/// The informer's own failures, under the handler's wait (B2, R28).
+#[test]
+fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
+    let mut world = World::new();
+    let (handler, _receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
+    let status = ReflectorStatus {
+        attempts: 3,
+        attempts_since: Some(world.clock.now()),
+        last_error: Some(Error::new(ErrorKind::Unreachable, "connection refused")),
+        ..ReflectorStatus::default()
+    };
+    world.writer.report(&status);
+    world.fake.advance(2 * SECOND);
+    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    assert_eq!(
+        error.to_string(),
+        "failed to sync configmap + event handler audit: timed out waiting for the condition\n\
+         0 additions of the initial list are left, and the informer has not synced\n\
+         3 attempts in 2.0s, the last one failed: connection refused"
+    );
+    assert_eq!(error.attempts(), 3);
+    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
+}
+
+/// R4: the refusal ends waits that have begun and those that begin, of handlers that were there and that come; the first list
+/// ends that.
+#[test]
+fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
+    let world = World::new();
+    let add = || world.add(collector().0, HandlerOptions::default(), &[]);
+    let early = add();
+    let waiting = early.clone();
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    world.fake.wait_for_parked(2);
+    let refusal = Error::new(ErrorKind::Forbidden, "configmaps is forbidden");
+    world.processor.deny(Some(&refusal));
+    let error = waited.recv().unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "configmaps is forbidden");
+    let late = add();
+    for registration in [&early, &late] {
+        let error = registration.wait_until_synced(Deadline::NEVER).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Forbidden);
+    }
+    world.processor.deny(None);
+    let error = early.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    world.processor.deny(Some(&refusal));
+    world.processor.complete_initial();
+    early.wait_until_synced(Deadline::NEVER).unwrap();
+    world.processor.deny(Some(&refusal));
+    let (handler, steps) = Stepped::new();
+    let after = world.add(handler, HandlerOptions::default(), &["a1"]);
+    steps.begun.recv().unwrap();
+    let error = after.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(
+        error.kind(),
+        ErrorKind::NotSynced,
+        "the list is here: a later refusal keeps nobody from it"
+    );
+    drop(steps);
+}
+
+/// B3: who waits for a handler waits for the informer's first list.
+#[test]
+fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
+    let world = World::new();
+    let registration = world.add(collector().0, HandlerOptions::default(), &[]);
+    let demand = world.store.demand();
+    let waiting = registration.clone();
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    world.fake.wait_for_parked(2);
+    assert!(demand.is_waited_for());
+    world.processor.complete_initial();
+    waited.recv().unwrap().unwrap();
+    assert!(!demand.is_waited_for());
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+}
+
+/// `TestNameForHandler`: by type, through pointers, never empty; a name that was given wins.
+#[test]
+fn wt_4_a_handler_is_called_by_its_name_or_by_its_type_and_its_thread() {
+    let own = "kubecache::informer::handlers::handler::Handlers<k8s_openapi::ConfigMap>";
+    let rows = [
+        ("my_agent::audit::Audit", "my_agent::audit::Audit"),
+        ("my_agent::Audit<my_agent::File>", "my_agent::Audit"),
+        ("alloc::boxed::Box<my_agent::Audit>", "my_agent::Audit"),
+        (
+            "alloc::boxed::Box<alloc::boxed::Box<my_agent::Audit<u8>>>",
+            "my_agent::Audit",
+        ),
+        (
+            "alloc::boxed::Box<dyn my_agent::Observer + core::marker::Send>",
+            "my_agent::Observer",
+        ),
+        (
+            "alloc::boxed::Box<dyn kubecache::informer::EventHandler<u8>>",
+            "EventHandler",
+        ),
+        (own, "Handlers"),
+        ("u8", "u8"),
+    ];
+    for (full, label) in rows {
+        assert_eq!(type_label(full), label);
+    }
+    let world = World::new();
+    let named = world.add(collector().0, HandlerOptions::default().name("audit"), &[]);
+    assert_eq!(named.sync_name(), "configmap + event handler audit");
+    let (handler, _steps) = Stepped::new();
+    let unnamed = world.add(handler, HandlerOptions::default(), &[]);
+    let thread = unnamed.name();
+    let expected = format!("configmap + event handler Stepped ({thread})");
+    assert_eq!(unnamed.sync_name(), expected);
 }
 
 /// WT-5 with its sticky half: what comes later does not take the sync back.
@@ -170,7 +290,7 @@ fn a_handler_that_waits_for_its_own_sync_is_told_that_it_cannot_come() {
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "failed to sync handler audit: it waits for itself, with 2 additions of the initial list left"
+        "failed to sync configmap + event handler audit: it waits for itself, with 2 additions of the initial list left"
     );
     drop(steps);
     registration.wait_until_synced(Deadline::NEVER).unwrap();

@@ -5,6 +5,7 @@
 //! counts its versions from 2 on.
 
 mod contents;
+mod failures;
 mod handlers;
 mod lifecycles;
 mod metrics;

@@ -88,7 +88,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     let text = error.to_string();
     assert!(
-        text.starts_with("failed to sync configmap cache: timed out waiting"),
+        text.starts_with("failed to sync SharedInformer ConfigMap cache: timed out waiting"),
         "{text}"
     );
     assert!(

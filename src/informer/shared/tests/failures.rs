@@ -1,0 +1,356 @@
+//! When code of the user's panics or does not return on one of the informer's threads: it is told, and nothing runs on for
+//! nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
+
+use super::*;
+use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
+use crate::worker::StopToken;
+use crossbeam_channel::Sender;
+use k8s_openapi::Metadata as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// IX-6: one bad object costs itself its place in that index, and nobody anything else.
+#[test]
+fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let indexers = Indexers::new()
+            .by_namespace()
+            .with("fussy", |object: &ConfigMap| {
+                assert_ne!(object.key().name(), "a", "it does not like it");
+                vec!["fine".to_owned()]
+            });
+        let informer = world.informer_with(world.options(order).indexers(indexers));
+        let (registration, told) = follow(&informer);
+        world.run(&informer);
+        registration.wait_until_synced(Deadline::NEVER).unwrap();
+        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"], "{order:?}");
+        let store = informer.store();
+        assert_eq!(
+            store.by_index("fussy", "fine").unwrap().len(),
+            1,
+            "{order:?}"
+        );
+        assert_eq!(
+            store.by_index("namespace", "").unwrap().len(),
+            2,
+            "{order:?}"
+        );
+        world.set("a");
+        assert_eq!(next(&told, 1), ["a2>4"], "{order:?}: it goes on");
+        assert_eq!(store.index_panics(), 2);
+        assert!(!informer.is_stopped());
+    }
+}
+
+/// SI-26: a transform that panics is one that fails.
+#[test]
+fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let (allow, allowed) = unbounded::<()>();
+        let options = world.options(order).transform(move |object| {
+            let secret = "canary".to_owned();
+            assert!(
+                object.key().name() != "a" || !allowed.is_empty(),
+                "{secret}"
+            );
+            Ok(object)
+        });
+        let informer = world.informer_with(options);
+        let (registration, told) = follow(&informer);
+        informer.start().unwrap();
+        world.fake.wait_for_timer(Duration::from_millis(800));
+        for error in [
+            informer.wait_until_synced(world.now()).unwrap_err(),
+            registration.wait_until_synced(world.now()).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::NotSynced);
+            assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+            let text = error.to_string();
+            assert!(text.contains("transforming: a made it panic"), "{text}");
+            assert!(!text.contains("canary"), "{text}");
+        }
+        allow.send(()).unwrap();
+        world.pass_until(|| informer.has_synced());
+        assert_eq!(next(&told, 1), ["*a2"], "{order:?}");
+        assert_eq!(informer.status().last_error.map(|error| error.kind()), None);
+    }
+}
+
+/// A source of the user's own that panics in its second list.
+struct Panics(FakeSource<ConfigMap>, bool);
+
+impl ListerWatcher<ConfigMap> for Panics {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        assert!(!self.1, "a bad source");
+        self.0.list(request, stop, each)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        assert!(self.1 || self.0.version() < 3, "a bad source");
+        self.0.watch(request, stop)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// CT-1, CT-2: what ends the reflector's thread ends the informer, for everybody who waits on it or looks at it.
+#[test]
+fn ct_1_a_source_that_panics_stops_the_informer_and_every_wait_says_so() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let source = Panics(world.source.clone(), true);
+        let informer = SharedInformer::new(Arc::new(source), world.options(order));
+        let (registration, told) = follow(&informer);
+        let waiting = registration.clone();
+        let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+        informer.start().unwrap();
+        let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "waiting for the SharedInformer ConfigMap cache: stopped\n\
+             the thread of reflector configmaps panicked: a bad source"
+        );
+        let handlers = waited.recv().unwrap().unwrap_err();
+        for error in [error, handlers] {
+            assert_eq!(error.kind(), ErrorKind::Stopped, "{order:?}");
+            assert!(
+                error.to_string().contains("panicked: a bad source"),
+                "{error}"
+            );
+        }
+        assert!(told.recv().is_err(), "the handler has ended");
+        assert!(informer.is_stopped() && !informer.is_fresh_within(Duration::MAX));
+        let status = informer.status();
+        assert_eq!(status.phase, crate::reflector::Phase::Stopped);
+        assert_eq!(status.last_error.unwrap().kind(), ErrorKind::Panicked);
+        assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
+        informer.shutdown(Deadline::NEVER).unwrap();
+    }
+}
+
+/// SI-4: what was there when the reflector ended is told to the end, and stays readable.
+#[test]
+fn ct_1_what_came_before_a_panic_is_in_the_store() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let source = Panics(world.source.clone(), false);
+        let informer = SharedInformer::new(Arc::new(source), world.options(order));
+        informer.start().unwrap();
+        informer.wait_until_synced(Deadline::NEVER).unwrap();
+        let version = ResourceVersion::from("9");
+        let error = informer
+            .store()
+            .wait_until_at_least(&version, Deadline::NEVER)
+            .unwrap_err();
+        assert!(
+            error.to_string().contains("panicked: a bad source"),
+            "{error}"
+        );
+        assert!(informer.is_stopped() && informer.has_synced());
+        assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
+    }
+}
+
+/// A type of the user's own whose first version panics when a queue thread drops it.
+#[derive(Default)]
+struct Touchy(ObjectMeta);
+
+impl k8s_openapi::Resource for Touchy {
+    const API_VERSION: &'static str = "example.com/v1";
+    const GROUP: &'static str = "example.com";
+    const KIND: &'static str = "Touchy";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "touchies";
+    type Scope = k8s_openapi::ClusterResourceScope;
+}
+
+impl k8s_openapi::Metadata for Touchy {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Touchy {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        ObjectMeta::deserialize(from).map(Self)
+    }
+}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        let first = self.0.resource_version.as_deref() == Some("2");
+        let thread = std::thread::current();
+        let here = thread.name().is_some_and(|name| name.starts_with("inf-"));
+        assert!(!(first && here), "a bad drop");
+    }
+}
+
+/// CT-1, CT-2: what ends the queue's thread ends the informer: its reflector does not list on for nobody.
+#[test]
+fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
+    for order in ORDERS {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let source = FakeSource::<Touchy>::with_clock(clock.clone());
+        let touchy = || {
+            let mut touchy = Touchy::default();
+            touchy.0.name = Some("a".to_owned());
+            touchy
+        };
+        source.set(touchy());
+        let reflector = ReflectorOptions {
+            clock,
+            ..ReflectorOptions::default()
+        };
+        // The source keeps what it sent: a copy is the store's alone.
+        let options = InformerOptions::default()
+            .order(order)
+            .reflector(reflector)
+            .transform(|touchy: Arc<Held<Touchy>>| {
+                Ok(Arc::new(Held::new(Touchy(touchy.metadata().clone()))))
+            });
+        let informer = SharedInformer::new(Arc::new(source.clone()), options);
+        informer.start().unwrap();
+        informer.wait_until_synced(Deadline::NEVER).unwrap();
+        source.wait_for_watches(1);
+        source.set(touchy());
+        let version = ResourceVersion::from("9");
+        let error = informer
+            .store()
+            .wait_until_at_least(&version, Deadline::NEVER)
+            .unwrap_err();
+        let text = "the queue thread of informer touchies.example.com panicked: a bad drop";
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(informer.is_stopped());
+        assert_eq!(informer.status().last_error.unwrap().to_string(), text);
+        source.wait_for_watches(0);
+        informer.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(informer.store().len(), 1, "{order:?}: it stays readable");
+    }
+}
+
+/// A function of the user's that blocks until the test lets it go, and says that it was called.
+fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
+    let (begun, calls) = unbounded();
+    let (gate, pass) = unbounded::<()>();
+    let call = move || {
+        let _gone = begun.send(());
+        let _open = pass.recv();
+    };
+    (call, calls, gate)
+}
+
+/// Shuts the informer down with a deadline that passes while a function of the user's blocks: what it says once nothing else
+/// runs any more than the thread of that name.
+fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> String {
+    let closing = Arc::clone(informer);
+    let deadline = world.clock.after(Duration::from_secs(5));
+    let (_worker, closed) = apart(move || closing.shutdown(deadline));
+    world.fake.wait_for_timer(Duration::from_secs(5));
+    world.fake.advance(Duration::from_secs(5));
+    let mut error = closed.recv().unwrap().unwrap_err();
+    let alone = format!("timed out waiting for informer configmaps: thread {thread}-");
+    loop {
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{text}");
+        if text.starts_with(&alone) && !text.contains(", thread") && !text.contains("; ") {
+            return text;
+        }
+        std::thread::yield_now();
+        error = informer.shutdown(world.now()).unwrap_err();
+    }
+}
+
+#[test]
+fn si_5_a_shutdown_does_not_wait_for_a_transform_beyond_its_deadline() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let (block, calls, gate) = blocks();
+        let options = world.options(order).transform(move |object| {
+            block();
+            Ok(object)
+        });
+        let informer = Arc::new(world.informer_with(options));
+        let (registration, told) = follow(&informer);
+        informer.start().unwrap();
+        calls.recv().unwrap();
+        let text = shut_down_late(&world, &informer, "rf");
+        assert!(
+            text.ends_with("held up by a transform or a call of the source"),
+            "{text}"
+        );
+        let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stopped, "nobody waits for it");
+        assert!(registration.has_ended() && told.recv().is_err());
+        gate.send(()).unwrap();
+        informer.shutdown(Deadline::NEVER).unwrap();
+        assert!(informer.store().is_empty(), "it told nobody anything more");
+    }
+}
+
+#[test]
+fn si_5_a_shutdown_does_not_wait_for_an_index_function_beyond_its_deadline() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        let (block, calls, gate) = blocks();
+        let indexers = Indexers::new().with("slow", move |_: &ConfigMap| {
+            block();
+            Vec::new()
+        });
+        let options = world.options(order).indexers(indexers);
+        let informer = Arc::new(world.informer_with(options));
+        let (_, told) = follow(&informer);
+        informer.start().unwrap();
+        calls.recv().unwrap();
+        let waiting = Arc::clone(&informer);
+        let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+        let text = shut_down_late(&world, &informer, "inf");
+        assert!(text.ends_with("held up by an index function"), "{text}");
+        assert_eq!(
+            waited.recv().unwrap().unwrap_err().kind(),
+            ErrorKind::Stopped
+        );
+        drop(informer);
+        assert!(told.recv().is_err(), "the drop did not wait for it either");
+        drop(gate);
+    }
+}
+
+/// A transform that stops its own informer is not waited for on its own thread.
+#[test]
+fn si_5_a_transform_may_stop_its_own_informer() {
+    let world = World::with(&["a"]);
+    let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
+    let (ended, end) = unbounded();
+    let own = Arc::clone(&cell);
+    let options = world
+        .options(QueueOrder::default())
+        .transform(move |object| {
+            let informer = own.get().unwrap();
+            ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+            Ok(object)
+        });
+    let informer = cell.get_or_init(|| world.informer_with(options));
+    informer.start().unwrap();
+    end.recv().unwrap().unwrap();
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(informer.is_stopped());
+}
