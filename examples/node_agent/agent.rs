@@ -1,6 +1,7 @@
 //! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one after the other.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Select, at, never, unbounded};
@@ -13,8 +14,10 @@ use kubecache::reflector::{Demand, DemandGuard, Reflector, ReflectorOptions, Ref
 use kubecache::{Error, ErrorKind};
 
 use crate::args::{Options, Output};
+use crate::endpoints::Endpoints;
 use crate::follow::Follower;
-use crate::node::Node;
+use crate::health::Synced;
+use crate::node::{Node, followed};
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
@@ -54,6 +57,7 @@ pub(crate) struct Agent<'a, W> {
     pub(crate) node_name: &'a str,
     pub(crate) printer: Printer<W>,
     pub(crate) signals: &'a Receiver<()>,
+    pub(crate) endpoints: Endpoints,
 }
 
 /// What the loop listens to.
@@ -61,7 +65,7 @@ struct Ears {
     pods: Receiver<PodNews>,
     secrets: Changes,
     config_maps: Changes,
-    reflector: Reflector,
+    reflector: Arc<Reflector>,
     /// Held until the pods are known: somebody waits for them, so a failed first list is tried again fast.
     waits: Option<DemandGuard>,
 }
@@ -89,15 +93,24 @@ struct Progress {
     last_error: Option<Error>,
     told_of_failure: bool,
     follower: Follower,
+    /// For those who ask whether the agent is ready.
+    synced: Synced,
 }
 
 impl<W: Write> Agent<'_, W> {
     /// Runs until everything is answered (`--once`), a signal comes, or the server refuses us.
     pub(crate) fn run(mut self, client: &Client) -> Result<Ended, Error> {
         let clock = Clock::system();
-        let mut node = Node::new(client, self.node_name, self.options.change_detection)?;
-        let mut ears = Ears::listen(&node, client, self.node_name)?;
+        let endpoints = std::mem::take(&mut self.endpoints);
+        let metrics = endpoints.metrics.clone();
+        let mut node = Node::new(client, self.node_name, self.options, metrics.as_ref())?;
+        let followed = followed(self.options, metrics.as_ref(), "pods");
+        let mut ears = Ears::listen(&node, client, self.node_name, followed)?;
         let mut progress = Progress::new(clock, self.options);
+        let health = node.health(&ears.reflector, progress.synced.clone());
+        // Ends before what it looks at.
+        let _servers = endpoints.serve(&health)?;
+        drop(health);
         loop {
             match ears.wait(self.signals, progress.next_timer()) {
                 Woken::Signal if self.options.once => return Ok(Ended::Interrupted),
@@ -141,6 +154,9 @@ impl<W: Write> Agent<'_, W> {
             return late.then(|| Ended::Failed(progress.no_contact(self.options)));
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
+        if missing == 0 {
+            progress.synced.set();
+        }
         match progress.stage {
             Stage::Contacting => None,
             Stage::Answering if missing > 0 && !late => None,
@@ -191,11 +207,15 @@ impl<W> Agent<'_, W> {
 
 impl Ears {
     /// Starts to learn the pods bound to the node.
-    fn listen(node: &Node, client: &Client, node_name: &str) -> Result<Self, Error> {
+    fn listen(
+        node: &Node,
+        client: &Client,
+        node_name: &str,
+        mut options: ReflectorOptions,
+    ) -> Result<Self, Error> {
         let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
         let demand = Demand::new();
-        let mut options = ReflectorOptions::default();
         options.demand = Some(demand.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
@@ -208,7 +228,7 @@ impl Ears {
             pods,
             secrets,
             config_maps,
-            reflector,
+            reflector: Arc::new(reflector),
             waits: Some(demand.wait()),
         })
     }
@@ -250,6 +270,7 @@ impl Progress {
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
+            synced: Synced::default(),
             clock,
         }
     }

@@ -7,7 +7,8 @@ use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
 use kubecache::manager::ChangeDetection;
 
-use crate::flags;
+use crate::bind::BindAddress;
+use crate::{flags, metrics};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -17,6 +18,9 @@ const SYNC_FREQUENCY: Duration = Duration::from_mins(1);
 
 /// Below this the agent would do nothing but read.
 const SYNC_FREQUENCY_LEAST: Duration = Duration::from_secs(1);
+
+/// Below this a healthy server would be asked anew all the time.
+const IDLE_LIMIT_LEAST: Duration = Duration::from_secs(1);
 
 /// The recorded story is over after a quarter of a minute.
 const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
@@ -44,6 +48,17 @@ The agent:
       --once                        print when every object has its answer, then exit
       --timeout DURATION            how long --once waits for answers, and how long the first contact with
                                     the server may take without it (default 30s; 0 waits without end)
+      --idle-limit DURATION         how long a server that sends bookmarks may be silent before it is asked anew and
+                                    counts as unhealthy (default 130s; servers send a bookmark about once a minute)
+      --health-probe-bind-address ADDRESS
+                                    serve /healthz, /readyz and /livez at HOST:PORT, or at :PORT of all interfaces;
+                                    port 0 is a free one, told on stderr (default 0: not at all). /healthz and
+                                    /readyz answer 500 when the server stops confirming what is known, /readyz also
+                                    until each object has had its answer; /livez is 200 while the agent runs.
+                                    ?verbose lists the checks, ?exclude=NAME leaves one out
+      --metrics-bind-address ADDRESS
+                                    serve /metrics for Prometheus, in the same way (default 0: not at all); the same
+                                    address may be given for both. In an agent that was built with --features metrics
       --demo                        no cluster: serve the embedded recordings to itself on loopback; its first
                                     line says so, with -o json on stderr
       --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
@@ -86,6 +101,10 @@ pub(crate) struct Options {
     pub(crate) change_detection: ChangeDetection,
     /// `None`: a minute, or a demonstration's two seconds.
     sync_frequency: Option<Duration>,
+    /// `None`: the library's own.
+    pub(crate) idle_limit: Option<Duration>,
+    pub(crate) health_probe_bind_address: Option<BindAddress>,
+    pub(crate) metrics_bind_address: Option<BindAddress>,
     pub(crate) once: bool,
     /// `None`: without end.
     pub(crate) timeout: Option<Duration>,
@@ -103,6 +122,9 @@ impl Default for Options {
             output: Output::Table,
             change_detection: ChangeDetection::default(),
             sync_frequency: None,
+            idle_limit: None,
+            health_probe_bind_address: None,
+            metrics_bind_address: None,
             once: false,
             timeout: Some(TIMEOUT),
             demo: false,
@@ -169,9 +191,20 @@ fn own_flag(
             options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
         }
         "sync-frequency" => {
-            let every = flags::limit(name, parser)?.filter(|every| *every >= SYNC_FREQUENCY_LEAST);
-            options.sync_frequency =
-                Some(every.ok_or_else(|| format!("--{name}: write a second or more"))?);
+            options.sync_frequency = Some(at_least(SYNC_FREQUENCY_LEAST, name, parser)?);
+        }
+        "idle-limit" => options.idle_limit = Some(at_least(IDLE_LIMIT_LEAST, name, parser)?),
+        "health-probe-bind-address" => {
+            let value = text_or_nothing(name, parser)?;
+            options.health_probe_bind_address =
+                BindAddress::parse("health-probe-bind-address", &value)?;
+        }
+        "metrics-bind-address" => {
+            let value = text_or_nothing(name, parser)?;
+            options.metrics_bind_address = BindAddress::parse("metrics-bind-address", &value)?;
+            if let (Some(_), Some(missing)) = (&options.metrics_bind_address, metrics::MISSING) {
+                return Err(format!("--{name}: {missing}"));
+            }
         }
         "once" => options.once = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
@@ -181,6 +214,22 @@ fn own_flag(
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// A value that may be empty.
+fn text_or_nothing(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
+    let value = parser
+        .value()
+        .map_err(|_missing| format!("--{name} needs a value"))?;
+    value
+        .into_string()
+        .map_err(|_not_text| format!("--{name}: the value is not text"))
+}
+
+/// A duration that is not below this.
+fn at_least(least: Duration, name: &str, parser: &mut lexopt::Parser) -> Result<Duration, String> {
+    let given = flags::limit(name, parser)?.filter(|given| *given >= least);
+    given.ok_or_else(|| format!("--{name}: write a second or more"))
 }
 
 #[cfg(test)]
@@ -236,6 +285,25 @@ mod tests {
     }
 
     #[test]
+    fn the_endpoints_are_off_until_an_address_is_given_and_0_switches_them_off_again() {
+        for line in [
+            "",
+            "--health-probe-bind-address :1 --health-probe-bind-address 0",
+            "--health-probe-bind-address= --metrics-bind-address 0 --metrics-bind-address=",
+        ] {
+            let options = run(line);
+            assert_eq!(options.health_probe_bind_address, None, "{line}");
+            assert_eq!(options.metrics_bind_address, None, "{line}");
+        }
+        let options = run("--health-probe-bind-address localhost:8081 --idle-limit 3m");
+        let address = options.health_probe_bind_address.unwrap();
+        assert_eq!(address.to_string(), "localhost:8081");
+        assert_eq!(options.idle_limit, Some(Duration::from_mins(3)));
+        let metrics = parse(["--metrics-bind-address", ":8080"]);
+        assert_eq!(metrics.is_ok(), cfg!(feature = "metrics"), "{metrics:?}");
+    }
+
+    #[test]
     fn switches_levels_and_limits() {
         assert!(
             run("--once --insecure-skip-tls-verify")
@@ -283,6 +351,11 @@ mod tests {
                 "--sync-frequency 0",
                 "--sync-frequency: write a second or more",
             ),
+            ("--idle-limit 500ms", "--idle-limit: write a second or more"),
+            (
+                "--health-probe-bind-address 8081",
+                "--health-probe-bind-address \"8081\": write HOST:PORT, :PORT, or 0 for none",
+            ),
             ("--once=maybe", "--once=maybe: write true or false"),
             ("-v=x", "-v \"x\": write a level from 0 to 9"),
             (
@@ -322,6 +395,9 @@ mod tests {
             "output",
             "change-detection",
             "sync-frequency",
+            "idle-limit",
+            "health-probe-bind-address",
+            "metrics-bind-address",
             "once",
             "timeout",
             "demo",

@@ -5,13 +5,19 @@
 
 mod agent;
 mod args;
+mod bind;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
+mod endpoints;
+mod exchange;
 mod flags;
 mod follow;
+mod health;
 mod logger;
 mod managers;
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
+mod metrics;
 mod node;
 mod own_node;
 mod pods;
@@ -20,6 +26,7 @@ mod reads;
 #[cfg(feature = "testing")]
 mod replay;
 mod rows;
+mod serve;
 mod signals;
 mod table;
 mod tell;
@@ -33,6 +40,7 @@ use kubecache::{Error, ErrorKind};
 use agent::{Agent, Ended};
 use args::{Command, Options, Output};
 use demo::Demo;
+use endpoints::Endpoints;
 use print::Printer;
 use signals::Stop;
 use tell::tell;
@@ -81,6 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<Ended, Error> {
+    let endpoints = Endpoints::bind(options)?;
     let demo = if options.demo {
         let server = Demo::serve(options.demo_speed)?;
         announce(&server, options.output);
@@ -110,6 +119,7 @@ fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<
         node_name,
         printer: Printer::new(options.output, node_name, io::stdout().lock()),
         signals: &stop.came,
+        endpoints,
     };
     agent.run(&client)
 }

@@ -9,6 +9,7 @@ use kubecache::manager::{
 use kubecache::object::{Object as _, ObjectKey};
 use kubecache::{Error, ErrorKind};
 
+use crate::metrics::Metrics;
 use crate::rows::RowKey;
 
 /// Keeps the Secrets and ConfigMaps of the registered pods.
@@ -50,10 +51,18 @@ impl ObjectId {
 
 impl Managers {
     /// Managers without pods; touches no network.
-    pub(crate) fn new(client: &Client, options: &ManagerOptions) -> Result<Self, Error> {
+    pub(crate) fn new(
+        client: &Client,
+        options: &ManagerOptions,
+        metrics: Option<&Metrics>,
+    ) -> Result<Self, Error> {
+        let counted = |kind| match metrics {
+            Some(metrics) => metrics.manage(kind, options.clone()),
+            None => options.clone(),
+        };
         Ok(Self {
-            secrets: SecretManager::new(client.clone(), options.clone())?,
-            config_maps: ConfigMapManager::new(client.clone(), options.clone())?,
+            secrets: SecretManager::new(client.clone(), counted("Secret"))?,
+            config_maps: ConfigMapManager::new(client.clone(), counted("ConfigMap"))?,
         })
     }
 
@@ -102,6 +111,11 @@ impl Managers {
         if let Some(error) = failure.filter(|error| error.kind() != ErrorKind::NotRegistered) {
             log::debug!("reading {} {}: {error}", object.kind, object.key);
         }
+    }
+
+    /// Whether the server keeps confirming what is watched: Secrets, ConfigMaps.
+    pub(crate) fn check_health(&self) -> (Result<(), Error>, Result<(), Error>) {
+        (self.secrets.check_health(), self.config_maps.check_health())
     }
 
     /// Ends all requests and watches; reads after it fail at once.

@@ -8,9 +8,12 @@ use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, PodReport};
 use kubecache::object::{Held, Object as _, ObjectKey};
-use kubecache::reflector::Reflector;
+use kubecache::reflector::{Reflector, ReflectorOptions};
 
+use crate::args::Options;
+use crate::health::{Health, Synced};
 use crate::managers::{Managers, ObjectId};
+use crate::metrics::Metrics;
 use crate::own_node;
 use crate::pods::{PodNews, is_finished};
 use crate::print::Rows;
@@ -24,7 +27,7 @@ pub(crate) struct Node {
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
-    _own: Option<Reflector>,
+    own: Option<Arc<Reflector>>,
 }
 
 impl Node {
@@ -32,19 +35,23 @@ impl Node {
     pub(crate) fn new(
         client: &Client,
         name: &str,
-        change_detection: ChangeDetection,
+        options: &Options,
+        metrics: Option<&Metrics>,
     ) -> Result<Self, Error> {
         let ttl = NodeTtl::new();
-        let options = ManagerOptions::default();
-        let options = options
-            .change_detection(change_detection)
+        let mut kept = ManagerOptions::default()
+            .change_detection(options.change_detection)
             .node_ttl(ttl.clone());
-        let managers = Arc::new(Managers::new(client, &options)?);
-        let (own, reader) = match change_detection {
+        if let Some(limit) = options.idle_limit {
+            kept = kept.idle_limit(limit);
+        }
+        let managers = Arc::new(Managers::new(client, &kept, metrics)?);
+        let (own, reader) = match options.change_detection {
             ChangeDetection::Watch => (None, None),
             ChangeDetection::Cache => {
-                let own = own_node::follow(client, name, ttl)?;
-                (Some(own), Some(Reader::start(&managers)?))
+                let followed = followed(options, metrics, "nodes");
+                let own = own_node::follow(client, name, ttl, followed)?;
+                (Some(Arc::new(own)), Some(Reader::start(&managers)?))
             }
             ChangeDetection::Get => (None, Some(Reader::start(&managers)?)),
         };
@@ -52,8 +59,18 @@ impl Node {
             managers,
             pods: BTreeMap::new(),
             reader,
-            _own: own,
+            own,
         })
+    }
+
+    /// What probes look at, beside the pods.
+    pub(crate) fn health(&self, pods: &Arc<Reflector>, synced: Synced) -> Health {
+        Health {
+            pods: Arc::clone(pods),
+            own_node: self.own.clone(),
+            managers: Arc::clone(&self.managers),
+            synced,
+        }
     }
 
     /// Whether objects are fetched when they are read, so that a read that failed is worth another.
@@ -133,6 +150,22 @@ impl Node {
             self.managers.unregister(&pod);
         }
     }
+}
+
+/// How the agent's own reflectors run.
+pub(crate) fn followed(
+    options: &Options,
+    metrics: Option<&Metrics>,
+    resource: &'static str,
+) -> ReflectorOptions {
+    let mut followed = ReflectorOptions::default();
+    if let Some(limit) = options.idle_limit {
+        followed.idle_limit = limit;
+    }
+    if let Some(metrics) = metrics {
+        metrics.follow(resource, &mut followed);
+    }
+    followed
 }
 
 fn rows_of(pod: PodReport) -> Vec<(RowKey, Facts)> {

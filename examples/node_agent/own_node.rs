@@ -17,7 +17,12 @@ use crate::tell;
 use crate::tell::one_line;
 
 /// Starts to follow the node; `ttl` has what its annotation says.
-pub(crate) fn follow(client: &Client, node_name: &str, ttl: NodeTtl) -> Result<Reflector, Error> {
+pub(crate) fn follow(
+    client: &Client,
+    node_name: &str,
+    ttl: NodeTtl,
+    options: ReflectorOptions,
+) -> Result<Reflector, Error> {
     let sink = NodeSink {
         name: node_name.to_owned(),
         ttl,
@@ -28,7 +33,7 @@ pub(crate) fn follow(client: &Client, node_name: &str, ttl: NodeTtl) -> Result<R
         format!("node {node_name}"),
         Api::<Node>::lister_watcher(client, scope),
         sink,
-        ReflectorOptions::default(),
+        options,
     )
 }
 

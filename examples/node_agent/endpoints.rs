@@ -1,0 +1,93 @@
+//! The endpoints as a whole: which addresses serve which pages, bound early, and served once there is something to tell.
+
+use std::net::TcpListener;
+
+use kubecache::Error;
+
+use crate::args::Options;
+use crate::bind::BindAddress;
+use crate::exchange::{Asked, Page, Pages};
+use crate::health::Health;
+use crate::metrics::Metrics;
+use crate::serve::Server;
+
+/// The addresses of a run, bound and not served yet: who connects waits.
+#[derive(Debug, Default)]
+pub(crate) struct Endpoints {
+    bound: Vec<Bound>,
+    pub(crate) metrics: Option<Metrics>,
+}
+
+#[derive(Debug)]
+struct Bound {
+    address: BindAddress,
+    listener: TcpListener,
+    health: bool,
+    metrics: bool,
+}
+
+impl Endpoints {
+    /// Binds what the flags ask for. One address for both serves both.
+    pub(crate) fn bind(options: &Options) -> Result<Self, Error> {
+        let mut bound: Vec<Bound> = Vec::new();
+        let metrics = match &options.metrics_bind_address {
+            Some(_) => Some(Metrics::new()?),
+            None => None,
+        };
+        let health = options.health_probe_bind_address.iter();
+        let health = health.map(|address| (address, true, false));
+        let scraped = options.metrics_bind_address.iter();
+        let scraped = scraped.map(|address| (address, false, true));
+        for (address, health, metrics) in health.chain(scraped) {
+            let same = bound
+                .iter_mut()
+                .find(|one| one.address.is_same_place(address));
+            if let Some(one) = same {
+                one.health |= health;
+                one.metrics |= metrics;
+                continue;
+            }
+            bound.push(Bound {
+                address: address.clone(),
+                listener: address.bind()?,
+                health,
+                metrics,
+            });
+        }
+        Ok(Self { bound, metrics })
+    }
+
+    /// Serves from now on, until what it returns is dropped.
+    pub(crate) fn serve(self, health: &Health) -> Result<Vec<Server>, Error> {
+        let Self { bound, metrics } = self;
+        let servers = bound.into_iter().map(|one| {
+            let name = if one.health {
+                "agent-probes"
+            } else {
+                "agent-metrics"
+            };
+            let pages = Served {
+                health: one.health.then(|| health.clone()),
+                metrics: metrics.clone().filter(|_| one.metrics),
+            };
+            Server::start(name, one.listener, pages)
+        });
+        servers.collect()
+    }
+}
+
+/// What one address serves.
+struct Served {
+    health: Option<Health>,
+    metrics: Option<Metrics>,
+}
+
+impl Pages for Served {
+    fn answer(&self, asked: Asked<'_>) -> Page {
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| asked.path == "/metrics") {
+            return metrics.page();
+        }
+        let health = self.health.as_ref().and_then(|health| health.page(asked));
+        health.unwrap_or_else(|| Page::text(404, "404 page not found\n"))
+    }
+}
