@@ -12,6 +12,8 @@
 mod bad_input;
 #[path = "node_agent/demo.rs"]
 mod demo;
+#[path = "node_agent/probes.rs"]
+mod probes;
 #[path = "node_agent/program.rs"]
 mod program;
 #[path = "node_agent/rows.rs"]

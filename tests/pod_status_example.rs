@@ -8,12 +8,16 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "support/built.rs"]
+mod built;
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use built::built;
 use kubecache::clock::Clock;
 use kubecache::worker::{WaitEnd, Worker};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
@@ -21,42 +25,16 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 /// The longest a run may take: far more than it needs, so that a hang is told and not waited out.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The program, built if it is not there or older than its sources.
+/// The program, built once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let target = test.ancestors().nth(3).unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        // What cargo tells a test about its package would make build scripts run again, here and after.
-        for (name, _) in std::env::vars_os() {
-            let told = [
-                "CARGO_PKG_",
-                "CARGO_MANIFEST_",
-                "CARGO_CRATE_",
-                "CARGO_BIN_",
-            ];
-            let name_text = name.to_string_lossy();
-            if told.iter().any(|prefix| name_text.starts_with(prefix)) {
-                cargo.env_remove(&name);
-            }
-        }
-        // The features of the test, though it needs none: the library is then built already.
-        let features: &[&str] = if cfg!(feature = "testing") {
-            &["--features", "testing"]
-        } else {
-            &[]
-        };
-        let built = cargo
-            .args(["build", "--quiet", "--example", "pod_status"])
-            .args(features)
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("CARGO_TARGET_DIR", target)
-            .status()
-            .expect("cargo runs");
-        assert!(built.success(), "the example does not build");
-        target.join("debug/examples/pod_status")
-    })
+    // The features of the test, though it needs none: the library is then built already.
+    let features: &[&str] = if cfg!(feature = "testing") {
+        &["testing"]
+    } else {
+        &[]
+    };
+    PROGRAM.get_or_init(|| built("pod_status", features))
 }
 
 /// A run whose output is read as it comes. Its containers write to the same pipes, so the end of the output is the end

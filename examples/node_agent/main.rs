@@ -16,7 +16,7 @@ mod follow;
 mod health;
 mod logger;
 mod managers;
-#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
+#[path = "no_metrics.rs"]
 mod metrics;
 mod node;
 mod own_node;

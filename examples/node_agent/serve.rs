@@ -154,18 +154,24 @@ impl Serving {
                     }
                     self.clients.push(Exchange::new(socket, now));
                 }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => return,
-                    io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
-                    _ => {
-                        log::warn!("the endpoints: a client could not be taken: {error}");
-                        self.accepts_from = now.checked_add(EXHAUSTED_PAUSE);
-                        return;
-                    }
-                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if passes(&error) => {}
+                Err(error) => {
+                    log::warn!("the endpoints: a client could not be taken: {error}");
+                    self.accepts_from = now.checked_add(EXHAUSTED_PAUSE);
+                    return;
+                }
             }
         }
     }
+}
+
+/// Whether it is about one client, or one call, and the next may be tried at once.
+fn passes(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+    )
 }
 
 #[cfg(test)]

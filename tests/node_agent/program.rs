@@ -1,6 +1,9 @@
 //! Runs the program of the example that the test names as `EXAMPLE`: built once, with an environment of its own, ended with the test.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+#[path = "../support/built.rs"]
+mod built;
+
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -9,6 +12,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 use kubecache::worker::Worker;
 use rustix::process::{Pid, Signal, kill_process};
+
+use built::built;
 
 /// The longest silence of a program that goes on: far more than it needs, so that a hang is told and not waited out.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -21,48 +26,10 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// The program, built if it is not there or older than its sources.
+/// The program, built once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        // What cargo tells a test about its package would make build scripts run again, here and after.
-        for (name, _) in std::env::vars_os() {
-            let name_text = name.to_string_lossy();
-            if [
-                "CARGO_PKG_",
-                "CARGO_MANIFEST_",
-                "CARGO_CRATE_",
-                "CARGO_BIN_",
-            ]
-            .iter()
-            .any(|prefix| name_text.starts_with(prefix))
-            {
-                cargo.env_remove(&name);
-            }
-        }
-        let built = cargo
-            .args([
-                "build",
-                "--quiet",
-                "--features",
-                "testing",
-                "--example",
-                crate::EXAMPLE,
-            ])
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .env("CARGO_TARGET_DIR", target())
-            .status()
-            .expect("cargo runs");
-        assert!(built.success(), "the example does not build");
-        target().join("debug/examples").join(crate::EXAMPLE)
-    })
-}
-
-/// The directory this test was built into: `…/debug/deps/node_agent-…`.
-fn target() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(3).unwrap().to_owned()
+    PROGRAM.get_or_init(|| built(crate::EXAMPLE, &["testing"]))
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -109,33 +76,36 @@ pub(crate) struct Running {
     lines: Receiver<String>,
     stderr: Receiver<String>,
     seen: String,
+    told: String,
     _readers: [Worker; 2],
 }
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         let mut child = command(arguments).spawn().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        let (send, lines) = unbounded();
-        let reader = Worker::spawn("t-stdout", move |_stop| {
-            for line in stdout.lines().map_while(Result::ok) {
-                drop(send.send(line));
-            }
-        });
+        let (lines, reader) = follow("t-stdout", child.stdout.take().unwrap());
         // Read all along: a program that finds the pipe full stands still.
-        let mut pipe = child.stderr.take().unwrap();
-        let (told, stderr) = unbounded();
-        let second_reader = Worker::spawn("t-stderr", move |_stop| {
-            let mut text = String::new();
-            drop(pipe.read_to_string(&mut text));
-            drop(told.send(text));
-        });
+        let (stderr, second_reader) = follow("t-stderr", child.stderr.take().unwrap());
         Self {
             lines,
             stderr,
             child: Killed(child),
             seen: String::new(),
-            _readers: [reader.unwrap(), second_reader.unwrap()],
+            told: String::new(),
+            _readers: [reader, second_reader],
+        }
+    }
+
+    /// Blocks until a line comes on stderr; `None` at its end.
+    pub(crate) fn next_told(&mut self) -> Option<String> {
+        match self.stderr.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                self.told.push_str(&line);
+                self.told.push('\n');
+                Some(line)
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing more was told than\n{}", self.told),
         }
     }
 
@@ -163,12 +133,12 @@ impl Running {
                 Err(RecvTimeoutError::Timeout) => panic!("it does not end: {}", self.seen),
             }
         }
-        let stderr = self.stderr.recv_timeout(PATIENCE).unwrap();
+        while self.next_told().is_some() {}
         let status = self.child.0.wait().unwrap();
         Ended {
             code: status.code().expect("it ends by itself, not by the signal"),
             stdout: std::mem::take(&mut self.seen),
-            stderr,
+            stderr: std::mem::take(&mut self.told),
         }
     }
 
@@ -176,4 +146,15 @@ impl Running {
         self.seen.push_str(line);
         self.seen.push('\n');
     }
+}
+
+/// The lines of a pipe as they come, and the thread that reads them.
+fn follow(name: &str, pipe: impl Read + Send + 'static) -> (Receiver<String>, Worker) {
+    let (send, lines) = unbounded();
+    let reader = Worker::spawn(name, move |_stop| {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            drop(send.send(line));
+        }
+    });
+    (lines, reader.unwrap())
 }

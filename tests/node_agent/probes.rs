@@ -1,0 +1,208 @@
+//! The endpoints for probes: what they answer while the server is there, silent and back, and how they end.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use kubecache::clock::Clock;
+use kubecache::testing::{Act, Answer, End, Fault, FixtureServer, Received, Recording, Speed};
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::program::{Running, run};
+use super::rows::{node_that_changes, object, open_watch, pod, secret};
+
+const FLAG: &str = "--health-probe-bind-address";
+
+/// An agent whose probes listen at a port of the system's choice.
+fn start(server: &str, more: &[&str]) -> (Running, SocketAddr) {
+    let mut arguments = vec!["-s", server, "--node-name", "n1", FLAG, "127.0.0.1:0"];
+    arguments.extend(more);
+    let mut agent = Running::start(&arguments);
+    let address = told(&mut agent, &format!("{FLAG}: listening at "));
+    (agent, address.parse().unwrap())
+}
+
+/// Waits for a line on stderr that begins so; gives the rest of it.
+fn told(agent: &mut Running, beginning: &str) -> String {
+    loop {
+        let line = agent.next_told();
+        let line = line.unwrap_or_else(|| panic!("it ended and did not tell: {beginning}"));
+        if let Some(rest) = line.strip_prefix(beginning) {
+            return rest.to_owned();
+        }
+    }
+}
+
+/// The code and the body of an answer.
+pub(crate) fn get(address: SocketAddr, target: &str) -> (u16, String) {
+    ask(
+        address,
+        &format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"),
+    )
+}
+
+fn ask(address: SocketAddr, request: &str) -> (u16, String) {
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let code = head.split_whitespace().nth(1).unwrap();
+    (code.parse().unwrap(), body.to_owned())
+}
+
+/// A watch on which a bookmark comes each quarter of a second, for so long.
+fn bookmarks(count: u32) -> Answer {
+    let bookmark = json!({"type": "BOOKMARK", "object": {
+        "kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "9"},
+    }});
+    let at = |number: u32| Duration::from_millis(250).saturating_mul(number);
+    let events = (0..count).fold(open_watch(), |watch, number| {
+        watch.event(at(number), &bookmark.to_string())
+    });
+    events.ending(End::Open, at(count))
+}
+
+/// A node with one pod and the Secret it names, and this watch of the pods.
+fn with_tls(watch: Answer) -> Recording {
+    let pods = node_that_changes(&[pod("web", &["tls"], &[], "Running")], watch);
+    object(pods, "secrets", "tls", &[secret("tls", &[("a", "canary")])])
+}
+
+fn soon() -> kubecache::clock::Deadline {
+    Clock::system().after(Duration::from_mins(1))
+}
+
+/// B11, B14: a server that falls silent turns the probes within the idle limit, and its return turns them back.
+#[test]
+fn b14_a_server_that_falls_silent_fails_the_probes_until_it_is_back() {
+    // One bookmark, so that silence has a meaning, and then nothing; nor is the next watch answered.
+    let silent = Fault::new(Act::Hang).on("/api/v1/pods").watches().from(3);
+    let server = FixtureServer::replaying(node_that_changes(&[], bookmarks(1)))
+        .fault(silent)
+        .start()
+        .unwrap();
+    let (port, url) = (server.address().port(), server.url());
+    let (mut agent, probes) = start(&url, &["--idle-limit", "2s"]);
+    assert_eq!(get(probes, "/livez"), (200, "ok".to_owned()));
+
+    let asked_anew = |requests: &[Received]| {
+        let watches = requests.iter().filter(|request| request.is_watch());
+        watches
+            .filter(|request| request.path() == "/api/v1/pods")
+            .count()
+            > 2
+    };
+    assert!(server.wait_for_requests(soon(), asked_anew));
+    for probe in ["healthz", "readyz"] {
+        let (code, text) = get(probes, &format!("/{probe}"));
+        assert_eq!(code, 500, "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "[+]ping ok");
+        let failed = "[-]pods failed: the server last confirmed the content ";
+        assert!(lines[1].starts_with(failed), "{text}");
+        assert!(
+            lines[1].ends_with("s ago (last failure: Timeout)"),
+            "{text}"
+        );
+        assert_eq!(&lines[2..4], ["[+]secrets ok", "[+]configmaps ok"]);
+        assert_eq!(lines.last(), Some(&&*format!("{probe} check failed")));
+    }
+    assert_eq!(get(probes, "/livez").0, 200);
+    assert_eq!(get(probes, "/healthz/secrets").0, 200);
+    assert_eq!(get(probes, "/healthz?exclude=pods"), (200, "ok".to_owned()));
+
+    drop(server);
+    let back = node_that_changes(&[], bookmarks(200));
+    let server = FixtureServer::replaying(back)
+        .speed(Speed::Times(1.0))
+        .port(port)
+        .start()
+        .unwrap();
+    told(&mut agent, "the pods of the node are followed again");
+    assert_eq!(get(probes, "/healthz"), (200, "ok".to_owned()));
+    let listed = "[+]ping ok\n[+]pods ok\n[+]secrets ok\n[+]configmaps ok\n[+]synced ok\nreadyz check passed\n";
+    assert_eq!(get(probes, "/readyz?verbose"), (200, listed.to_owned()));
+    let ended = agent.stop(Signal::TERM);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    drop(server);
+}
+
+#[test]
+fn the_agent_is_healthy_before_the_first_answer_and_ready_after_the_last() {
+    let silent = Fault::new(Act::Hang).on("/api/v1/namespaces/shop/secrets");
+    let server = FixtureServer::replaying(with_tls(open_watch()))
+        .fault(silent)
+        .start()
+        .unwrap();
+    let (mut agent, probes) = start(&server.url(), &[]);
+    agent.wait_for("the row", |line| line.contains("Waiting"));
+    for probe in ["/livez", "/healthz"] {
+        assert_eq!(get(probes, probe), (200, "ok".to_owned()), "{probe}");
+    }
+    let (code, text) = get(probes, "/readyz");
+    assert_eq!(code, 500);
+    let waits =
+        "[-]synced failed: not every object has had its first answer\nreadyz check failed\n";
+    assert!(text.ends_with(waits), "{text}");
+    assert_eq!(get(probes, "/readyz/pods"), (200, "ok".to_owned()));
+    for (target, code) in [("/", 404), ("/metrics", 404), ("/readyz/nope", 404)] {
+        assert_eq!(get(probes, target).0, code, "{target}");
+    }
+    assert_eq!(ask(probes, "DELETE /healthz HTTP/1.1\r\n\r\n").0, 405);
+    assert_eq!(ask(probes, "SSH-2.0-OpenSSH_9.6\r\n").0, 400);
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
+fn clients_that_hang_hold_up_no_end_and_the_port_is_free_after_it() {
+    let server = FixtureServer::replaying(with_tls(open_watch()))
+        .start()
+        .unwrap();
+    let (mut agent, probes) = start(&server.url(), &[]);
+    agent.wait_for("the row", |line| line.contains("Synced"));
+    let mut clients = [(); 3].map(|()| TcpStream::connect(probes).unwrap());
+    clients[1]
+        .write_all(b"GET /healthz HTTP/1.1\r\nHo")
+        .unwrap();
+    assert_eq!(get(probes, "/healthz").0, 200);
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+    for client in &mut clients {
+        assert_eq!(client.read(&mut [0; 8]).unwrap_or(0), 0, "it is closed");
+    }
+    drop(TcpListener::bind(probes).unwrap());
+}
+
+#[test]
+fn a_single_look_serves_its_probes_and_ends_all_the_same() {
+    let server = FixtureServer::replaying(with_tls(open_watch()))
+        .start()
+        .unwrap();
+    let url = server.url();
+    let flags = [
+        "-s",
+        &url,
+        "--node-name",
+        "n1",
+        "--once",
+        FLAG,
+        "127.0.0.1:0",
+    ];
+    let ended = run(&flags);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let listening = format!("{FLAG}: listening at 127.0.0.1:");
+    assert!(ended.stderr.starts_with(&listening), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
+
+#[test]
+fn an_address_that_is_taken_ends_it_with_the_flag_and_the_address() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = run(&["--demo", FLAG, &address]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
+    let told = format!("error: {FLAG}: listening at {address}: Address already in use");
+    assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
