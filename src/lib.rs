@@ -119,6 +119,10 @@ pub mod manager;
 
 pub mod pod_status;
 
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
+
 pub mod manual;
 
 #[cfg(feature = "testing")]

@@ -1,0 +1,158 @@
+//! The series of informers: client-go's names (RF-52), and beside them how far behind each handler is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use prometheus::{Histogram, IntGauge};
+
+use super::page::{Labels, Metric, Page};
+use super::position::show_largest;
+use super::readings::Readings;
+use super::reflector::ReflectorSeries;
+use crate::error::Error;
+use crate::informer::{InformerMetrics, InformerReading, InformerState, Registration};
+use crate::reflector::{ReflectorMetrics, ReflectorReading};
+use crate::sync::Arc;
+
+const QUEUED: Metric = Metric {
+    name: "informer_queued_items",
+    help: "Number of items currently queued in the FIFO.",
+};
+const LATENCY: Metric = Metric {
+    name: "informer_processing_latency_seconds",
+    help: "Time taken to process events after popping from the queue.",
+};
+const STORE_VERSION: Metric = Metric {
+    name: "informer_store_resource_version",
+    help: "The 15 least significant digits of the resource version of the store.",
+};
+const UNDECODABLE: Metric = Metric {
+    name: "kubecache_informer_undecodable_objects",
+    help: "Number of objects that are set aside because they do not decode",
+};
+const HANDLER_QUEUED: Metric = Metric {
+    name: "kubecache_informer_handler_queued_items",
+    help: "Number of notifications that wait for the handler",
+};
+const HANDLER_LAG: Metric = Metric {
+    name: "kubecache_informer_handler_lag_seconds",
+    help: "Age of the oldest notification that the handler has not returned from; 0 if there is none",
+};
+const HANDLER_PANICS: Metric = Metric {
+    name: "kubecache_informer_handler_panics_total",
+    help: "Total number of notifications that the handler lost by a panic",
+};
+
+/// client-go's.
+const LATENCY_SECONDS: [f64; 12] = [
+    0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
+
+/// One series of each name, for all informers that share the labels.
+#[derive(Debug)]
+pub(super) struct InformerSeries {
+    labels: Labels,
+    reflector: Arc<ReflectorSeries>,
+    latency: Histogram,
+    store_version: IntGauge,
+    readings: Readings<InformerReading>,
+}
+
+/// The handlers of one name.
+#[derive(Default)]
+struct Handlers {
+    queued: usize,
+    lag: Duration,
+    panics: u64,
+}
+
+impl InformerSeries {
+    pub(super) fn new(labels: Labels, reflector: Arc<ReflectorSeries>) -> Result<Self, Error> {
+        Ok(Self {
+            latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
+            store_version: STORE_VERSION.int_gauge(&labels)?,
+            readings: Readings::new(InformerReading::is_over),
+            reflector,
+            labels,
+        })
+    }
+
+    /// Shows all but the reflector's part, which has its own place.
+    pub(super) fn show(&self, page: &Page) {
+        page.show(&self.latency);
+        let readings = self.readings.all();
+        let running: Vec<InformerState> =
+            readings.iter().filter_map(InformerReading::state).collect();
+        let versions: Vec<_> = running
+            .iter()
+            .map(|state| &state.resource_version)
+            .collect();
+        show_largest(&self.store_version, &versions);
+        page.show(&self.store_version);
+        if running.is_empty() {
+            return;
+        }
+        let queued = running.iter().map(|state| state.queued).sum();
+        page.number(QUEUED, &self.labels, queued);
+        let undecodable = running.iter().map(|state| state.undecodable).sum();
+        page.number(UNDECODABLE, &self.labels, undecodable);
+        let handlers: Vec<_> = running.iter().flat_map(|state| &state.handlers).collect();
+        self.show_handlers(&handlers, page);
+    }
+
+    fn show_handlers(&self, handlers: &[&Registration], page: &Page) {
+        let mut by_name: BTreeMap<&str, Handlers> = BTreeMap::new();
+        for handler in handlers {
+            let of_name = by_name.entry(handler.name()).or_default();
+            of_name.queued = of_name.queued.saturating_add(handler.queued());
+            of_name.lag = of_name.lag.max(handler.lag().unwrap_or_default());
+            of_name.panics = of_name.panics.saturating_add(handler.panics());
+        }
+        for (name, handlers) in by_name {
+            let labels = self.labels.and("handler", name);
+            page.number(HANDLER_QUEUED, &labels, handlers.queued);
+            page.seconds(HANDLER_LAG, &labels, handlers.lag.as_secs_f64());
+            page.total(HANDLER_PANICS, &labels, handlers.panics);
+        }
+    }
+}
+
+impl ReflectorMetrics for InformerSeries {
+    fn reflector_started(&self, reading: ReflectorReading) {
+        self.reflector.reflector_started(reading);
+    }
+
+    fn list_started(&self) {
+        self.reflector.list_started();
+    }
+
+    fn listed(&self, items: usize, took: Duration) {
+        self.reflector.listed(items, took);
+    }
+
+    fn watch_started(&self) {
+        self.reflector.watch_started();
+    }
+
+    fn watch_ended(&self, events: usize, lived: Duration) {
+        self.reflector.watch_ended(events, lived);
+    }
+
+    fn short_watch(&self) {
+        self.reflector.short_watch();
+    }
+
+    fn undecodable(&self) {
+        self.reflector.undecodable();
+    }
+}
+
+impl InformerMetrics for InformerSeries {
+    fn informer_started(&self, reading: InformerReading) {
+        self.readings.add(reading);
+    }
+
+    fn processed(&self, took: Duration) {
+        self.latency.observe(took.as_secs_f64());
+    }
+}

@@ -1,0 +1,295 @@
+//! Metrics of reflectors, informers and managers, as Prometheus text (feature `metrics`).
+//!
+//! An [`Exposition`] makes handles; each is given to the owner that is to be measured, and [`Exposition::text`] renders what
+//! all of them counted. There is no global registry: a program may have several expositions. What serves the text is the
+//! program's own: any HTTP server will do, with [`CONTENT_TYPE`].
+//!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kubecache::clock::Clock;
+//! use kubecache::informer::{InformerOptions, SharedInformer};
+//! use kubecache::metrics::Exposition;
+//! use kubecache::testing::FakeSource;
+//!
+//! let exposition = Exposition::new();
+//! let metrics = exposition.informer::<ConfigMap>("settings")?;
+//! let source = Arc::new(FakeSource::<ConfigMap>::new());
+//! let informer = SharedInformer::new(source, InformerOptions::default().metrics(metrics));
+//! informer.start()?;
+//! let deadline = Clock::system().after(Duration::from_secs(10));
+//! informer.wait_until_synced(deadline)?;
+//!
+//! let lists = r#"reflector_lists_total{group="",name="settings",resource="configmaps",version="v1"} 1"#;
+//! assert!(exposition.text().contains(lists));
+//! informer.shutdown(deadline)?;
+//! assert_eq!(exposition.text(), ""); // gone with their owner
+//! # }
+//! # Ok::<(), kubecache::Error>(())
+//! ```
+//!
+//! # Series
+//!
+//! A series is there as long as somebody holds its handle, which its owner does until its threads have ended; owners with the
+//! same labels share one. No label is ever the name or the namespace of an object, so the number of series does not grow with
+//! the cluster. Owners count without a lock; a scrape holds none while it looks at them, and never touches the network.
+//!
+//! ## Reflectors
+//!
+//! Labels `name` (as given to the exposition; `object-cache` for the reflectors of managers), `group`, `version`, `resource`.
+//! The first eight names are client-go's (RF-51), which had the label `name` only. What are histograms here were summaries
+//! there: `_sum` and `_count` are the same, `quantile` is not there.
+//!
+//! | name | type | unit | meaning |
+//! |---|---|---|---|
+//! | `reflector_lists_total` | counter | lists | lists that were asked for: all pages of one are one; streamed lists and failed ones included |
+//! | `reflector_list_duration_seconds` | histogram | seconds | from asking for a list until its last item was decoded; not of failed ones |
+//! | `reflector_items_per_list` | histogram | items | items of a list, those that do not decode included |
+//! | `reflector_watches_total` | counter | watches | watches that were asked for, failed ones included |
+//! | `reflector_short_watches_total` | counter | watches | watches that the server ended within a second, without an event (RF-33) |
+//! | `reflector_watch_duration_seconds` | histogram | seconds | how long a watch was open, whoever ended it |
+//! | `reflector_items_per_watch` | histogram | events | events and bookmarks of a watch, without those of a streamed list |
+//! | `reflector_last_resource_version` | gauge | | the last 15 digits of the last version (ST-10); 0 before the first; the largest of those who share |
+//! | `kubecache_reflector_silence_seconds` | gauge | seconds | time since the server last confirmed the content (B14), or since the start if it never did; the longest of those who share |
+//! | `kubecache_reflector_consecutive_failures` | gauge | requests | requests that failed one after the other; the most of those who share |
+//! | `kubecache_reflector_undecodable_total` | counter | items | items of lists and events that do not decode (B12) |
+//!
+//! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between bookmarks, about a minute, and
+//! grows whatever the reason.
+//!
+//! ## Informers
+//!
+//! Labels `name`, `group`, `version`, `resource`, as client-go's (RF-52), and the series of its reflector with the same labels.
+//! Series of a handler have the label `handler` besides, its name; handlers of the same name are counted together.
+//!
+//! | name | type | unit | meaning |
+//! |---|---|---|---|
+//! | `informer_queued_items` | gauge | items | what waits between reflector and store: objects in a compressed queue, deltas in the others |
+//! | `informer_processing_latency_seconds` | histogram | seconds | from a pop of the queue until the store has it and the handlers' queues have it |
+//! | `informer_store_resource_version` | gauge | | the last 15 digits of the version of the store's content (ST-9, ST-10); 0 before the first |
+//! | `kubecache_informer_undecodable_objects` | gauge | objects | objects that are set aside at present because they do not decode (B12) |
+//! | `kubecache_informer_handler_queued_items` | gauge | notifications | what waits for the handler |
+//! | `kubecache_informer_handler_lag_seconds` | gauge | seconds | age of the oldest notification that the handler has not returned from; 0 if there is none |
+//! | `kubecache_informer_handler_panics_total` | counter | notifications | what the handler lost by panics (SI-18) |
+//!
+//! ## Managers
+//!
+//! Labels `kind` (`Secret`, `ConfigMap`) and `strategy` ([`ChangeDetection`]). The reflectors of all managers that watch
+//! objects of one kind share the series of reflectors with the name `object-cache`.
+//!
+//! | name | type | unit | meaning |
+//! |---|---|---|---|
+//! | `kubecache_object_cache_objects` | gauge | objects | objects that registered pods reference |
+//! | `kubecache_object_cache_references` | gauge | references | references of pods: an object that two pods reference counts twice |
+//! | `kubecache_object_cache_watches` | gauge | watches | objects whose watch is open or being opened |
+//! | `kubecache_object_cache_get_duration_seconds` | histogram | seconds | how long reads took, failed ones included: plain, fresh and at-least ones |
+//! | `kubecache_object_cache_get_errors_total` | counter | reads | reads that failed; label `reason` besides, the [`ErrorKind`](crate::ErrorKind) such as `NotFound` |
+//!
+//! # Threads and locks
+//!
+//! No thread. The table of handles and the readings of each series are behind locks of the last rank, under which nothing is
+//! called.
+
+mod informer;
+mod manager;
+mod page;
+mod position;
+mod readings;
+mod reflector;
+mod shelf;
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod tests;
+
+use std::fmt;
+
+use informer::InformerSeries;
+use manager::ManagerSeries;
+use page::{Labels, Page};
+use reflector::ReflectorSeries;
+use shelf::Shelf;
+
+use crate::error::{Error, ErrorKind};
+use crate::informer::InformerMetrics;
+use crate::manager::{ChangeDetection, ManagedKind, ManagerMetrics};
+use crate::object::Object;
+use crate::reflector::ReflectorMetrics;
+use crate::sync::{Arc, Mutex};
+
+/// The `Content-Type` of [`Exposition::text`].
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the reflectors of managers are called.
+const OBJECT_CACHE: &str = "object-cache";
+
+/// Makes metrics for reflectors, informers and managers, and renders what they count ([the module](self) lists all names).
+///
+/// Cloning copies a pointer. It keeps no owner alive, and no series that nobody holds.
+#[derive(Clone, Default)]
+pub struct Exposition(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    reflectors: Shelf<Labels, ReflectorSeries>,
+    informers: Shelf<Labels, InformerSeries>,
+    managers: Shelf<(&'static str, ChangeDetection), ManagerSeries>,
+}
+
+impl Exposition {
+    /// One without series.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Metrics for [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics) of reflectors of `K`, with `name`
+    /// as a label.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for an empty name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kubecache::metrics::Exposition;
+    /// use kubecache::reflector::ReflectorOptions;
+    ///
+    /// let exposition = Exposition::new();
+    /// let mut options = ReflectorOptions::default();
+    /// options.metrics = Some(exposition.reflector::<Pod>("pods of this node")?);
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn reflector<K: Object>(&self, name: &str) -> Result<Arc<dyn ReflectorMetrics>, Error> {
+        let labels = labels::<K>("reflector", name)?;
+        let series = self.0.lock().reflector(&labels)?;
+        Ok(series)
+    }
+
+    /// Metrics for [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics) of an informer of `K`, with `name`
+    /// as a label. Its reflector is measured, too.
+    ///
+    /// # Errors
+    ///
+    /// `Config` for an empty name: `informer name cannot be empty` (RF-52).
+    pub fn informer<K: Object>(&self, name: &str) -> Result<Arc<dyn InformerMetrics>, Error> {
+        let labels = labels::<K>("informer", name)?;
+        let mut table = self.0.lock();
+        let reflector = table.reflector(&labels)?;
+        let series = table
+            .informers
+            .get_or_make(&labels, || InformerSeries::new(labels.clone(), reflector))?;
+        Ok(series)
+    }
+
+    /// Metrics for [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics) of a manager of `K` that learns of
+    /// changes by `strategy`. Given to a manager of another kind or strategy, they make its making fail.
+    ///
+    /// # Errors
+    ///
+    /// `Config` if the metrics library refuses a series.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kubecache::manager::{ChangeDetection, ManagerOptions, SecretManager};
+    /// use kubecache::metrics::Exposition;
+    /// use kubecache::testing::FakeSource;
+    ///
+    /// let exposition = Exposition::new();
+    /// let metrics = exposition.manager::<Secret>(ChangeDetection::Watch)?;
+    /// let options = ManagerOptions::default().metrics(metrics);
+    /// let secrets = SecretManager::new(FakeSource::<Secret>::new(), options)?;
+    /// secrets.get_secret("shop", "db").unwrap_err(); // no pod references it
+    ///
+    /// let errors = "kubecache_object_cache_get_errors_total";
+    /// let labels = r#"{kind="Secret",reason="NotRegistered",strategy="Watch"}"#;
+    /// assert!(exposition.text().contains(&format!("{errors}{labels} 1\n")));
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn manager<K: ManagedKind>(
+        &self,
+        strategy: ChangeDetection,
+    ) -> Result<Arc<dyn ManagerMetrics>, Error> {
+        let labels = labels::<K>("manager", OBJECT_CACHE)?;
+        let mut table = self.0.lock();
+        let reflectors = match strategy {
+            ChangeDetection::Watch => Some(table.reflector(&labels)?),
+            ChangeDetection::Cache | ChangeDetection::Get => None,
+        };
+        let series = table.managers.get_or_make(&(K::KIND, strategy), || {
+            ManagerSeries::new(K::KIND, strategy, reflectors)
+        })?;
+        Ok(series)
+    }
+
+    /// Everything that is counted, in the text format of Prometheus, version 0.0.4; sorted by name and labels.
+    ///
+    /// From any thread. Looks at each owner for a moment, and never waits for the network or for a handler.
+    pub fn text(&self) -> String {
+        let (reflectors, informers, managers) = {
+            let mut table = self.0.lock();
+            (
+                table.reflectors.living(),
+                table.informers.living(),
+                table.managers.living(),
+            )
+        };
+        let page = Page::default();
+        for series in reflectors {
+            series.show(&page);
+        }
+        for series in informers {
+            series.show(&page);
+        }
+        for series in managers {
+            series.show(&page);
+        }
+        page.text()
+    }
+}
+
+impl fmt::Debug for Exposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = self.0.lock();
+        let counts = [
+            table.reflectors.living().len(),
+            table.informers.living().len(),
+            table.managers.living().len(),
+        ];
+        drop(table);
+        let [reflectors, informers, managers] = counts;
+        f.debug_struct("Exposition")
+            .field("reflectors", &reflectors)
+            .field("informers", &informers)
+            .field("managers", &managers)
+            .finish()
+    }
+}
+
+impl Table {
+    fn reflector(&mut self, labels: &Labels) -> Result<Arc<ReflectorSeries>, Error> {
+        self.reflectors
+            .get_or_make(labels, || ReflectorSeries::new(labels.clone()))
+    }
+}
+
+/// The labels of what lists and watches `K`.
+fn labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {
+    if name.is_empty() {
+        let text = format!("{owner} name cannot be empty");
+        return Err(Error::new(ErrorKind::Config, text));
+    }
+    Ok(Labels::new([
+        ("name", name),
+        ("group", K::GROUP),
+        ("version", K::VERSION),
+        ("resource", K::URL_PATH_SEGMENT),
+    ]))
+}

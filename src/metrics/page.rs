@@ -1,0 +1,140 @@
+//! What the metrics are made with, and the page they are shown on: the one place that knows the metrics library.
+
+use std::collections::HashMap;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
+
+use crate::error::{Error, ErrorKind};
+
+/// Labels of one series: names and values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Labels(Vec<(&'static str, String)>);
+
+/// A metric's name and its line of help, which is the same for all its series.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Metric {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+}
+
+impl Labels {
+    pub(super) fn new<const N: usize>(labels: [(&'static str, &str); N]) -> Self {
+        let owned = labels.map(|(name, value)| (name, value.to_owned()));
+        Self(owned.into())
+    }
+
+    /// These labels and one more.
+    pub(super) fn and(&self, name: &'static str, value: &str) -> Self {
+        let mut labels = self.clone();
+        labels.0.push((name, value.to_owned()));
+        labels
+    }
+
+    fn map(&self) -> HashMap<String, String> {
+        let pairs = self.0.iter();
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), value.clone()))
+            .collect()
+    }
+}
+
+impl Metric {
+    pub(super) fn counter(self, labels: &Labels) -> Result<IntCounter, Error> {
+        IntCounter::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
+    }
+
+    /// A counter for each value of one more label.
+    pub(super) fn counters(
+        self,
+        labels: &Labels,
+        by: &'static str,
+    ) -> Result<IntCounterVec, Error> {
+        IntCounterVec::new(self.opts(labels), &[by]).map_err(|error| self.refused(error))
+    }
+
+    pub(super) fn histogram(self, labels: &Labels, buckets: &[f64]) -> Result<Histogram, Error> {
+        let options = HistogramOpts::from(self.opts(labels)).buckets(buckets.to_vec());
+        Histogram::with_opts(options).map_err(|error| self.refused(error))
+    }
+
+    pub(super) fn int_gauge(self, labels: &Labels) -> Result<IntGauge, Error> {
+        IntGauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
+    }
+
+    fn gauge(self, labels: &Labels) -> Result<Gauge, Error> {
+        Gauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
+    }
+
+    fn opts(self, labels: &Labels) -> Opts {
+        Opts::new(self.name, self.help).const_labels(labels.map())
+    }
+
+    fn refused(self, error: prometheus::Error) -> Error {
+        let text = format!("metric {}", self.name);
+        Error::new(ErrorKind::Config, text).with_source(error)
+    }
+}
+
+/// One answer to a scrape: everything that is shown on it, in the order of names and labels.
+#[derive(Debug, Default)]
+pub(super) struct Page(Registry);
+
+impl Page {
+    /// Shows what was counted.
+    pub(super) fn show(&self, counted: &(impl Collector + Clone + 'static)) {
+        if let Err(error) = self.0.register(Box::new(counted.clone())) {
+            log::error!("a metric is left out: {error}");
+        }
+    }
+
+    /// Shows a number of things as it is now.
+    pub(super) fn number(&self, metric: Metric, labels: &Labels, number: usize) {
+        match metric.int_gauge(labels) {
+            Ok(gauge) => {
+                gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+                self.show(&gauge);
+            }
+            Err(error) => log::error!("a metric is left out: {error}"),
+        }
+    }
+
+    /// Shows a time in seconds as it is now.
+    pub(super) fn seconds(&self, metric: Metric, labels: &Labels, seconds: f64) {
+        match metric.gauge(labels) {
+            Ok(gauge) => {
+                gauge.set(seconds);
+                self.show(&gauge);
+            }
+            Err(error) => log::error!("a metric is left out: {error}"),
+        }
+    }
+
+    /// Shows what somebody else counts.
+    pub(super) fn total(&self, metric: Metric, labels: &Labels, total: u64) {
+        match metric.counter(labels) {
+            Ok(counter) => {
+                counter.inc_by(total);
+                self.show(&counter);
+            }
+            Err(error) => log::error!("a metric is left out: {error}"),
+        }
+    }
+
+    /// The page as text.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        if let Err(error) = TextEncoder::new().encode_utf8(&self.0.gather(), &mut text) {
+            log::error!("the metrics end early: {error}");
+        }
+        text
+    }
+}
+
+/// A number as histograms observe it; beyond four billion it is no more exact.
+pub(super) fn observed(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
+}

@@ -1,0 +1,71 @@
+//! Resource versions as numbers that a gauge can show (ST-10).
+
+use prometheus::IntGauge;
+
+use crate::object::ResourceVersion;
+
+/// So many decimal digits are exact in the 64-bit floating point numbers of which Prometheus is made.
+const DIGITS: usize = 15;
+
+/// The last 15 characters of a version as a number, 0 for the empty version; `None` for what is no number (ST-10).
+pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
+    let text = version.as_str();
+    if text.is_empty() {
+        return Some(0);
+    }
+    let start = text.char_indices().rev().nth(DIGITS.saturating_sub(1));
+    let last = text.get(start.map_or(0, |(at, _)| at)..)?;
+    last.parse().ok()
+}
+
+/// Moves the gauge to the largest of the versions; it stays where it is if none is a number.
+pub(super) fn show_largest(gauge: &IntGauge, versions: &[&ResourceVersion]) {
+    let numbers = versions.iter().copied().filter_map(position);
+    if let Some(largest) = numbers.max() {
+        gauge.set(largest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn st_10_a_version_is_its_last_fifteen_digits() {
+        let rows = [
+            ("", Some(0)),
+            ("0", Some(0)),
+            ("42", Some(42)),
+            ("007", Some(7)),
+            ("123456789012345", Some(123_456_789_012_345)),
+            ("9123456789012345", Some(123_456_789_012_345)),
+            ("99999999999999999999999", Some(999_999_999_999_999)),
+            // Only the last characters are looked at, whatever stands before them.
+            ("odd-000000000000005", Some(5)),
+            ("ö123456789012345", Some(123_456_789_012_345)),
+            ("12x", None),
+            ("ö", None),
+            (" 5", None),
+        ];
+        for (version, expected) in rows {
+            assert_eq!(position(&version.into()), expected, "{version:?}");
+        }
+    }
+
+    #[test]
+    fn st_10_what_is_no_number_leaves_the_gauge() {
+        let gauge = IntGauge::new("g", "g").unwrap();
+        let show = |versions: &[&str]| {
+            let versions: Vec<ResourceVersion> = versions.iter().map(|v| (*v).into()).collect();
+            let versions: Vec<_> = versions.iter().collect();
+            show_largest(&gauge, &versions);
+            gauge.get()
+        };
+        assert_eq!(show(&["7", "odd", "12"]), 12);
+        assert_eq!(show(&["odd"]), 12);
+        assert_eq!(show(&[]), 12);
+        // It is not a maximum over time: a server that was put back is followed.
+        assert_eq!(show(&["3"]), 3);
+        assert_eq!(show(&[""]), 0);
+    }
+}

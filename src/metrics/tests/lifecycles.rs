@@ -1,0 +1,189 @@
+//! A series is there as long as somebody holds its handle, and owners with the same labels share one.
+
+use super::*;
+use crate::ErrorKind;
+use crate::informer::{Forward, Handlers};
+use crate::manager::{ConfigMapManager, ManagerMetrics};
+use crate::worker::Worker;
+
+/// Kubernetes took its reflector metrics out because their series were never freed.
+#[test]
+fn rf_51_a_reflectors_series_are_gone_when_it_has_ended() {
+    let world = World::new();
+    let (_store, reflector) = world.reflector("settings", 1);
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    reflector.join().unwrap();
+    assert_eq!(world.exposition.text(), "");
+}
+
+#[test]
+fn rf_52_an_informers_series_are_gone_when_it_has_ended() {
+    let world = World::new();
+    let informer = world.informer("settings");
+    world.run(&informer);
+    assert_eq!(world.of("informer_queued_items", "settings").unwrap(), "0");
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(world.exposition.text(), "");
+    let dropped = world.informer("settings");
+    world.run(&dropped);
+    assert!(world.of("informer_queued_items", "settings").is_some());
+    drop(dropped);
+    assert_eq!(world.exposition.text(), "");
+}
+
+/// It counted nothing yet, and has a handle: its series say so.
+#[test]
+fn an_informer_that_was_not_started_has_counters_and_no_readings() {
+    let world = World::new();
+    let informer = world.informer("settings");
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "0");
+    assert_eq!(world.of("informer_queued_items", "settings"), None);
+    informer.stop();
+    assert_eq!(world.exposition.text(), "");
+}
+
+#[test]
+fn a_managers_series_are_gone_when_it_is_dropped() {
+    for mode in ChangeDetection::ALL {
+        let world = World::new();
+        let (_source, manager) = world.manager(mode);
+        manager.register_pod(&objects::pod("shop", "till", "node", &["s"], &[]));
+        let objects =
+            format!(r#"kubecache_object_cache_objects{{kind="Secret",strategy="{mode}"}}"#);
+        assert_eq!(world.value(&objects).unwrap(), "1");
+        drop(manager);
+        assert_eq!(world.exposition.text(), "", "{mode}");
+    }
+}
+
+#[test]
+fn who_keeps_a_handle_keeps_what_was_counted_and_no_reading() {
+    let world = World::new();
+    let kept = world.exposition.reflector::<ConfigMap>("settings").unwrap();
+    let (_store, reflector) = world.reflector("settings", 1);
+    let silence = "kubecache_reflector_silence_seconds";
+    assert_eq!(world.of(silence, "settings").unwrap(), "0");
+    reflector.join().unwrap();
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    assert_eq!(world.of(silence, "settings"), None);
+    drop(kept);
+    assert_eq!(world.exposition.text(), "");
+}
+
+#[test]
+fn owners_with_the_same_labels_share_a_series_until_the_last_has_ended() {
+    let world = World::new();
+    let (_store, first) = world.reflector("settings", 1);
+    let (_other, second) = world.reflector("settings", 2);
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "2");
+    first.join().unwrap();
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "2");
+    second.join().unwrap();
+    // A new owner begins at zero.
+    let (_store, _third) = world.reflector("settings", 1);
+    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+}
+
+#[test]
+fn expositions_know_nothing_of_each_other() {
+    let world = World::new();
+    let (_store, _reflector) = world.reflector("settings", 1);
+    assert_eq!(Exposition::new().text(), "");
+    assert_eq!(
+        world.exposition.clone().text(),
+        world.exposition.text(),
+        "a clone is the same one"
+    );
+}
+
+#[test]
+fn rf_52_a_name_is_not_empty() {
+    let exposition = Exposition::new();
+    let refused = exposition.informer::<ConfigMap>("").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    assert_eq!(refused.to_string(), "informer name cannot be empty");
+    let refused = exposition.reflector::<ConfigMap>("").unwrap_err();
+    assert_eq!(refused.to_string(), "reflector name cannot be empty");
+}
+
+/// What counts under the labels of another would be worse than no metrics.
+#[test]
+fn a_manager_of_another_kind_or_strategy_is_refused() {
+    let exposition = Exposition::new();
+    let metrics = exposition
+        .manager::<Secret>(ChangeDetection::Cache)
+        .unwrap();
+    let options = |metrics: &Arc<dyn ManagerMetrics>| {
+        ManagerOptions::default()
+            .change_detection(ChangeDetection::Cache)
+            .metrics(Arc::clone(metrics))
+    };
+    SecretManager::new(FakeSource::<Secret>::new(), options(&metrics)).unwrap();
+    let source = FakeSource::<ConfigMap>::new();
+    let refused = ConfigMapManager::new(source, options(&metrics)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    assert_eq!(
+        refused.to_string(),
+        "metrics for a manager of Secret by Cache were given to one of ConfigMap by Cache"
+    );
+    let watching = options(&metrics).change_detection(ChangeDetection::Watch);
+    let refused = SecretManager::new(FakeSource::<Secret>::new(), watching).unwrap_err();
+    assert!(refused.to_string().ends_with("one of Secret by Watch"));
+}
+
+/// No lock is held while owners are looked at, and none of an owner's while it tells.
+#[test]
+fn a_handler_can_ask_for_the_text() {
+    let world = World::new();
+    world.set("a");
+    let informer = world.informer("settings");
+    let (send, texts) = crossbeam_channel::unbounded();
+    let exposition = world.exposition.clone();
+    let handler = Handlers::new().on_add(move |_, _| drop(send.send(exposition.text())));
+    informer.add_handler(handler).unwrap();
+    world.run(&informer);
+    let text = texts.recv().unwrap();
+    assert!(text.contains("kubecache_informer_handler_lag_seconds"));
+}
+
+/// Owners come and go while others scrape: each text is whole, and in the end nothing is left.
+#[test]
+fn scrapes_bear_owners_that_come_and_go() {
+    let world = World::new();
+    world.set("a");
+    let (done, over) = crossbeam_channel::bounded::<()>(0);
+    let exposition = world.exposition.clone();
+    let scraper = Worker::spawn("t-scraper", move |_| {
+        while over.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
+            let text = exposition.text();
+            assert!(text.is_empty() || text.ends_with('\n'));
+        }
+    });
+    for round in 0..20 {
+        let informer = world.informer(&format!("settings {}", round % 3));
+        let (handler, _told) = Forward::unbounded();
+        informer.add_handler(handler).unwrap();
+        world.run(&informer);
+        drop(informer);
+        world.source.wait_for_watches(0);
+    }
+    drop(done);
+    scraper.unwrap().join().unwrap();
+    assert_eq!(world.exposition.text(), "");
+}
+
+/// A manager's reflectors come and go by the thousand; what is kept for readings does not grow with them.
+#[test]
+fn readings_of_owners_that_are_over_are_let_go() {
+    let readings = crate::metrics::readings::Readings::new(|alive: &std::sync::Weak<()>| {
+        alive.strong_count() == 0
+    });
+    let stays = Arc::new(());
+    readings.add(Arc::downgrade(&stays));
+    for _ in 0..1_000 {
+        readings.add(Arc::downgrade(&Arc::new(())));
+        assert!(readings.len() <= 17);
+    }
+    assert_eq!(readings.all().len(), 1);
+}

@@ -1,0 +1,197 @@
+//! What stands in the text: the whole of it once, and the readings as they change.
+
+use super::*;
+use crate::clock::Deadline;
+use crate::informer::{HandlerOptions, Handlers};
+use crate::object::Status;
+use crate::testing::{RequestKind, SourceFault};
+
+/// The whole text of an informer, a reflector and a manager, against the one that was looked at by hand.
+#[test]
+fn rf_51_rf_52_the_whole_text() {
+    let world = World::new();
+    world.set("a");
+    world.source.set_undecodable("shop", "odd");
+    let informer = world.informer("settings");
+    let (told, was_told) = crossbeam_channel::unbounded();
+    let handler = Handlers::new().on_add(move |_, _| told.send(()).unwrap());
+    let options = HandlerOptions::default().name("printer");
+    let registration = informer.add_handler_with(handler, options).unwrap();
+    world.run(&informer);
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert!(was_told.recv().is_ok());
+    // The queue's thread counts a pop after everybody was told of it.
+    let pops = || world.of("informer_processing_latency_seconds_count", "settings");
+    while pops().unwrap() == "0" {
+        std::thread::yield_now();
+    }
+    let (secrets, manager) = world.manager(ChangeDetection::Cache);
+    secrets.set(objects::secret(
+        "shop",
+        "db",
+        "",
+        &[("password", "made-up")],
+    ));
+    manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
+    manager.get_secret("shop", "db").unwrap();
+    manager.get_secret("shop", "gone").unwrap_err();
+    let text = world.exposition.text();
+    assert_eq!(text, include_str!("golden.txt"));
+}
+
+#[test]
+fn b14_silence_grows_until_the_server_is_heard_again() {
+    let world = World::new();
+    let (store, _reflector) = world.reflector("settings", 1);
+    let silence = || {
+        world
+            .of("kubecache_reflector_silence_seconds", "settings")
+            .unwrap()
+    };
+    assert_eq!(silence(), "0");
+    world.fake.advance(seconds(90));
+    assert_eq!(silence(), "90");
+    world.set("a");
+    store
+        .wait_until_at_least(&"2".into(), Deadline::NEVER)
+        .unwrap();
+    // The store hears of it first; the reflector shows its state before it waits again.
+    while silence() != "0" {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn b14_a_server_that_never_answers_is_silent_since_the_start() {
+    let world = World::new();
+    let error = crate::Error::from_status(Status::new(500, "made up"));
+    world
+        .source
+        .fail_next(RequestKind::List, SourceFault::Fail(error));
+    let mut options = world.options();
+    options.metrics = Some(world.exposition.reflector::<ConfigMap>("settings").unwrap());
+    let source = Arc::new(world.source.clone());
+    let (_store, _reflector) = Store::spawn("t", source, Indexers::new(), options).unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    world.fake.advance(Duration::from_millis(500));
+    assert_eq!(
+        world
+            .of("kubecache_reflector_silence_seconds", "settings")
+            .unwrap(),
+        "0.5"
+    );
+    assert_eq!(
+        world
+            .of("kubecache_reflector_consecutive_failures", "settings")
+            .unwrap(),
+        "1"
+    );
+    assert_eq!(
+        world
+            .of("reflector_last_resource_version", "settings")
+            .unwrap(),
+        "0"
+    );
+    world.fake.advance(Duration::from_millis(300));
+    world.source.wait_for_watches(1);
+    world.fake.wait_for_next_timer();
+    assert_eq!(
+        world
+            .of("kubecache_reflector_consecutive_failures", "settings")
+            .unwrap(),
+        "0"
+    );
+    assert_eq!(
+        world
+            .of("reflector_last_resource_version", "settings")
+            .unwrap(),
+        "1"
+    );
+}
+
+#[test]
+fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
+    let world = World::new();
+    world.set("a");
+    let informer = world.informer("settings");
+    let (enter, entered) = crossbeam_channel::unbounded();
+    let (leave, may_leave) = crossbeam_channel::unbounded::<bool>();
+    let handler = Handlers::new().on_add(move |_, _| {
+        enter.send(()).unwrap();
+        assert!(may_leave.recv().unwrap(), "made up");
+    });
+    let options = HandlerOptions::default().name("slow");
+    let registration = informer.add_handler_with(handler, options).unwrap();
+    world.run(&informer);
+    entered.recv().unwrap();
+    world.set("b");
+    informer
+        .store()
+        .wait_until_at_least(&"3".into(), Deadline::NEVER)
+        .unwrap();
+    while registration.queued() == 0 {
+        std::thread::yield_now();
+    }
+    world.fake.advance(seconds(4));
+    let of = |metric: &str| {
+        let labels =
+            r#"{group="",handler="slow",name="settings",resource="configmaps",version="v1"}"#;
+        world
+            .value(&format!("kubecache_informer_handler_{metric}{labels}"))
+            .unwrap()
+    };
+    assert_eq!(
+        [of("queued_items"), of("lag_seconds"), of("panics_total")],
+        ["1", "4", "0"]
+    );
+    leave.send(false).unwrap();
+    leave.send(true).unwrap();
+    entered.recv().unwrap();
+    while registration.delivered() < 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        [of("queued_items"), of("lag_seconds"), of("panics_total")],
+        ["0", "0", "1"]
+    );
+    informer.shutdown(Deadline::NEVER).unwrap();
+}
+
+/// Reads out of memory and waits share a histogram; failures are told apart by kind, never by object.
+#[test]
+fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
+    let world = World::new();
+    let (secrets, manager) = world.manager(ChangeDetection::Watch);
+    secrets.set(objects::secret(
+        "shop",
+        "db",
+        "",
+        &[("password", "made-up")],
+    ));
+    manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
+    for _ in 0..3 {
+        manager.get_secret("shop", "db").unwrap();
+    }
+    manager.get_secret("shop", "gone").unwrap_err();
+    manager.get_secret("shop", "unknown").unwrap_err();
+    let of = |metric: &str, labels: &str| {
+        world.value(&format!(
+            "kubecache_object_cache_{metric}{{kind=\"Secret\",{labels}}}"
+        ))
+    };
+    let watch = r#"strategy="Watch""#;
+    assert_eq!(of("get_duration_seconds_count", watch).unwrap(), "5");
+    for reason in ["NotFound", "NotRegistered"] {
+        let labels = format!(r#"reason="{reason}",{watch}"#);
+        assert_eq!(of("get_errors_total", &labels).unwrap(), "1");
+    }
+    assert_eq!(of("watches", watch).unwrap(), "2");
+    assert_eq!(of("references", watch).unwrap(), "2");
+    let lists =
+        r#"reflector_lists_total{group="",name="object-cache",resource="secrets",version="v1"}"#;
+    assert_eq!(world.value(lists).unwrap(), "2");
+    let text = world.exposition.text();
+    for secret in ["shop", "\"db", "gone", "unknown", "made-up", "till"] {
+        assert!(!text.contains(secret), "{secret}");
+    }
+}
