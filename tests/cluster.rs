@@ -21,6 +21,8 @@ mod audit;
 mod churn;
 #[path = "cluster/gateway.rs"]
 mod gateway;
+#[path = "cluster/informer_set.rs"]
+mod informer_set;
 #[path = "cluster/informers.rs"]
 mod informers;
 #[path = "cluster/managers.rs"]

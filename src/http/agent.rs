@@ -44,6 +44,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) first_byte: Duration,
     pub(crate) waited_for: bool,
     pub(crate) until: Until,
+    /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
+    pub(crate) of_collection: bool,
 }
 
 /// A ureq agent with its pool of connections.
@@ -130,7 +132,7 @@ impl Agent {
         site.dialer.refresh();
         let (mut response, mut socket) = self.send(site, ask, call, &what)?;
         if response.status() == 401 && site.credentials.rejected() {
-            drop(read_refusal(&what, response, site, call));
+            drop(read_refusal(&what, response, site, ask, call));
             (response, socket) = self.send(site, ask, call, &what)?;
         }
         let status = response.status();
@@ -140,7 +142,7 @@ impl Agent {
             return Err(failure::redirected(&what, status.as_u16(), &location));
         }
         if !status.is_success() {
-            return Err(read_refusal(&what, response, site, call));
+            return Err(read_refusal(&what, response, site, ask, call));
         }
         let content_type = header(&response, "content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
@@ -264,7 +266,13 @@ fn header(response: &Response<ureq::Body>, name: &str) -> String {
 }
 
 /// Reads what a refusal says, so that its connection can be used again.
-fn read_refusal(what: &str, response: Response<ureq::Body>, site: &Site, call: &Blocking) -> Error {
+fn read_refusal(
+    what: &str,
+    response: Response<ureq::Body>,
+    site: &Site,
+    ask: &Ask<'_>,
+    call: &Blocking,
+) -> Error {
     let code = response.status().as_u16();
     let retry_after = failure::retry_after(Some(&header(&response, "retry-after")));
     let mut text = Vec::new();
@@ -278,6 +286,9 @@ fn read_refusal(what: &str, response: Response<ureq::Body>, site: &Site, call: &
             return failure::failed(what, Phase::Body, outcome);
         }
         // The code has come: it says more than how the rest of the answer was lost.
+    }
+    if ask.of_collection && code == 404 {
+        return failure::not_served(what, &text);
     }
     failure::refused(what, code, &text, retry_after)
 }

@@ -86,24 +86,44 @@ pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Du
     }
 }
 
+/// The error of a 404 for a collection: the server does not know the resource, and says so with a Status or, of a group that
+/// it does not serve, with a page.
+pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
+    decode_status(body).map_or_else(
+        || {
+            let message = format!(
+                "{what}: the server could not find the requested resource: {}",
+                without_status_text(404, body)
+            );
+            Error::new(ErrorKind::NotFound, message)
+        },
+        Error::from_status,
+    )
+}
+
 /// Something on the way answered, or a server that is not Kubernetes.
 fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
+    let message = format!("{what}: {}", without_status_text(code, body));
+    if code == 404 {
+        // An absent object is an answer, and answers come with a Status: this one is about the path.
+        return Error::new(ErrorKind::Protocol, message);
+    }
+    Error::from_status(Status::new(code, message))
+}
+
+fn without_status_text(code: u16, body: &[u8]) -> String {
     let said = first_words(body);
     let said = if said.is_empty() {
         String::new()
     } else {
         format!(": {said}")
     };
-    if code == 404 {
-        // An absent object is an answer, and answers come with a Status: this one is about the path.
-        let message = format!(
-            "{what}: answered 404 without a Status of the API{said}: is this a Kubernetes API server, and does it \
-             serve this resource?"
-        );
-        return Error::new(ErrorKind::Protocol, message);
-    }
-    let message = format!("{what}: answered {code} without a Status of the API{said}");
-    Error::from_status(Status::new(code, message))
+    let hint = if code == 404 {
+        ": is this a Kubernetes API server, and does it serve this resource?"
+    } else {
+        ""
+    };
+    format!("answered {code} without a Status of the API{said}{hint}")
 }
 
 /// The error of a successful answer that is no JSON.
@@ -184,6 +204,25 @@ mod tests {
         let error = refused(WHAT, 404, b"404 page not found\n", None);
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.to_string().contains("404 page not found"), "{error}");
+    }
+
+    #[test]
+    fn a_404_for_a_collection_says_that_the_resource_is_not_served() {
+        let page = not_served(WHAT, b"404 page not found\n");
+        assert_eq!(page.kind(), ErrorKind::NotFound);
+        let text = page.to_string();
+        for part in [
+            WHAT,
+            "the server could not find the requested resource",
+            "404 page not found",
+            "does it serve this resource?",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let body = br#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"in its own words"}"#;
+        let told = not_served(WHAT, body);
+        assert_eq!(told.kind(), ErrorKind::NotFound);
+        assert_eq!(told.status().unwrap().message(), "in its own words");
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl Client {
             first_byte: inner.common.options.list_first_byte_timeout,
             waited_for: true,
             until: Until::NEVER,
+            of_collection: false,
         };
         let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));
         inner.common.site.dialer.refresh();

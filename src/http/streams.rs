@@ -122,6 +122,7 @@ impl<K: Object> Listing<K> {
             first_byte: options.list_first_byte_timeout,
             waited_for: self.waited_for,
             until: Until::NEVER,
+            of_collection: true,
         };
         let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
         let mut body = Body {
@@ -204,6 +205,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 first_byte: common.options.watch_first_byte_timeout,
                 waited_for,
                 until: Until::NEVER,
+                of_collection: true,
             };
             let answer = agent.ask(&common.site, &ask, &asking)?;
             let body = Body {
@@ -325,6 +327,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             first_byte: self.client.common.options.get_first_byte_timeout,
             waited_for: true,
             until,
+            of_collection: false,
         };
         let answer = self
             .client

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, select};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{Deleted, EventHandler, Notification};
-use kubecache::object::{Held, Object as _};
+use kubecache::object::{Held, Object};
 use kubecache::worker::StopToken;
 use parking_lot::{Condvar, Mutex};
 
@@ -63,7 +63,7 @@ pub(crate) type State = (String, u64);
 /// Objects by name.
 pub(crate) type Content = BTreeMap<String, State>;
 
-pub(crate) fn state(object: &Held<ConfigMap>) -> State {
+pub(crate) fn state<K: Object>(object: &Held<K>) -> State {
     let version = object.resource_version();
     (object.uid().to_owned(), version.as_str().parse().unwrap())
 }
@@ -151,12 +151,12 @@ impl Watcher {
     }
 }
 
-impl EventHandler<ConfigMap> for Watcher {
+impl<K: Object> EventHandler<K> for Watcher {
     fn on_start(&mut self, stop: &StopToken) {
         self.stop = stop.clone();
     }
 
-    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<Held<K>>, _is_in_initial_list: bool) {
         self.take(|told| {
             told.added += 1;
             let before = told
@@ -169,7 +169,7 @@ impl EventHandler<ConfigMap> for Watcher {
         });
     }
 
-    fn on_update(&mut self, old: &Arc<Held<ConfigMap>>, new: &Arc<Held<ConfigMap>>) {
+    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
         self.take(|told| {
             told.updated += 1;
             let before = told.content.insert(new.key().name().to_owned(), state(new));
@@ -184,7 +184,7 @@ impl EventHandler<ConfigMap> for Watcher {
         });
     }
 
-    fn on_delete(&mut self, deleted: Deleted<ConfigMap>) {
+    fn on_delete(&mut self, deleted: Deleted<K>) {
         self.take(|told| {
             told.deleted += 1;
             told.missed += usize::from(!deleted.final_state_known);

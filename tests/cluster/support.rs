@@ -118,7 +118,12 @@ fn client_with(kubeconfig: &str, client: ClientOptions) -> Client {
     connect(kubeconfig, KubeconfigOptions::default(), client)
 }
 
-fn connect(kubeconfig: &str, mut options: KubeconfigOptions, client: ClientOptions) -> Client {
+/// A client of a kubeconfig, as these flags change it.
+pub(crate) fn connect(
+    kubeconfig: &str,
+    mut options: KubeconfigOptions,
+    client: ClientOptions,
+) -> Client {
     options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
     let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
     Client::new(&config, client).unwrap()

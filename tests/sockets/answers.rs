@@ -141,6 +141,26 @@ fn nobody_listening_is_told_with_the_address() {
     assert!(error.to_string().contains(&text), "{error}");
 }
 
+/// A server tells of a group that it does not serve by a page, not by a Status.
+#[test]
+fn a_collection_that_is_not_served_is_told_apart_from_an_object_that_is_absent() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let page = "404 page not found\n";
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        peer.answer(404, "Content-Type: text/plain\r\n", page);
+        let error = listing.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+        let words = "the server could not find the requested resource";
+        assert!(error.to_string().contains(words), "{error}");
+    });
+    let error = get_answered(move |peer| peer.answer(404, "", page));
+    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+}
+
 #[test]
 fn a_list_that_is_cut_off_fails() {
     let server = Server::start();
