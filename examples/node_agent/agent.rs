@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Select, at, never, unbounded};
+use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::list_watch::Api;
@@ -104,7 +105,7 @@ impl<W: Write> Agent<'_, W> {
         let endpoints = std::mem::take(&mut self.endpoints);
         let metrics = endpoints.metrics.clone();
         let mut node = Node::new(client, self.node_name, self.options, metrics.as_ref())?;
-        let followed = followed(self.options, metrics.as_ref(), "pods");
+        let followed = followed::<Pod>(self.options, metrics.as_ref(), "pods-of-node")?;
         let mut ears = Ears::listen(&node, client, self.node_name, followed)?;
         let mut progress = Progress::new(clock, self.options);
         let health = node.health(&ears.reflector, progress.synced.clone());

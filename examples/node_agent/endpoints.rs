@@ -30,10 +30,7 @@ impl Endpoints {
     /// Binds what the flags ask for. One address for both serves both.
     pub(crate) fn bind(options: &Options) -> Result<Self, Error> {
         let mut bound: Vec<Bound> = Vec::new();
-        let metrics = match &options.metrics_bind_address {
-            Some(_) => Some(Metrics::new()?),
-            None => None,
-        };
+        let metrics = Metrics::at(options.metrics_bind_address.as_ref());
         let health = options.health_probe_bind_address.iter();
         let health = health.map(|address| (address, true, false));
         let scraped = options.metrics_bind_address.iter();

@@ -16,7 +16,7 @@ mod follow;
 mod health;
 mod logger;
 mod managers;
-#[path = "no_metrics.rs"]
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod node;
 mod own_node;

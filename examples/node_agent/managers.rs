@@ -1,10 +1,10 @@
 //! The two managers as one: what is done with Secrets is done with ConfigMaps.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::http::Client;
 use kubecache::manager::{
-    Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager,
-    visit_pod_config_map_names, visit_pod_secret_names,
+    ChangeDetection, Changes, ConfigMapManager, ManagedKind, ManagerOptions, PodReport,
+    SecretManager, visit_pod_config_map_names, visit_pod_secret_names,
 };
 use kubecache::object::{Object as _, ObjectKey};
 use kubecache::{Error, ErrorKind};
@@ -54,15 +54,15 @@ impl Managers {
     pub(crate) fn new(
         client: &Client,
         options: &ManagerOptions,
+        strategy: ChangeDetection,
         metrics: Option<&Metrics>,
     ) -> Result<Self, Error> {
-        let counted = |kind| match metrics {
-            Some(metrics) => metrics.manage(kind, options.clone()),
-            None => options.clone(),
-        };
+        let options = options.clone().change_detection(strategy);
+        let secrets = counted::<Secret>(&options, metrics, strategy)?;
+        let config_maps = counted::<ConfigMap>(&options, metrics, strategy)?;
         Ok(Self {
-            secrets: SecretManager::new(client.clone(), counted("Secret"))?,
-            config_maps: ConfigMapManager::new(client.clone(), counted("ConfigMap"))?,
+            secrets: SecretManager::new(client.clone(), secrets)?,
+            config_maps: ConfigMapManager::new(client.clone(), config_maps)?,
         })
     }
 
@@ -122,5 +122,16 @@ impl Managers {
     pub(crate) fn shut_down(&self) {
         self.secrets.shut_down();
         self.config_maps.shut_down();
+    }
+}
+
+fn counted<K: ManagedKind>(
+    options: &ManagerOptions,
+    metrics: Option<&Metrics>,
+    strategy: ChangeDetection,
+) -> Result<ManagerOptions, Error> {
+    match metrics {
+        Some(metrics) => metrics.manage::<K>(strategy, options.clone()),
+        None => Ok(options.clone()),
     }
 }

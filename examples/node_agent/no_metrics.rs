@@ -1,9 +1,11 @@
 //! The metrics' place in an agent that is built without them: it says how to get them.
 
-use kubecache::manager::ManagerOptions;
+use kubecache::Error;
+use kubecache::manager::{ChangeDetection, ManagedKind, ManagerOptions};
+use kubecache::object::Object;
 use kubecache::reflector::ReflectorOptions;
-use kubecache::{Error, ErrorKind};
 
+use crate::bind::BindAddress;
 use crate::exchange::Page;
 
 /// Why the flag is refused.
@@ -14,11 +16,14 @@ pub(crate) const MISSING: Option<&str> =
 #[derive(Clone, Debug)]
 pub(crate) enum Metrics {}
 
+#[expect(
+    clippy::extra_unused_type_parameters,
+    reason = "they are what metrics have that can be"
+)]
 impl Metrics {
-    /// Says how to build an agent that has them.
-    pub(crate) fn new() -> Result<Self, Error> {
-        let why = MISSING.unwrap_or_default();
-        Err(Error::new(ErrorKind::Config, why))
+    /// None: the flag that gives an address is refused.
+    pub(crate) fn at(_address: Option<&BindAddress>) -> Option<Self> {
+        None
     }
 
     /// The page `/metrics`.
@@ -26,13 +31,21 @@ impl Metrics {
         match *self {}
     }
 
-    /// Counts what the reflector of these pods or nodes does.
-    pub(crate) fn follow(&self, _resource: &'static str, _options: &mut ReflectorOptions) {
+    /// Counts what a reflector of the agent's own does.
+    pub(crate) fn follow<K: Object>(
+        &self,
+        _name: &str,
+        _options: &mut ReflectorOptions,
+    ) -> Result<(), Error> {
         match *self {}
     }
 
     /// Counts what a manager of this kind does.
-    pub(crate) fn manage(&self, _kind: &'static str, _options: ManagerOptions) -> ManagerOptions {
+    pub(crate) fn manage<K: ManagedKind>(
+        &self,
+        _strategy: ChangeDetection,
+        _options: ManagerOptions,
+    ) -> Result<ManagerOptions, Error> {
         match *self {}
     }
 }

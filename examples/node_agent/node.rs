@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, PodReport};
-use kubecache::object::{Held, Object as _, ObjectKey};
+use kubecache::object::{Held, Object, ObjectKey};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
@@ -39,17 +39,20 @@ impl Node {
         metrics: Option<&Metrics>,
     ) -> Result<Self, Error> {
         let ttl = NodeTtl::new();
-        let mut kept = ManagerOptions::default()
-            .change_detection(options.change_detection)
-            .node_ttl(ttl.clone());
+        let mut kept = ManagerOptions::default().node_ttl(ttl.clone());
         if let Some(limit) = options.idle_limit {
             kept = kept.idle_limit(limit);
         }
-        let managers = Arc::new(Managers::new(client, &kept, metrics)?);
+        let managers = Arc::new(Managers::new(
+            client,
+            &kept,
+            options.change_detection,
+            metrics,
+        )?);
         let (own, reader) = match options.change_detection {
             ChangeDetection::Watch => (None, None),
             ChangeDetection::Cache => {
-                let followed = followed(options, metrics, "nodes");
+                let followed = followed::<v1::Node>(options, metrics, "own-node")?;
                 let own = own_node::follow(client, name, ttl, followed)?;
                 (Some(Arc::new(own)), Some(Reader::start(&managers)?))
             }
@@ -152,20 +155,20 @@ impl Node {
     }
 }
 
-/// How the agent's own reflectors run.
-pub(crate) fn followed(
+/// How a reflector of the agent's own runs, which is called so where it is counted.
+pub(crate) fn followed<K: Object>(
     options: &Options,
     metrics: Option<&Metrics>,
-    resource: &'static str,
-) -> ReflectorOptions {
+    name: &str,
+) -> Result<ReflectorOptions, Error> {
     let mut followed = ReflectorOptions::default();
     if let Some(limit) = options.idle_limit {
         followed.idle_limit = limit;
     }
     if let Some(metrics) = metrics {
-        metrics.follow(resource, &mut followed);
+        metrics.follow::<K>(name, &mut followed)?;
     }
-    followed
+    Ok(followed)
 }
 
 fn rows_of(pod: PodReport) -> Vec<(RowKey, Facts)> {

@@ -1,6 +1,7 @@
-//! Reads of what nobody watches: on a thread of their own, so that a slow server does not hold up the table, and when.
+//! Reads of what nobody watches: on threads of their own, so that a slow server does not hold up the table, and when.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,25 +14,42 @@ use crate::managers::{Managers, ObjectId};
 /// After this a read that failed is tried again, then after twice as long, and so on up to the period.
 const AGAIN_FIRST: Duration = Duration::from_millis(500);
 
-/// The thread that reads. Dropping it ends the managers' requests, and so the thread, at once.
+/// Reads at a time: an object that the server does not answer holds one of them up for as long as a read may take.
+const HANDS: usize = 8;
+
+/// The threads that read. Dropping it ends the managers' requests, and so the threads, at once.
 pub(crate) struct Reader {
     orders: Sender<ObjectId>,
     managers: Arc<Managers>,
-    _thread: Worker,
+    _desk: Worker,
+    _hands: Vec<Worker>,
 }
 
 impl Reader {
     pub(crate) fn start(managers: &Arc<Managers>) -> Result<Self, Error> {
-        let (send, orders) = unbounded();
-        let of_thread = Arc::clone(managers);
-        let thread = Worker::spawn("agent-reads", move |stop| run(&orders, &of_thread, stop));
-        let thread = thread.map_err(|error| {
-            Error::new(ErrorKind::Resources, "starting the thread that reads").with_source(error)
-        })?;
-        Ok(Self {
-            orders: send,
-            managers: Arc::clone(managers),
-            _thread: thread,
+        let started = || {
+            let (send, orders) = unbounded();
+            let (hand_out, work) = unbounded();
+            let (report, done) = unbounded();
+            let desk = Worker::spawn("agent-reads", move |stop| {
+                run(&orders, &hand_out, &done, stop);
+            })?;
+            let hands = (1..=HANDS).map(|number| {
+                let (managers, work) = (Arc::clone(managers), work.clone());
+                let report = report.clone();
+                Worker::spawn(format!("agent-read-{number}"), move |stop| {
+                    read(&managers, &work, &report, stop);
+                })
+            });
+            Ok(Self {
+                orders: send,
+                managers: Arc::clone(managers),
+                _desk: desk,
+                _hands: hands.collect::<io::Result<_>>()?,
+            })
+        };
+        started().map_err(|error: io::Error| {
+            Error::new(ErrorKind::Resources, "starting the threads that read").with_source(error)
         })
     }
 
@@ -46,32 +64,83 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // The thread may wait for an answer; its worker, dropped after this, joins it.
+        // The threads may wait for answers; their workers, dropped after this, join them.
         self.managers.shut_down();
     }
 }
 
-fn run(orders: &Receiver<ObjectId>, managers: &Managers, stop: &StopToken) {
-    let mut due = VecDeque::new();
+/// Hands out what is ordered.
+fn run(
+    orders: &Receiver<ObjectId>,
+    hand_out: &Sender<ObjectId>,
+    done: &Receiver<ObjectId>,
+    stop: &StopToken,
+) {
+    let mut desk = Desk::default();
+    loop {
+        select! {
+            recv(orders) -> order => match order {
+                Ok(object) => desk.order(object),
+                Err(_nobody_orders) => return,
+            },
+            recv(done) -> object => match object {
+                Ok(object) => desk.done(&object),
+                Err(_nobody_reads) => return,
+            },
+            recv(stop.channel()) -> _ => return,
+        }
+        while let Some(object) = desk.next() {
+            drop(hand_out.send(object));
+        }
+    }
+}
+
+fn read(
+    managers: &Managers,
+    work: &Receiver<ObjectId>,
+    report: &Sender<ObjectId>,
+    stop: &StopToken,
+) {
     while !stop.is_stopped() {
-        if due.is_empty() {
-            select! {
-                recv(orders) -> order => match order {
-                    Ok(object) => due.push_back(object),
-                    Err(_nobody_orders) => return,
-                },
-                recv(stop.channel()) -> _ => return,
+        select! {
+            recv(work) -> object => {
+                let Ok(object) = object else { return };
+                managers.read(&object);
+                drop(report.send(object));
             }
+            recv(stop.channel()) -> _ => return,
         }
-        for object in orders.try_iter() {
-            // Ordered again before it was read: one read is news enough for both.
-            if !due.contains(&object) {
-                due.push_back(object);
-            }
+    }
+}
+
+/// What is to be read, and what is being read.
+#[derive(Debug, Default)]
+struct Desk {
+    due: VecDeque<ObjectId>,
+    reading: Vec<ObjectId>,
+}
+
+impl Desk {
+    /// Ordered again before it was read: one read is news enough for both.
+    fn order(&mut self, object: ObjectId) {
+        if !self.due.contains(&object) {
+            self.due.push_back(object);
         }
-        if let Some(object) = due.pop_front() {
-            managers.read(&object);
+    }
+
+    /// The next one to read, if a hand is free; one object is not read twice at a time.
+    fn next(&mut self) -> Option<ObjectId> {
+        if self.reading.len() >= HANDS {
+            return None;
         }
+        let free = |object: &ObjectId| !self.reading.contains(object);
+        let object = self.due.remove(self.due.iter().position(free)?)?;
+        self.reading.push(object.clone());
+        Some(object)
+    }
+
+    fn done(&mut self, object: &ObjectId) {
+        self.reading.retain(|reading| reading != object);
     }
 }
 
@@ -146,8 +215,36 @@ pub(crate) fn later(now: Instant, by: Duration) -> Instant {
 #[cfg(test)]
 mod tests {
     use kubecache::clock::FakeClock;
+    use kubecache::object::ObjectKey;
 
     use super::*;
+
+    #[test]
+    fn an_object_is_read_once_at_a_time_and_no_more_than_so_many_are() {
+        let object = |number: usize| ObjectId {
+            kind: "Secret",
+            key: ObjectKey::new("shop", number.to_string()),
+        };
+        let mut desk = Desk::default();
+        desk.order(object(0));
+        desk.order(object(0));
+        assert_eq!(desk.next(), Some(object(0)));
+        assert_eq!(desk.next(), None, "ordered twice, read once");
+        desk.order(object(0));
+        desk.order(object(1));
+        assert_eq!(desk.next(), Some(object(1)), "the other is being read");
+        desk.done(&object(0));
+        assert_eq!(desk.next(), Some(object(0)));
+        (2..20).for_each(|number| desk.order(object(number)));
+        let begun: Vec<_> = std::iter::from_fn(|| desk.next()).collect();
+        assert_eq!(begun, (2..HANDS).map(object).collect::<Vec<_>>());
+        desk.done(&object(4));
+        assert_eq!(
+            desk.next(),
+            Some(object(HANDS)),
+            "in the order of the orders"
+        );
+    }
 
     #[test]
     fn everything_is_read_each_period_and_what_failed_sooner() {

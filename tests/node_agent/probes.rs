@@ -206,3 +206,56 @@ fn an_address_that_is_taken_ends_it_with_the_flag_and_the_address() {
     assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
 }
+
+#[cfg(not(feature = "metrics"))]
+#[test]
+fn without_the_feature_the_metrics_flag_says_how_to_build_them() {
+    let ended = run(&["--demo", "--metrics-bind-address", ":0"]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
+    let told = "error: --metrics-bind-address: this agent was built without metrics; build it with `--features metrics`\n";
+    assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
+}
+
+/// The series of what runs, no object's name and no value, and both pages at one address.
+#[cfg(feature = "metrics")]
+#[test]
+fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
+    const METRICS: &str = "--metrics-bind-address";
+    let server = FixtureServer::replaying(with_tls(open_watch()))
+        .start()
+        .unwrap();
+    let (mut agent, probes) = start(&server.url(), &[METRICS, "127.0.0.1:0"]);
+    let address = told(&mut agent, &format!("{METRICS}: listening at "));
+    let address: SocketAddr = address.parse().unwrap();
+    agent.wait_for("the row", |line| line.contains("Synced"));
+    let (code, text) = get(address, "/metrics");
+    assert_eq!(code, 200);
+    for series in [
+        "reflector_lists_total{group=\"\",name=\"pods-of-node\",resource=\"pods\",version=\"v1\"} 2\n",
+        "kubecache_object_cache_objects{kind=\"Secret\",strategy=\"Watch\"} 1\n",
+        "kubecache_object_cache_objects{kind=\"ConfigMap\",strategy=\"Watch\"} 0\n",
+        "kubecache_build_info{version=\"",
+    ] {
+        assert!(text.contains(series), "{series}: {text}");
+    }
+    for hidden in ["tls", "canary", "shop"] {
+        assert!(!text.contains(hidden), "{hidden}: {text}");
+    }
+    assert_eq!(get(address, "/healthz").0, 404);
+    assert_eq!(get(probes, "/metrics").0, 404);
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+
+    // The port was just given back.
+    let one = address.to_string();
+    let mut flags = vec!["-s", "", "--node-name", "n1", FLAG, &one, METRICS, &one];
+    let server = FixtureServer::replaying(with_tls(open_watch()))
+        .start()
+        .unwrap();
+    let url = server.url();
+    flags[1] = &url;
+    let mut agent = Running::start(&flags);
+    agent.wait_for("the row", |line| line.contains("Synced"));
+    assert_eq!(get(address, "/metrics").0, 200);
+    assert_eq!(get(address, "/readyz"), (200, "ok".to_owned()));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}

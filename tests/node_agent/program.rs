@@ -29,7 +29,13 @@ pub(crate) struct Ended {
 /// The program, built once.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| built(crate::EXAMPLE, &["testing"]))
+    // Those of the test: the library is then built already.
+    let features: &[&str] = if cfg!(feature = "metrics") {
+        &["testing", "metrics"]
+    } else {
+        &["testing"]
+    };
+    PROGRAM.get_or_init(|| built(crate::EXAMPLE, features))
 }
 
 pub(crate) fn command(arguments: &[&str]) -> Command {

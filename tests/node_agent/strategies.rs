@@ -295,3 +295,30 @@ fn an_object_that_the_server_does_not_answer_holds_up_neither_the_table_nor_the_
         assert_eq!(gets(&server.requests(), TLS).len(), 1, "{strategy}");
     }
 }
+
+#[test]
+fn objects_that_the_server_does_not_answer_do_not_use_up_the_time_of_the_others() {
+    let names = ["a", "b", "c", "tls"];
+    let pods = node(&[pod("web", &names, &[], "Running")]);
+    let recording = object(pods, "secrets", "tls", &[secret("tls", &[("a", "canary")])]);
+    for strategy in ["Cache", "Get"] {
+        let mut server = FixtureServer::replaying(own_node(recording.clone(), "0"));
+        for name in &names[..3] {
+            let path = format!("/api/v1/namespaces/shop/secrets/{name}");
+            server = server.fault(Fault::new(Act::Hang).on(&path));
+        }
+        let server = server.start().unwrap();
+        // Shorter than one read may take.
+        let flags = ["--change-detection", strategy, "--timeout", "5s"];
+        let ended = agent(&server, &flags);
+        assert_eq!(ended.code, 1);
+        assert_eq!(ended.stderr, "error: 3 of 4 rows have no answer\n");
+        let states: Vec<_> = ended
+            .stdout
+            .lines()
+            .skip(1)
+            .map(|line| line.contains("Synced"))
+            .collect();
+        assert_eq!(states, [false, false, false, true], "{}", ended.stdout);
+    }
+}
