@@ -278,6 +278,21 @@ fn only_the_adapter_knows_ureq_and_rustls() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// The library that counts can be replaced: no type of it is in the public face, which is the room's first file.
+#[test]
+fn only_the_inside_of_metrics_knows_prometheus() {
+    let mut wrong = Vec::new();
+    for source in rust_files("src") {
+        let inside = source.room() == "metrics" && name(&source.path) != "mod.rs";
+        for (number, line) in source.code().filter(|_| !inside) {
+            if line.contains("prometheus::") {
+                wrong.push(format!("{}:{}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 #[test]
 fn every_fixture_is_used_or_explained() {
     let readme = fs::read_to_string(root().join("fixtures/README.md")).unwrap_or_default();

@@ -86,11 +86,11 @@
 //! | `kubecache_object_cache_references` | gauge | references | references of pods: an object that two pods reference counts twice |
 //! | `kubecache_object_cache_watches` | gauge | watches | objects whose watch is open or being opened |
 //! | `kubecache_object_cache_get_duration_seconds` | histogram | seconds | how long reads took, failed ones included: plain, fresh and at-least ones |
-//! | `kubecache_object_cache_get_errors_total` | counter | reads | reads that failed; label `reason` besides, the [`ErrorKind`](crate::ErrorKind) such as `NotFound` |
+//! | `kubecache_object_cache_get_errors_total` | counter | reads | reads that failed; label `reason` besides, the [`ErrorKind`] such as `NotFound` |
 //!
 //! # Threads and locks
 //!
-//! No thread. The table of handles and the readings of each series are behind locks of the last rank, under which nothing is
+//! No thread. The table of handles and the readings of each series are behind locks of rank 57, under which nothing is
 //! called.
 
 mod informer;
