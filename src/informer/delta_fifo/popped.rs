@@ -8,7 +8,7 @@ use super::state::Receipt;
 use crate::informer::Deltas;
 use crate::object::Object;
 
-/// Deltas that were taken from a [`DeltaFifo`](crate::informer::DeltaFifo); they count as processed when this is
+/// Deltas that were taken from a [`DeltaFifo`]; they count as processed when this is
 /// dropped, by a panic too. Derefs to what was taken.
 ///
 /// Keep it until the deltas are applied and everybody is told: only then does the count of initial items fall, and
