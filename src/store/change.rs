@@ -170,6 +170,12 @@ impl<K: Object> StoreWriter<K> {
         Ok(changes)
     }
 
+    /// The content is whole. At which version is for later: some of it may be newer.
+    pub(crate) fn complete(&self) {
+        self.shared().lock().synced = true;
+        self.shared().notify_all();
+    }
+
     /// The content is whole, and at least at `version`.
     pub(crate) fn settle(&mut self, version: &ResourceVersion) {
         let mut state = self.shared().lock();

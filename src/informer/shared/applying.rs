@@ -55,6 +55,11 @@ impl<K: Object> Applying<K> {
         self.processor.admit(|| self.writer.last_good_of_all());
     }
 
+    /// The first list is in the store, whatever else waits (SI-6).
+    pub(super) fn complete(&self) {
+        self.writer.complete();
+    }
+
     /// Nothing that was queued so far waits any more: the content is as new as what was applied.
     pub(super) fn settle(&mut self) {
         if self.unsettled {

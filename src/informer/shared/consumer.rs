@@ -68,11 +68,19 @@ impl<K: Object> Consumer<K> {
 
     /// What follows from how far the queue is.
     fn look_around(&mut self) {
-        if !self.applying.settles_itself() && self.handle.has_synced() && self.handle.is_empty() {
+        if !self.handle.has_synced() {
+            return;
+        }
+        let settles = !self.applying.settles_itself() && self.handle.is_empty();
+        if settles {
             self.applying.settle();
         }
-        if !self.complete && self.handle.has_synced() {
+        if !self.complete {
             self.complete = true;
+            // First the informer, then its handlers: one that has synced is not ahead of it (SI-16).
+            if !settles {
+                self.applying.complete();
+            }
             self.processor.complete_initial();
         }
     }

@@ -21,6 +21,40 @@ fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
     }
 }
 
+/// Under a load that never ends, too: what came after the list is not waited for.
+#[test]
+fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let (begun, calls) = unbounded();
+        let (gate, pass) = unbounded::<()>();
+        // An index function runs on the queue's thread: it holds that up.
+        let indexers = Indexers::new().with("held up", move |object: &ConfigMap| {
+            drop(begun.send(object.key().to_string()));
+            let _closed = pass.recv();
+            vec![]
+        });
+        let informer = world.informer_with(world.options(order).indexers(indexers));
+        let (registration, _told) = follow(&informer);
+        informer.start().unwrap();
+        while calls.recv().unwrap() != "b" {
+            gate.send(()).unwrap();
+        }
+        world.set("c");
+        while informer.queued() == 0 {
+            std::thread::yield_now();
+        }
+        assert!(!informer.has_synced(), "{order:?}: b is not in");
+        gate.send(()).unwrap();
+        while calls.recv().unwrap() != "c" {
+            gate.send(()).unwrap();
+        }
+        assert!(informer.has_synced(), "{order:?}: c is not of the list");
+        registration.wait_until_synced(Deadline::NEVER).unwrap();
+        drop(gate);
+    }
+}
+
 /// DF-14, RQ-5: an empty list is a list.
 #[test]
 fn si_6_an_empty_first_list_syncs_informer_and_handlers() {
