@@ -1,37 +1,30 @@
 //! Random histories of a server, with broken watches, expiries and lists, into whole informers in every order: in the end
-//! the store and each handler's view are what the server has, each object's notifications came in order, and no deletion
-//! was lost. Handlers come at any time; one of them takes nothing until the end, so that its queue coalesces.
+//! the store, its index and each handler's view are what the server has, each object's notifications came in order, and no
+//! deletion was lost. Handlers come and go at any time; most have small queues and take nothing for long, so that these
+//! coalesce; resyncs come in between.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use super::*;
+use crate::dice::Dice;
+use crate::object::ObjectKey;
 
 /// Histories per order and run of the test.
-const HISTORIES: usize = 25;
+const HISTORIES: usize = 50;
 /// Steps of one history.
 const STEPS: usize = 150;
+/// Handlers at one time.
+const HANDLERS_MAX: usize = 6;
+/// How often the informer resyncs.
+const RESYNC: Duration = Duration::from_secs(5);
 /// How long nothing may come before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Set to a seed that a failure printed, to play it again.
-const SEED: &str = "KUBECACHE_TEST_SEED";
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Small random numbers from a seed (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.checked_rem(sides).unwrap()
-    }
-
-    fn name(&mut self) -> &'static str {
-        NAMES[usize::try_from(self.roll(5)).unwrap()]
-    }
+fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
+    let sides = u64::try_from(of.len()).unwrap();
+    of[usize::try_from(dice.roll(sides)).unwrap()]
 }
 
 /// A handler's view: what it was told, by key.
@@ -48,74 +41,178 @@ fn view_of(objects: &[Arc<Held<ConfigMap>>]) -> View {
         .collect()
 }
 
-/// Takes a notification in: it must follow on what the handler was told of that object before.
-fn follow_on(view: &mut View, notification: &Told, context: &str) {
-    let key = notification.key().to_string();
-    let text = format!(
-        "{context}: {} after {:?}",
-        written(notification),
-        view.get(&key)
-    );
-    match notification {
-        Notification::Added { object, .. } => {
-            assert_eq!(view.insert(key, number(object)), None, "{text}");
+/// The values of an object in the index `digit`: so few that objects share them, and each change moves an object.
+fn digits(object: &ConfigMap) -> Vec<String> {
+    let version = object.metadata.resource_version.clone().unwrap();
+    version.chars().map(String::from).collect()
+}
+
+/// What happened in the histories of one test, so that a test in which nothing happens fails.
+#[derive(Debug, Default)]
+struct Tally {
+    lists: usize,
+    resyncs: usize,
+    missed: usize,
+    removed: usize,
+    coalesced: u64,
+    undecodable: usize,
+    refused: u64,
+}
+
+impl Tally {
+    fn assert_full(&self) {
+        let counts = [
+            self.lists,
+            self.resyncs,
+            self.missed,
+            self.removed,
+            self.undecodable,
+        ];
+        let counts = counts.iter().all(|count| *count > 0);
+        assert!(counts && self.coalesced > 0 && self.refused > 0, "{self:?}");
+    }
+}
+
+/// A handler of the test's, with what it was told so far.
+struct Follower {
+    registration: Registration,
+    told: Receiver<Told>,
+    view: View,
+    /// Takes nothing before the end.
+    lazy: bool,
+    context: String,
+}
+
+impl Follower {
+    fn new(informer: &Informer, lazy: bool, bound: Option<usize>, context: &str) -> Self {
+        let (handler, told) = if lazy {
+            Forward::bounded(0)
+        } else {
+            Forward::unbounded()
+        };
+        let options = HandlerOptions::default().queue_max(bound);
+        let registration = informer.add_handler_with(handler, options).unwrap();
+        Self {
+            context: format!(
+                "{context}, handler {} of bound {bound:?}",
+                registration.name()
+            ),
+            registration,
+            told,
+            view: View::new(),
+            lazy,
         }
-        Notification::Updated { old, new } => {
-            assert_eq!(view.insert(key, number(new)), Some(number(old)), "{text}");
-            assert!(
-                number(new) >= number(old),
-                "{text} {:?} {:?}",
-                old.uid(),
-                new.uid()
-            );
-        }
-        Notification::Deleted(deleted) => {
-            let before = view.remove(&key);
-            let before = before.unwrap_or_else(|| panic!("{text}"));
-            let last = number(&deleted.last_known);
-            if deleted.final_state_known {
-                assert!(last > before, "{text}");
-            } else {
-                // Changes may have been told as part of the delete, beyond the bound of the handler's queue.
-                assert!(last >= before, "{text}");
+    }
+
+    /// Takes a notification in: it must follow on what the handler was told of that object before.
+    fn follow_on(&mut self, notification: &Told, tally: &mut Tally) {
+        let key = notification.key().to_string();
+        let view = &mut self.view;
+        let text = format!(
+            "{}: {} after {:?}",
+            self.context,
+            written(notification),
+            view.get(&key)
+        );
+        match notification {
+            Notification::Added { object, .. } => {
+                assert_eq!(view.insert(key, number(object)), None, "{text}");
+            }
+            Notification::Updated { old, new } => {
+                assert_eq!(view.insert(key, number(new)), Some(number(old)), "{text}");
+                assert!(number(new) >= number(old), "{text}");
+                tally.resyncs += usize::from(number(new) == number(old));
+            }
+            Notification::Deleted(deleted) => {
+                let before = view.remove(&key);
+                let before = before.unwrap_or_else(|| panic!("{text}"));
+                let last = number(&deleted.last_known);
+                if deleted.final_state_known {
+                    assert!(last > before, "{text}");
+                } else {
+                    // Changes may have been told as part of the delete, beyond the bound of the handler's queue.
+                    assert!(last >= before, "{text}");
+                    tally.missed += 1;
+                }
             }
         }
+    }
+
+    /// Takes what is there, but not more than a few.
+    fn take_some(&mut self, tally: &mut Tally) {
+        for _ in 0..3 {
+            if let Ok(notification) = self.told.try_recv() {
+                self.follow_on(&notification, tally);
+            }
+        }
+    }
+
+    /// Takes notifications until the view is what is there.
+    fn catch_up(&mut self, there: &View, tally: &mut Tally) {
+        while self.view != *there {
+            let notification = self.told.recv_timeout(PATIENCE);
+            let notification = notification.unwrap_or_else(|_| {
+                panic!("{}: told {:?}, there is {there:?}", self.context, self.view)
+            });
+            self.follow_on(&notification, tally);
+        }
+        self.registration
+            .wait_until_synced(Deadline::NEVER)
+            .unwrap();
+    }
+
+    /// Is removed: what it was told before follows, and nothing is told after.
+    fn remove(mut self, tally: &mut Tally) {
+        self.registration.remove(Deadline::NEVER).unwrap();
+        let delivered = self.registration.delivered();
+        while let Ok(notification) = self.told.recv_timeout(PATIENCE) {
+            self.follow_on(&notification, tally);
+        }
+        let error = self.told.try_recv().unwrap_err();
+        assert!(error.is_disconnected(), "{}: it goes on", self.context);
+        assert_eq!(self.registration.delivered(), delivered, "{}", self.context);
+        tally.coalesced += self.registration.coalesced();
+        tally.removed += 1;
     }
 }
 
 struct History {
     world: World,
     informer: Informer,
-    handlers: Vec<Receiver<Told>>,
+    followers: Vec<Follower>,
     dice: Dice,
     /// Older states, which a server may send again.
     past: Vec<Arc<Held<ConfigMap>>>,
     context: String,
+    tally: Tally,
 }
 
 impl History {
-    fn new(order: QueueOrder, seed: u64) -> Self {
+    fn new(order: QueueOrder, (dice, seed): (Dice, u64)) -> Self {
         let world = World::with(&["a", "b", "c"]);
-        let options = world.options(order).resync_period(Duration::from_secs(30));
+        let options = world
+            .options(order)
+            .resync_period(RESYNC)
+            .indexers(Indexers::new().with("digit", digits));
         let informer = world.informer_with(options);
-        let (_, early) = follow(&informer);
-        let (handler, late) = Forward::bounded(0);
-        let small = HandlerOptions::default().queue_max(Some(3));
-        informer.add_handler_with(handler, small).unwrap();
+        let context = format!("{order:?}, seed {seed}");
+        let early = Follower::new(&informer, false, None, &context);
+        let lazy = Follower::new(&informer, true, Some(3), &context);
         Self {
             informer,
-            handlers: vec![early, late],
-            dice: Dice(seed),
+            followers: vec![early, lazy],
+            dice,
             past: Vec::new(),
-            context: format!("{order:?}, {SEED}={seed}"),
+            context,
             world,
+            tally: Tally::default(),
         }
     }
 
     fn step(&mut self) {
         let source = &self.world.source;
-        let name = self.dice.name();
-        match self.dice.roll(24) {
+        let name = pick(&mut self.dice, &NAMES);
+        match self.dice.roll(36) {
             0..9 => drop(self.world.set(name)),
             9..13 => drop(source.delete("", name)),
             13 => drop(source.set_undecodable("", name)),
@@ -127,19 +224,49 @@ impl History {
             }
             17 => source.compact(),
             18 => {
-                let kind = [RequestKind::List, RequestKind::Watch];
-                let kind = kind[usize::try_from(self.dice.roll(2)).unwrap()];
+                let kind = pick(&mut self.dice, &[RequestKind::List, RequestKind::Watch]);
                 let items = usize::try_from(self.dice.roll(3)).unwrap();
                 source.fail_next(kind, SourceFault::CutAfter(items));
             }
             19 => source.stream_lists(self.dice.roll(2) == 0),
             20 => self.repeat(),
-            21 if self.handlers.len() < 5 => self.handlers.push(follow(&self.informer).1),
             21 => source.bookmark(),
+            22 => self.come(),
+            23 => self.go(),
+            24..27 => self.take(),
+            27..29 => self.lose(),
+            29..32 => self.keep_up(),
             _ => self.pass(),
         }
         self.past.extend(self.world.source.objects());
         self.past.drain(..self.past.len().saturating_sub(40));
+        self.tally.undecodable += self.informer.store().undecodable().len();
+    }
+
+    /// A handler comes, some with a queue that coalesces early.
+    fn come(&mut self) {
+        if self.followers.len() < HANDLERS_MAX {
+            let bound = pick(&mut self.dice, &[None, Some(0), Some(1), Some(2), Some(8)]);
+            let lazy = self.dice.roll(2) == 0;
+            let follower = Follower::new(&self.informer, lazy, bound, &self.context);
+            self.followers.push(follower);
+        }
+    }
+
+    /// A handler goes, whatever it is at; the first two stay.
+    fn go(&mut self) {
+        if self.followers.len() > 2 {
+            let last = self.followers.len().checked_sub(1).unwrap();
+            let pair = [2, last];
+            let leaver = self.followers.remove(pick(&mut self.dice, &pair));
+            leaver.remove(&mut self.tally);
+        }
+    }
+
+    fn take(&mut self) {
+        for follower in self.followers.iter_mut().filter(|follower| !follower.lazy) {
+            follower.take_some(&mut self.tally);
+        }
     }
 
     /// The server sends an older state of an object once more, after what followed on it.
@@ -155,6 +282,28 @@ impl History {
             let event = || WatchEvent::Modified(Arc::clone(&older));
             self.world.source.send(event);
         }
+    }
+
+    /// The watch ends, and what happens then is in no history any more: only a list tells of it.
+    fn lose(&mut self) {
+        let source = &self.world.source;
+        source.end_watches(None);
+        for _ in 0..3 {
+            let name = pick(&mut self.dice, &NAMES);
+            match self.dice.roll(5) {
+                0 => drop(source.set_undecodable("", name)),
+                1..3 => drop(source.delete("", name)),
+                _ => drop(self.world.set(name)),
+            }
+        }
+        source.compact();
+    }
+
+    /// Waits until the store is as far as the server: the next steps meet an informer at rest.
+    fn keep_up(&self) {
+        let (store, source) = (self.informer.store(), &self.world.source);
+        self.world
+            .pass_until(|| view_of(&store.list()) == view_of(&source.objects()));
     }
 
     /// Lets the clock go on to the next timer.
@@ -185,44 +334,92 @@ impl History {
         }
     }
 
-    fn check(self) {
+    /// The index lists each object under what it is now, and nothing else.
+    fn check_index(&self) {
+        let mut expected: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
+        for object in self.world.source.objects() {
+            let mut digits = digits(&object);
+            digits.sort_unstable();
+            digits.dedup();
+            for digit in digits {
+                expected.entry(digit).or_default().push(object.key());
+            }
+        }
+        let store = self.informer.store();
+        let mut values = store.index_values("digit");
+        values.sort_unstable();
+        assert!(values.iter().eq(expected.keys()), "{}", self.context);
+        for (value, mut keys) in expected {
+            keys.sort_unstable();
+            let indexed = store.index_keys("digit", &value).unwrap();
+            assert_eq!(indexed, keys, "{}", self.context);
+            assert_eq!(store.by_index("digit", &value).unwrap().len(), keys.len());
+        }
+    }
+
+    /// Nothing changes any more, but a resync tells of what is there once more.
+    fn check_resync(&mut self, there: &View) {
+        let early = self.followers.first_mut().unwrap();
+        for notification in early.told.try_iter().collect::<Vec<_>>() {
+            early.follow_on(&notification, &mut self.tally);
+        }
+        let mut again = View::new();
+        while again != *there {
+            let ahead = self.world.fake.wait_for_next_timer();
+            self.world.fake.advance(ahead);
+            std::thread::yield_now();
+            for notification in early.told.try_iter().collect::<Vec<_>>() {
+                early.follow_on(&notification, &mut self.tally);
+                let object = notification.object();
+                again.insert(object.key().to_string(), number(object));
+            }
+        }
+        assert_eq!(early.view, *there, "{}", self.context);
+    }
+
+    fn check(mut self) -> Tally {
         let there = view_of(&self.world.source.objects());
         assert!(self.informer.store().undecodable().is_empty());
-        for (number, told) in self.handlers.iter().enumerate() {
-            let context = format!("{}, handler {number}", self.context);
-            let mut view = View::new();
-            while view != there {
-                let notification = told.recv_timeout(PATIENCE);
-                let notification = notification
-                    .unwrap_or_else(|_| panic!("{context}: told {view:?}, there is {there:?}"));
-                follow_on(&mut view, &notification, &context);
-            }
-            for notification in told.try_iter() {
-                follow_on(&mut view, &notification, &context);
-            }
-            assert_eq!(view, there, "{context}");
+        self.check_index();
+        for follower in &mut self.followers {
+            follower.catch_up(&there, &mut self.tally);
         }
+        self.check_resync(&there);
+        for mut follower in self.followers {
+            follower.catch_up(&there, &mut self.tally);
+            follower.remove(&mut self.tally);
+        }
+        self.tally.lists += self.world.lists();
+        self.tally.refused += self.informer.store().refused();
         self.informer.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(view_of(&self.informer.store().list()), there);
+        self.tally
     }
 }
 
 fn play(order: QueueOrder) {
-    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-    let histories = if given.is_some() { 1 } else { HISTORIES };
-    for _ in 0..histories {
-        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
-        println!("{order:?} {SEED}={seed}");
-        let mut history = History::new(order, seed);
+    let mut all = Tally::default();
+    for _ in 0..HISTORIES {
+        let mut history = History::new(order, Dice::new());
         history.informer.start().unwrap();
         for _ in 0..STEPS {
             history.step();
         }
         history.heal();
-        history.check();
+        let tally = history.check();
+        all.lists += tally.lists;
+        all.resyncs += tally.resyncs;
+        all.missed += tally.missed;
+        all.removed += tally.removed;
+        all.coalesced += tally.coalesced;
+        all.undecodable += tally.undecodable;
+        all.refused += tally.refused;
     }
+    println!("{order:?}: {all:?}");
+    all.assert_full();
 }
 
-/// CT-4 to CT-6, SI-1, SI-11, SI-20, B18; `TestHammerController`.
+/// CT-4 to CT-6, SI-1, SI-11, SI-14, SI-20, B18; `TestHammerController`.
 #[test]
 fn si_1_random_histories_end_with_store_and_handlers_equal_to_the_server_in_order_atomic() {
     play(QueueOrder::InOrderAtomic);
