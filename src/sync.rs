@@ -1,4 +1,4 @@
-//! The one door to locks, condvars and atomics: `parking_lot`, or a model checker under `--cfg shuttle`.
+//! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model checker under `--cfg shuttle`.
 //!
 //! Locks are taken only upwards in rank: manager registry 10, references 20, reflector status 30, store and slots 40, a
 //! manager's answers 45, an informer's life 46, an informer's table of handlers 48, delta queue, handler queue, a manager's
@@ -10,13 +10,13 @@ mod imp {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic;
-    pub(crate) use std::thread::{self, ThreadId};
+    pub(crate) use std::thread::{self, JoinHandle, ThreadId};
 }
 
 #[cfg(shuttle)]
 mod imp {
     pub(crate) use shuttle::sync::{Condvar, atomic};
-    pub(crate) use shuttle::thread::{self, ThreadId};
+    pub(crate) use shuttle::thread::{self, JoinHandle, ThreadId};
     pub(crate) use std::sync::Arc;
 
     pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
@@ -38,13 +38,17 @@ mod imp {
     }
 }
 
-pub(crate) use imp::{Arc, Mutex, MutexGuard, ThreadId, atomic};
+/// A number of the whole process, for names and readings that nobody waits for: the system's, also under the checker, whose
+/// own atomics belong to one model.
+pub(crate) use std::sync::atomic::AtomicU64 as ProcessCounter;
+
+pub(crate) use imp::{Arc, JoinHandle, Mutex, MutexGuard, ThreadId, atomic, thread};
 
 use std::time::Instant;
 
 /// The thread that calls, for what must not wait for itself.
 pub(crate) fn current_thread() -> ThreadId {
-    imp::thread::current().id()
+    thread::current().id()
 }
 
 /// One mutex and its one condvar: the usual shape of waiting in the crate.

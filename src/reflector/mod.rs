@@ -26,16 +26,13 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
-use crate::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
 use crate::worker::Worker;
 
 use driver::Driver;
 
 /// Reflectors started in this process, for the names of their threads.
-static STARTED: AtomicU64 = AtomicU64::new(1);
+static STARTED: ProcessCounter = ProcessCounter::new(1);
 
 /// A running reflector: the handle of its thread. Dropping it stops and joins.
 ///

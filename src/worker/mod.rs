@@ -9,22 +9,18 @@ pub use stop::{StopSource, StopToken, WaitEnd, Wake, WakeRegistration};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{self, JoinHandle};
 
 use crate::clock::{Clock, Deadline};
-use crate::sync::{
-    Arc, Monitor, Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
+use crate::sync::{Arc, JoinHandle, Monitor, Mutex, ProcessCounter, atomic::Ordering, thread};
 
 /// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
+static LIVE: ProcessCounter = ProcessCounter::new(0);
 
 /// How many worker threads of this crate are alive in the process: what a leak guard asserts to be zero.
 pub fn live_workers() -> usize {
-    LIVE.load(Ordering::SeqCst)
+    usize::try_from(LIVE.load(Ordering::SeqCst)).unwrap_or(usize::MAX)
 }
 
 /// A named thread, its stop and its end: dropping it raises the stop and joins.
@@ -99,7 +95,7 @@ impl Worker {
 
     /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.thread.is_none() || self.has_ended()
     }
 
     /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.

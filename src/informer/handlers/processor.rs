@@ -13,14 +13,11 @@ use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::{Held, Object};
 use crate::reflector::DemandGuard;
 use crate::store::{Outlook, Store};
-use crate::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
-};
+use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
 use crate::worker::Worker;
 
 /// Numbers the handlers of the process, so that each thread's name is its own.
-static NUMBER: AtomicU64 = AtomicU64::new(1);
+static NUMBER: ProcessCounter = ProcessCounter::new(1);
 
 /// The informer's side of its handlers.
 ///

@@ -13,14 +13,11 @@ use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Reporter, Store};
-use crate::sync::{
-    Arc, Monitor,
-    atomic::{AtomicU64, Ordering},
-};
+use crate::sync::{Arc, Monitor, ProcessCounter, atomic::Ordering};
 use crate::worker::{StopToken, Worker, panic_literal};
 
 /// Informers started in this process, for the names of their threads.
-static STARTED: AtomicU64 = AtomicU64::new(1);
+static STARTED: ProcessCounter = ProcessCounter::new(1);
 
 /// What a shutdown gives the informer's own threads in any case: they end within milliseconds, so that one which takes
 /// longer is held up by code of the user's, and is named for that. Of the system's time.

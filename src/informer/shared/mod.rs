@@ -4,6 +4,8 @@ mod applying;
 mod consumer;
 mod life;
 mod options;
+#[cfg(all(test, shuttle, feature = "testing"))]
+mod schedules;
 mod sink;
 #[cfg(test)]
 #[cfg(feature = "testing")]

@@ -1,0 +1,315 @@
+//! Thread schedules of whole shared informers, explored by a model checker: reflector, queue, store and handlers are the
+//! real ones, on threads of the checker's, against the fake server and the fake clock.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target directory of its own.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner, thread};
+
+use super::{InformerOptions, QueueOrder, SharedInformer};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::{Deleted, EventHandler, Registration};
+use crate::object::{Held, Object as _};
+use crate::reflector::ReflectorOptions;
+use crate::sync::{Arc, Mutex};
+use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+const SCHEDULES: usize = 100;
+
+/// Bytes of stack of the model's own thread: objects on it take more than the checker's default.
+const STACK_BYTES: usize = 512 * 1024;
+
+const ORDERS: [QueueOrder; 3] = [
+    QueueOrder::InOrderAtomic,
+    QueueOrder::InOrder,
+    QueueOrder::Compressed,
+];
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
+}
+
+/// Objects by name, each at a version.
+type View = BTreeMap<String, u64>;
+
+fn number(object: &Held<ConfigMap>) -> u64 {
+    object.resource_version().as_str().parse().unwrap()
+}
+
+fn view_of(objects: &[Arc<Held<ConfigMap>>]) -> View {
+    let objects = objects.iter();
+    objects
+        .map(|object| (object.key().to_string(), number(object)))
+        .collect()
+}
+
+#[derive(Default)]
+struct Seen {
+    view: View,
+    adds: usize,
+    removed: bool,
+    /// A panic in a handler would be caught: what is wrong is only noted.
+    wrong: Vec<String>,
+}
+
+/// Keeps a view of what it is told, and notes what does not follow on what it was told before.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Seen>>);
+
+impl Recorder {
+    fn note(&self, what: &str, object: &Held<ConfigMap>, follows: impl FnOnce(&mut Seen) -> bool) {
+        let mut seen = self.0.lock();
+        if !follows(&mut seen) {
+            let text = format!("{what} {object:?} after {:?}", seen.view);
+            seen.wrong.push(text);
+        }
+        if seen.removed {
+            seen.wrong
+                .push(format!("{what} {object:?} after its removal"));
+        }
+    }
+
+    fn assert_sound(&self) {
+        let wrong = &self.0.lock().wrong;
+        assert!(wrong.is_empty(), "a handler was told wrong: {wrong:?}");
+    }
+
+    fn assert_has(&self, there: &View) {
+        self.assert_sound();
+        let seen = self.0.lock();
+        assert_eq!(&seen.view, there, "a handler was told wrong");
+    }
+}
+
+impl EventHandler<ConfigMap> for Recorder {
+    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+        self.note("added", object, |seen| {
+            seen.adds += 1;
+            let key = object.key().to_string();
+            seen.view.insert(key, number(object)).is_none()
+        });
+    }
+
+    fn on_update(&mut self, old: &Arc<Held<ConfigMap>>, new: &Arc<Held<ConfigMap>>) {
+        self.note("updated", new, |seen| {
+            let before = seen.view.insert(new.key().to_string(), number(new));
+            before == Some(number(old)) && number(old) <= number(new)
+        });
+    }
+
+    fn on_delete(&mut self, deleted: Deleted<ConfigMap>) {
+        let key = deleted.key().to_string();
+        self.note("deleted", &deleted.last_known, |seen| {
+            seen.view.remove(&key).is_some()
+        });
+    }
+}
+
+struct Model {
+    fake: FakeClock,
+    source: FakeSource<ConfigMap>,
+    informer: Arc<SharedInformer<ConfigMap>>,
+}
+
+impl Model {
+    /// An informer of a server that holds `a` and `b`.
+    fn new(order: QueueOrder) -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let source = FakeSource::with_clock(clock.clone());
+        let reflector = ReflectorOptions {
+            clock,
+            seed: 1,
+            ..ReflectorOptions::default()
+        };
+        let options = InformerOptions::default().order(order).reflector(reflector);
+        let informer = SharedInformer::new(Arc::new(source.clone()), options);
+        let model = Self {
+            fake,
+            source,
+            informer: Arc::new(informer),
+        };
+        model.set("a");
+        model.set("b");
+        model
+    }
+
+    fn set(&self, name: &str) {
+        self.source.set(objects::config_map("", name, "", &[]));
+    }
+
+    fn follow(&self) -> (Recorder, Registration) {
+        let recorder = Recorder::default();
+        let registration = self.informer.add_handler(recorder.clone()).unwrap();
+        (recorder, registration)
+    }
+
+    /// The server's part: changes, a deletion, and a history that is lost, so that the reflector lists again.
+    fn serve(&self) -> thread::JoinHandle<()> {
+        let source = self.source.clone();
+        let set = move |name: &str| source.set(objects::config_map("", name, "", &[]));
+        let source = self.source.clone();
+        thread::spawn(move || {
+            set("a");
+            source.delete("", "b");
+            source.expire_watches();
+            set("c");
+            source.delete("", "a");
+            set("d");
+        })
+    }
+
+    /// Lets time pass until the store holds what the server does; gives that.
+    fn settle(&self) -> View {
+        let there = view_of(&self.source.objects());
+        while view_of(&self.informer.store().list()) != there {
+            let ahead = self.fake.wait_for_next_timer();
+            self.fake.advance(ahead);
+            thread::yield_now();
+        }
+        // Who joins now is told of everything after all others were.
+        let (last, registration) = self.follow();
+        registration.wait_until_synced(Deadline::NEVER).unwrap();
+        last.assert_has(&there);
+        there
+    }
+
+    /// The handler has been told of everything that waited for it.
+    fn drain(registration: &Registration) {
+        while registration.lag().is_some() {
+            thread::yield_now();
+        }
+    }
+}
+
+/// SI-11, SI-14, SI-16, SI-20: whatever the schedule, every handler ends with what the server has, without gap or
+/// repetition, and one that was removed hears nothing more.
+#[test]
+fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
+    for order in ORDERS {
+        check(move || {
+            let model = Model::new(order);
+            let (early, early_registration) = model.follow();
+            let (removed, removed_registration) = model.follow();
+            model.informer.start().unwrap();
+            let server = model.serve();
+            let informer = Arc::clone(&model.informer);
+            let (seen, registered) = (early.clone(), early_registration.clone());
+            let waiter = thread::spawn(move || {
+                registered.wait_until_synced(Deadline::NEVER).unwrap();
+                assert!(informer.has_synced());
+                let first = [seen.0.lock().adds, informer.store().len()];
+                assert!(first.iter().all(|objects| *objects > 0), "{first:?}");
+            });
+            let gone = removed.clone();
+            let remover = thread::spawn(move || {
+                removed_registration.remove(Deadline::NEVER).unwrap();
+                gone.0.lock().removed = true;
+            });
+            let (late, late_registration) = model.follow();
+            for thread in [server, waiter, remover] {
+                thread.join().unwrap();
+            }
+            let there = model.settle();
+            for (handler, registration) in [(early, early_registration), (late, late_registration)]
+            {
+                Model::drain(&registration);
+                handler.assert_has(&there);
+            }
+            removed.assert_sound();
+            model.informer.shutdown(Deadline::NEVER).unwrap();
+            assert_eq!(model.source.open_watches(), 0);
+            assert_eq!(view_of(&model.informer.store().list()), there);
+        });
+    }
+}
+
+/// SI-4, SI-5, WT-2: a stop, while it starts, lists, watches or tells, ends every thread and every wait.
+#[test]
+fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
+    for hangs in [false, true] {
+        check(move || {
+            let model = Model::new(QueueOrder::default());
+            if hangs {
+                model.source.fail_next(RequestKind::List, SourceFault::Hang);
+            }
+            let (seen, registration) = model.follow();
+            let of_informer = Arc::clone(&model.informer);
+            let of_handler = registration.clone();
+            let waiters = [
+                thread::spawn(move || of_informer.wait_until_synced(Deadline::NEVER)),
+                thread::spawn(move || of_handler.wait_until_synced(Deadline::NEVER)),
+            ];
+            let starting = Arc::clone(&model.informer);
+            let starter = thread::spawn(move || {
+                let started = starting.start();
+                assert!(started.is_ok() || started.is_err_and(|error| error.is_stopped()));
+            });
+            let adding = Arc::clone(&model.informer);
+            let adder = thread::spawn(move || {
+                let added = adding.add_handler(Recorder::default());
+                assert!(added.is_ok() || added.is_err_and(|error| error.is_stopped()));
+            });
+            let stopping = Arc::clone(&model.informer);
+            let stopper = thread::spawn(move || stopping.stop());
+            model.informer.shutdown(Deadline::NEVER).unwrap();
+            assert!(registration.has_ended() && model.informer.is_stopped());
+            for thread in [starter, adder, stopper] {
+                thread.join().unwrap();
+            }
+            for waiter in waiters {
+                let waited = waiter.join().unwrap();
+                assert!(waited.is_ok() || waited.is_err_and(|error| error.is_stopped()));
+            }
+            seen.assert_sound();
+            assert_eq!(model.source.open_watches(), 0);
+        });
+    }
+}
+
+/// SI-4: what is dropped ends as what is stopped does, also while a handler joins.
+#[test]
+fn si_4_a_drop_at_any_moment_ends_every_thread() {
+    check(|| {
+        let model = Model::new(QueueOrder::default());
+        model.informer.start().unwrap();
+        let server = model.serve();
+        let (seen, registration) = model.follow();
+        let Model {
+            informer, source, ..
+        } = model;
+        drop(Arc::into_inner(informer).unwrap());
+        assert!(registration.has_ended());
+        seen.assert_sound();
+        server.join().unwrap();
+        assert_eq!(source.open_watches(), 0);
+    });
+}
+
+/// Negative control: a handler that takes what is there on its own thread, and not between two deltas on the queue's, is
+/// told of something twice or not at all, and the checker sees that.
+#[test]
+#[should_panic(expected = "a handler was told wrong")]
+fn a_handler_that_joins_beside_the_queue_hears_twice_or_never() {
+    check(|| {
+        let model = Model::new(QueueOrder::default());
+        model.informer.start().unwrap();
+        model.informer.wait_until_synced(Deadline::NEVER).unwrap();
+        let server = model.serve();
+        let late = Recorder::default();
+        let processor = &model.informer.common().processor;
+        let registration = processor.register(late.clone(), super::HandlerOptions::default());
+        let registration = registration.unwrap();
+        processor.admit(|| model.informer.store().list());
+        server.join().unwrap();
+        let there = model.settle();
+        Model::drain(&registration);
+        late.assert_has(&there);
+    });
+}
