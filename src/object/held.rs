@@ -132,6 +132,20 @@ mod tests {
         assert_eq!(format!("{:?}", Held::new(secret)), "Secret shop/db @7");
     }
 
+    /// What is shared is never changed: no detector has to look for it.
+    #[test]
+    fn md_1_who_edits_a_shared_object_edits_a_copy() {
+        let alone = Arc::new(Held::new(Secret::default()));
+        let address = Arc::as_ptr(&alone);
+        let edit = |secret: &mut Secret| secret.immutable = Some(true);
+        let shared = Held::edited(alone, edit);
+        assert_eq!(Arc::as_ptr(&shared), address, "nobody else holds it");
+
+        let edited = Held::edited(Arc::clone(&shared), |secret| secret.immutable = None);
+        assert_ne!(Arc::as_ptr(&edited), address);
+        assert_eq!((shared.immutable, edited.immutable), (Some(true), None));
+    }
+
     #[test]
     fn overwriting_empties_every_value() {
         let mut secret = Secret {

@@ -84,7 +84,7 @@ use sink::InformerSink;
 /// ```
 ///
 /// What is shared cannot be changed by one of those who share it: the compiler refuses what client-go looks for while it
-/// runs (its mutation detector).
+/// runs (its mutation detector, MD-1).
 ///
 /// ```compile_fail,E0594
 /// use k8s_openapi::api::core::v1::ConfigMap;

@@ -15,6 +15,7 @@ use crate::object::{Held, Object as _, ObjectKey, ResourceVersion};
 use crate::reflector::{Replacement, Sink, SinkEvent, Staged};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::Arc;
+use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
 pub(super) fn object(name: &str, version: &str, labels: &[&str]) -> ConfigMap {
@@ -184,9 +185,8 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
     let readers: Vec<_> = (0..3)
         .map(|_| {
             let store = store.clone();
-            std::thread::spawn(move || {
-                let last = |store: &Store<ConfigMap>| store.resource_version().as_str() == "400";
-                while !last(&store) {
+            Worker::spawn("t-reader", move |_| {
+                while store.resource_version().as_str() != "400" {
                     let list = store.list();
                     let one = list[0].resource_version();
                     assert_eq!(list.len(), 3);
@@ -204,7 +204,7 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
         replace(&mut writer, content(&version), &at(&version)).unwrap();
     }
     for reader in readers {
-        reader.join().unwrap();
+        reader.unwrap().join().unwrap();
     }
 }
 

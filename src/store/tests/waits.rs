@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::*;
 use crate::clock::{Deadline, FakeClock};
 use crate::reflector::ReflectorStatus;
-use crate::worker::Worker;
 
 struct Waiting {
     fake: FakeClock,

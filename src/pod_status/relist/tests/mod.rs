@@ -134,7 +134,8 @@ fn comes<T>(told: &Receiver<T>, what: &str) -> T {
 /// Does something that blocks. A test that fails by it leaves the thread behind, and so does not block in turn.
 fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = bounded(1);
-    drop(std::thread::spawn(move || drop(tell.send(act()))));
+    let worker = Worker::spawn("t-within", move |_stop| drop(tell.send(act())));
+    worker.unwrap().abandon();
     comes(&told, what)
 }
 
@@ -220,11 +221,11 @@ impl Bench {
         };
         let relist = Relist::spawn(runtime, cache.clone(), options).unwrap();
         Self {
+            answers,
+            asked,
             relist,
             cache,
             fake,
-            asked,
-            answers,
         }
     }
 
@@ -281,7 +282,7 @@ impl Bench {
     fn rests_for(&self, pause: Duration) {
         let fake = self.fake.clone();
         within("the pause between two relists", move || {
-            fake.wait_for_timer(pause)
+            fake.wait_for_timer(pause);
         });
     }
 
