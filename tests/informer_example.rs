@@ -228,7 +228,8 @@ fn a_server_that_cannot_be_reached_is_told_with_its_cause() {
         "300ms",
     ]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{ended:?}");
-    let expected = "error: failed to sync pod cache: timed out waiting for the condition\n";
+    let expected =
+        "error: failed to sync SharedInformer Pod cache: timed out waiting for the condition\n";
     assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     assert!(
         ended.stderr.contains("Connection refused"),
