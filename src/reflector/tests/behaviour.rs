@@ -307,6 +307,46 @@ fn freshness_can_be_read() {
     assert!(status.synced && status.last_error.is_none());
 }
 
+/// B14: a server that falls silent fails the health check at the idle limit and not before, for the reflector's owner and
+/// for readers; its return mends it.
+#[test]
+fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
+    let world = World::new();
+    world.set("a", "1");
+    let (store, reflector) = world.synced();
+    world.source.skip_to(9);
+    world.source.bookmark();
+    world.catch_up(&store);
+    world.fake.wait_for_timer(seconds(130));
+    world
+        .source
+        .fail_next(RequestKind::Watch, SourceFault::Hang);
+    world.fake.advance(seconds(129));
+    reflector.check_health().unwrap();
+    store.check_health().unwrap();
+    world.fake.advance(seconds(1));
+    world.source.wait_for_requests(3);
+    for health in [reflector.check_health(), store.check_health()] {
+        let error = health.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let text = "the server last confirmed the content 130s ago";
+        assert_eq!(error.to_string(), text);
+    }
+    world.source.heal();
+    world.set("a", "2");
+    world.catch_up(&store);
+    reflector.check_health().unwrap();
+    store.check_health().unwrap();
+    reflector.stop();
+    world.source.wait_for_watches(0);
+    world.fake.advance(seconds(1_000));
+    while !reflector.is_finished() {
+        std::thread::yield_now();
+    }
+    reflector.check_health().unwrap();
+    store.check_health().unwrap();
+}
+
 /// B11: a watch that fell silent is opened again at its last version, without a list, on another connection.
 #[test]
 fn silence_opens_the_watch_anew() {
