@@ -50,6 +50,11 @@ impl<K: Object> Reporter<K> {
         State::report(&self.0, status);
     }
 
+    /// A list was refused before it came to the store (B18).
+    pub(crate) fn count_refusal(&self) {
+        self.0.lock().count_refusal();
+    }
+
     /// Ends every wait on the store, although its writer may be held up: `cause` is what ended it, if nobody asked.
     pub(crate) fn end(&self, cause: Option<Error>) {
         State::end(&self.0, cause);
@@ -111,13 +116,19 @@ impl<K: Object> StoreWriter<K> {
         }
     }
 
-    /// Whether a list may change the content (B18); ask once per list.
+    /// Whether a list may change the content, item by item from now on (B18); ask once per list.
+    ///
+    /// One that goes back in time leaves the content at no version to wait for, until it is whole.
     pub(crate) fn admits(&mut self, of: &Replacement) -> bool {
-        let admitted = self.admits_replacement(of);
-        if let Err(error) = &admitted {
+        if let Err(error) = self.admits_replacement(of) {
             log::debug!("{} list refused: {error}", K::KIND);
+            return false;
         }
-        admitted.is_ok()
+        let mut state = self.shared().lock();
+        if of.resource_version.is_older_than(&state.resource_version) {
+            state.resource_version = ResourceVersion::any();
+        }
+        true
     }
 
     /// Puts in one item of a list that [`admits`](Self::admits) let pass. The content's version stays.
@@ -170,14 +181,15 @@ impl<K: Object> StoreWriter<K> {
         Ok(changes)
     }
 
-    /// The content is whole. At which version is for later: some of it may be newer.
-    pub(crate) fn complete(&self) {
-        self.shared().lock().synced = true;
+    /// Everything up to `version` is applied.
+    pub(crate) fn come_to(&mut self, version: &ResourceVersion) {
+        self.shared().lock().advance(version);
         self.shared().notify_all();
     }
 
-    /// The content is whole, and at least at `version`.
+    /// A list, or what came after one, is applied to its end: the content is whole, and at `version` (ST-9, RF-27).
     pub(crate) fn settle(&mut self, version: &ResourceVersion) {
+        self.raise_floor(version);
         let mut state = self.shared().lock();
         state.synced = true;
         state.advance(version);

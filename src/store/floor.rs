@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use hashbrown::HashMap;
 
+use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
 use crate::reflector::Replacement;
 use crate::sync::Arc;
@@ -127,6 +128,15 @@ impl Floor {
             return true;
         }
         self.judge(!stale, &of.resource_version)
+    }
+
+    /// The refusal of a list in words.
+    pub(crate) fn stale(&self, of: &Replacement) -> Error {
+        let text = format!(
+            "the list at version {} is older than version {}",
+            of.resource_version, self.position
+        );
+        Error::new(ErrorKind::Stale, text)
     }
 
     /// Raises the floor to a version the caller has seen elsewhere, such as in a fresh read; never lowers it.

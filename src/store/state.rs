@@ -206,6 +206,10 @@ impl<K: Object> State<K> {
         Some(entry)
     }
 
+    pub(super) fn count_refusal(&mut self) {
+        self.refused = self.refused.saturating_add(1);
+    }
+
     /// Moves the position, never back unless the content was replaced.
     pub(super) fn advance(&mut self, version: &ResourceVersion) {
         if !version.is_empty() && !version.is_older_than(&self.resource_version) {

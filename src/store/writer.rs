@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::list_watch::{Listed, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
@@ -125,7 +125,7 @@ impl<K: Object> StoreWriter<K> {
             let before = if admitted {
                 Ok(state.put(key, entry))
             } else {
-                state.refused = self.floor.refused();
+                state.count_refusal();
                 Err(entry)
             };
             drop(state);
@@ -169,7 +169,7 @@ impl<K: Object> StoreWriter<K> {
         let gone = if admitted {
             state.take(key)
         } else {
-            state.refused = self.floor.refused();
+            state.count_refusal();
             None
         };
         drop(state);
@@ -177,18 +177,17 @@ impl<K: Object> StoreWriter<K> {
         gone
     }
 
+    pub(super) fn raise_floor(&mut self, version: &ResourceVersion) {
+        self.floor.raise(version);
+    }
+
     /// Whether a list may take the content's place (B18).
     pub(super) fn admits_replacement(&mut self, of: &Replacement) -> Result<(), Error> {
         if self.floor.admits_replacement(of) {
             return Ok(());
         }
-        self.state.lock().refused = self.floor.refused();
-        let text = format!(
-            "the list at version {} is older than version {}",
-            of.resource_version,
-            self.floor.position()
-        );
-        Err(Error::new(ErrorKind::Stale, text))
+        self.state.lock().count_refusal();
+        Err(self.floor.stale(of))
     }
 
     /// Makes what is staged the content, and gives what was there.

@@ -70,6 +70,14 @@ impl<K: Object> Compressed<K> {
         None
     }
 
+    /// A list comes, which joins places before them: bookmarks that wait may speak of what it takes back.
+    pub(super) fn forget_bookmarks(&mut self) {
+        self.places.retain(|place| match place {
+            Place::Object(_) => true,
+            Place::Alone(delta) => !matches!(**delta, Delta::Bookmark(_)),
+        });
+    }
+
     /// A list went without an object whose bunch says that it is gone: the list's word is added to that.
     pub(super) fn lend(&mut self, key: &ObjectKey, of: &Arc<Replacement>) {
         let bunch = self.bunches.get_mut(key);

@@ -142,6 +142,16 @@ impl<K: Object> DeltaFifoOptions<K> {
     }
 }
 
+/// The clones share the transform.
+impl<K: Object> Clone for DeltaFifoOptions<K> {
+    fn clone(&self) -> Self {
+        Self {
+            clock: self.clock.clone(),
+            transform: self.transform.clone(),
+        }
+    }
+}
+
 impl<K: Object> Default for DeltaFifoOptions<K> {
     fn default() -> Self {
         Self {

@@ -359,6 +359,7 @@ fn relist_compressed<K: Object>(
     mut list: Relist<K>,
 ) -> (usize, Leftovers<K>) {
     let mut merged = Vec::new();
+    lane.forget_bookmarks();
     for (key, delta) in std::mem::take(&mut list.items) {
         merged.extend(lane.push(key, delta));
     }

@@ -4,7 +4,7 @@ use crate::informer::handlers::Processor;
 use crate::informer::{Deleted, Deletion, Delta, Deltas, Notification, QueueOrder, ReplacedAll};
 use crate::list_watch::Listed;
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{Replacement, Sink as _, SinkEvent};
+use crate::reflector::{Replacement, SinkEvent};
 use crate::store::{Change, Store, StoreWriter};
 use crate::sync::Arc;
 
@@ -15,10 +15,18 @@ pub(super) struct Applying<K: Object> {
     processor: Arc<Processor<K>>,
     order: QueueOrder,
     verdicts: Verdicts,
-    /// Where the content is once nothing waits any more.
+    /// Compressed, the latest version of an event that was applied: the content's, once nothing waits.
     position: ResourceVersion,
     /// The content may be further than the store says.
     unsettled: bool,
+}
+
+/// What a delta says of the content's version, when events may overtake each other.
+enum Tells {
+    Event(ResourceVersion),
+    /// The list's own bookmark says where the content is then; what waited of the object before it is void.
+    List,
+    Nothing,
 }
 
 /// Lists whose items still come one by one, and whether they may change the content (B18).
@@ -39,14 +47,25 @@ impl<K: Object> Applying<K> {
             order,
             verdicts: Verdicts::default(),
             position: ResourceVersion::default(),
-            unsettled: true,
+            unsettled: false,
         }
     }
 
     /// Applies what was popped, and tells the handlers: the store is never behind what they are told (SI-20).
     pub(super) fn apply(&mut self, deltas: Deltas<K>, is_in_initial_list: bool) {
+        let mut came_to = None;
         for delta in deltas {
+            if self.order == QueueOrder::Compressed {
+                match tells(&delta) {
+                    Tells::Event(version) => came_to = Some(version),
+                    Tells::List => came_to = None,
+                    Tells::Nothing => {}
+                }
+            }
             self.apply_one(delta, is_in_initial_list);
+        }
+        if let Some(version) = came_to {
+            self.come_to(&version);
         }
     }
 
@@ -55,22 +74,17 @@ impl<K: Object> Applying<K> {
         self.processor.admit(|| self.writer.last_good_of_all());
     }
 
-    /// The first list is in the store, whatever else waits (SI-6).
-    pub(super) fn complete(&self) {
-        self.writer.complete();
-    }
-
-    /// Nothing that was queued so far waits any more: the content is as new as what was applied.
-    pub(super) fn settle(&mut self) {
-        if self.unsettled {
-            self.writer.settle(&self.position);
+    /// Where nothing waits any more, the content is as new as the newest that was applied.
+    pub(super) fn look_at(&mut self, waits: impl FnOnce() -> bool) {
+        if self.unsettled && !waits() {
+            self.writer.come_to(&self.position);
             self.unsettled = false;
         }
     }
 
-    /// Whether the store follows by itself: a list is one change there, and events come in their order.
-    pub(super) fn settles_itself(&self) -> bool {
-        self.order == QueueOrder::InOrderAtomic || !self.unsettled
+    /// Whether the first list is in the store, to its end.
+    pub(super) fn has_synced(&self) -> bool {
+        self.store.has_synced()
     }
 
     fn apply_one(&mut self, delta: Delta<K>, is_in_initial_list: bool) {
@@ -92,8 +106,9 @@ impl<K: Object> Applying<K> {
                 })
             }
             Delta::SyncAll => return self.tell_all_again(),
+            // It follows a list, to whose end all is applied, or comes from the server later than one.
             Delta::Bookmark(version) => {
-                self.writer.bookmark(&version);
+                self.writer.settle(&version);
                 None
             }
         };
@@ -103,17 +118,6 @@ impl<K: Object> Applying<K> {
     fn event(&mut self, event: SinkEvent<K>) -> Option<Change<K>> {
         // Compressed, a change may overtake an earlier one of another object.
         let advances = self.order != QueueOrder::Compressed;
-        if !advances {
-            let version = match &event {
-                SinkEvent::Added(object)
-                | SinkEvent::Modified(object)
-                | SinkEvent::Deleted(object) => object.resource_version(),
-                SinkEvent::Undecodable(why) | SinkEvent::DeletedUndecodable(why) => {
-                    why.resource_version.clone()
-                }
-            };
-            self.come_to(&version);
-        }
         self.writer.apply_and_tell(event, advances)
     }
 
@@ -131,8 +135,9 @@ impl<K: Object> Applying<K> {
         }
         let admitted = self.writer.admits(of);
         self.verdicts.remember(of, admitted);
-        if admitted {
-            self.come_to(&of.resource_version);
+        if admitted && of.resource_version.is_older_than(&self.position) {
+            self.position = ResourceVersion::default();
+            self.unsettled = false;
         }
         admitted
     }
@@ -210,6 +215,26 @@ impl<K: Object> Applying<K> {
             None => return,
         };
         self.processor.distribute(&notification);
+    }
+}
+
+fn tells<K: Object>(delta: &Delta<K>) -> Tells {
+    match delta {
+        Delta::Added(object) | Delta::Updated(object) => Tells::Event(object.resource_version()),
+        Delta::Undecodable { why, of: None } => Tells::Event(why.resource_version.clone()),
+        Delta::Deleted(deletion) if deletion.of.is_none() => {
+            let undecodable = deletion.undecodable.as_ref();
+            let undecodable = undecodable.map(|why| why.resource_version.clone());
+            let last = deletion.last_known.as_ref();
+            undecodable
+                .or_else(|| last.map(|object| object.resource_version()))
+                .map_or(Tells::Nothing, Tells::Event)
+        }
+        Delta::Replaced { .. }
+        | Delta::Undecodable { of: Some(_), .. }
+        | Delta::Deleted(_)
+        | Delta::ReplacedAll(_) => Tells::List,
+        Delta::Sync(_) | Delta::SyncAll | Delta::Bookmark(_) => Tells::Nothing,
     }
 }
 

@@ -68,19 +68,10 @@ impl<K: Object> Consumer<K> {
 
     /// What follows from how far the queue is.
     fn look_around(&mut self) {
-        if !self.handle.has_synced() {
-            return;
-        }
-        let settles = !self.applying.settles_itself() && self.handle.is_empty();
-        if settles {
-            self.applying.settle();
-        }
-        if !self.complete {
+        self.applying.look_at(|| !self.handle.is_empty());
+        if !self.complete && self.handle.has_synced() && self.applying.has_synced() {
             self.complete = true;
             // First the informer, then its handlers: one that has synced is not ahead of it (SI-16).
-            if !settles {
-                self.applying.complete();
-            }
             self.processor.complete_initial();
         }
     }

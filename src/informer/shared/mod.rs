@@ -24,7 +24,7 @@ use crate::informer::{DeltaFifo, EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
-use crate::store::{Indexers, Store};
+use crate::store::{Floor, Indexers, Store};
 use crate::sync::Arc;
 
 use applying::Applying;
@@ -123,9 +123,10 @@ impl<K: Object> SharedInformer<K> {
         let reporter = writer.reporter();
         let sink = InformerSink {
             writer: queue_writer,
-            handle: handle.clone(),
             processor: Arc::clone(&processor),
             reporter: reporter.clone(),
+            floor: Floor::default(),
+            marks_lists: options.order != QueueOrder::InOrderAtomic,
             denied: false,
         };
         let applying = Applying::new(store.clone(), writer, Arc::clone(&processor), options.order);

@@ -120,6 +120,21 @@ impl<K: Object> InformerOptions<K> {
     }
 }
 
+/// The functions and hooks in it are shared by the clones.
+impl<K: Object> Clone for InformerOptions<K> {
+    fn clone(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            resync_period: self.resync_period,
+            order: self.order,
+            indexers: self.indexers.clone(),
+            reflector: self.reflector.clone(),
+            queue: self.queue.clone(),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
 impl<K: Object> Default for InformerOptions<K> {
     fn default() -> Self {
         Self {

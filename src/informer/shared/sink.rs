@@ -2,18 +2,22 @@
 
 use crate::error::Error;
 use crate::informer::handlers::Processor;
-use crate::informer::{DeltaFifoHandle, DeltaFifoStaging, DeltaFifoWriter};
+use crate::informer::{DeltaFifoStaging, DeltaFifoWriter};
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
-use crate::store::{Reporter, refusal};
+use crate::store::{Floor, Reporter, refusal};
 use crate::sync::Arc;
 
 /// What the informer's reflector writes to.
 pub(super) struct InformerSink<K: Object> {
     pub(super) writer: DeltaFifoWriter<K>,
-    pub(super) handle: DeltaFifoHandle<K>,
     pub(super) processor: Arc<Processor<K>>,
     pub(super) reporter: Reporter<K>,
+    /// What the store will know once everything that is queued is applied: what a list is judged by, so that the reflector
+    /// hears of one that is too old and asks for the most recent (B4).
+    pub(super) floor: Floor,
+    /// A list comes object by object: a bookmark behind it says where the content then is.
+    pub(super) marks_lists: bool,
     /// The server's refusal has become an answer, and the handlers know.
     pub(super) denied: bool,
 }
@@ -30,18 +34,36 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     }
 
     fn commit(&mut self, staging: DeltaFifoStaging<K>, of: &Replacement) -> Result<(), Error> {
+        let mut floor = self.floor.clone();
+        if !floor.admits_replacement(of) {
+            self.reporter.count_refusal();
+            return Err(floor.stale(of));
+        }
         self.writer.commit(staging, of)?;
-        // An empty list queues nothing by which the consumer would notice it.
-        self.handle.interrupt();
+        self.floor = floor;
+        if self.marks_lists {
+            self.writer.bookmark(&of.resource_version);
+        }
         Ok(())
     }
 
     fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
-        self.writer.apply(event)
+        let version = match &event {
+            SinkEvent::Added(object) | SinkEvent::Modified(object) | SinkEvent::Deleted(object) => {
+                object.resource_version()
+            }
+            SinkEvent::Undecodable(why) | SinkEvent::DeletedUndecodable(why) => {
+                why.resource_version.clone()
+            }
+        };
+        self.writer.apply(event)?;
+        self.floor.raise(&version);
+        Ok(())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.writer.bookmark(version);
+        self.floor.raise(version);
     }
 
     fn resync(&mut self) -> Result<(), Error> {

@@ -2,6 +2,9 @@
 
 use super::*;
 use crate::informer::Handlers;
+use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
+use crate::sync::Mutex;
+use crate::worker::StopToken;
 
 /// The object that does not decode stays what it was to the handlers, old and new, until it changes or goes.
 #[test]
@@ -192,13 +195,108 @@ fn store_version_follows_events_lists_and_bookmarks() {
         });
         store.wait_until_at_least(&at(90), Deadline::NEVER).unwrap();
         assert_eq!(words(store), ["a3", "b4"], "{order:?}");
-        if order == QueueOrder::InOrderAtomic {
-            world.source.skip_to(120);
-            world.source.bookmark();
-            store
-                .wait_until_at_least(&at(120), Deadline::NEVER)
-                .unwrap();
+        world.source.skip_to(120);
+        world.source.bookmark();
+        store
+            .wait_until_at_least(&at(120), Deadline::NEVER)
+            .unwrap();
+        let version = world.set("c");
+        store
+            .wait_until_at_least(&at(version), Deadline::NEVER)
+            .unwrap();
+        assert_eq!(words(store), ["a3", "b4", "c121"], "{order:?}");
+    }
+}
+
+/// ST-9, RF-27: nothing in it is a version, too.
+#[test]
+fn st_9_an_empty_first_list_gives_the_store_its_version() {
+    for order in ORDERS {
+        let world = World::new();
+        world.source.skip_to(40);
+        let informer = world.running(order);
+        let at = |version: &str| ResourceVersion::from(version);
+        assert_eq!(informer.store().resource_version(), at("40"), "{order:?}");
+        assert_eq!(informer.last_sync_resource_version(), at("40"));
+        world.source.skip_to(50);
+        world.source.bookmark();
+        informer
+            .store()
+            .wait_until_at_least(&at("50"), Deadline::NEVER)
+            .unwrap();
+    }
+}
+
+/// ST-9: a list is the content's version when the last of it is in the store, not before.
+#[test]
+fn st_9_the_store_is_never_ahead_of_its_content() {
+    for order in [QueueOrder::InOrder, QueueOrder::Compressed] {
+        let world = World::with(&["a", "b"]);
+        let (begun, calls) = unbounded();
+        let (gate, pass) = unbounded::<()>();
+        let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
+            if object.key().name() == "b" {
+                begun.send(()).unwrap();
+                pass.recv().unwrap();
+            }
+            Vec::new()
+        });
+        let informer = world.informer_with(world.options(order).indexers(indexers));
+        let (registration, _told) = follow(&informer);
+        informer.start().unwrap();
+        calls.recv().unwrap();
+        world.source.wait_for_watches(1);
+        let version = ResourceVersion::from("3");
+        assert_eq!(words(informer.store()), ["a2"], "{order:?}");
+        assert_eq!(informer.store().resource_version().as_str(), "");
+        assert_eq!(informer.last_sync_resource_version(), version);
+        assert!(!informer.has_synced() && !registration.has_synced());
+        gate.send(()).unwrap();
+        informer.wait_until_synced(Deadline::NEVER).unwrap();
+        assert_eq!(informer.store().resource_version(), version, "{order:?}");
+    }
+}
+
+/// ST-9, B18: while a list that goes back in time comes object by object, the content is at no version to wait for.
+#[test]
+fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
+    for order in ORDERS {
+        let world = World::with(&["a", "b"]);
+        let (begun, calls) = unbounded();
+        let (gate, pass) = unbounded::<()>();
+        // Called for each state that comes into the store.
+        let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
+            if word(&Held::new(object.clone())) == "c6" {
+                begun.send(()).unwrap();
+                pass.recv().unwrap();
+            }
+            Vec::new()
+        });
+        let informer = world.informer_with(world.options(order).indexers(indexers));
+        world.run(&informer);
+        let store = informer.store();
+        let old = ResourceVersion::from(world.set("a").to_string());
+        store.wait_until_at_least(&old, Deadline::NEVER).unwrap();
+        world.set("c");
+        world.source.skip_to(60);
+        world.source.bookmark();
+        let ahead = ResourceVersion::from("60");
+        store.wait_until_at_least(&ahead, Deadline::NEVER).unwrap();
+        world.source.end_watches(None);
+        world.source.wait_for_watches(0);
+        world.source.restore(5);
+        world.set("c");
+        world.pass_until(|| !calls.is_empty());
+        if order != QueueOrder::InOrderAtomic {
+            assert_eq!(store.resource_version().as_str(), "0", "{order:?}");
+            let error = store.wait_until_at_least(&old, world.now()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotSynced, "{order:?}");
         }
+        gate.send(()).unwrap();
+        while store.resource_version().as_str() != "6" {
+            std::thread::yield_now();
+        }
+        assert_eq!(words(store), ["a4", "b3", "c6"], "{order:?}");
     }
 }
 
@@ -217,4 +315,84 @@ fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert_eq!(seen.recv().unwrap(), "b3");
     assert_eq!(registration.panics(), 1);
+}
+
+/// A server whose lists out of its cache say of themselves what the test wants.
+struct Vague(FakeSource<ConfigMap>, Mutex<Vec<&'static str>>);
+
+impl ListerWatcher<ConfigMap> for Vague {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        let mut page = self.0.list(request, stop, each)?;
+        if !request.resource_version.is_empty()
+            && let Some(version) = self.1.lock().pop()
+        {
+            page.resource_version = ResourceVersion::from(version);
+        }
+        Ok(page)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        self.0.watch(request, stop)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector hears of it and asks for the
+/// most recent, at once.
+#[test]
+fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
+    for order in ORDERS {
+        let world = World::with(&["a"]);
+        // The first list does not say where it is; the second one lags behind what the watch told.
+        let source = Vague(world.source.clone(), Mutex::new(vec!["1", ""]));
+        let (allow, allowed) = unbounded::<()>();
+        let options = world.options(order).transform(move |object| {
+            if object.key().name() == "bad" && allowed.is_empty() {
+                return Err(Error::new(ErrorKind::Config, "not this one"));
+            }
+            Ok(object)
+        });
+        let informer = SharedInformer::new(Arc::new(source), options);
+        let (_, told) = follow(&informer);
+        world.run(&informer);
+        world.set("b");
+        let mut seen = Vec::new();
+        while seen.last().is_none_or(|word| word != "+b3") {
+            seen.extend(next(&told, 1));
+        }
+        let lists = world.lists();
+        world.set("bad");
+        world.source.wait_for_watches(0);
+        allow.send(()).unwrap();
+        world.pass_until(|| world.source.open_watches() == 1);
+        let requests = world.source.requests();
+        let lists: Vec<_> = requests
+            .iter()
+            .filter(|request| request.kind == RequestKind::List)
+            .skip(lists)
+            .map(|request| (request.resource_version.as_str(), request.at))
+            .collect();
+        let [(first, asked), (second, again)] = lists[..] else {
+            panic!("{order:?}: {lists:?}");
+        };
+        assert_eq!((first, second), ("0", ""), "{order:?}");
+        assert_eq!(asked, again, "{order:?}: at once");
+        let last = ResourceVersion::from("4");
+        let store = informer.store();
+        store.wait_until_at_least(&last, Deadline::NEVER).unwrap();
+        assert_eq!(words(store), ["a2", "b3", "bad4"], "{order:?}");
+        assert_eq!(store.refused(), 1, "{order:?}");
+    }
 }

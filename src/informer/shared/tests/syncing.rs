@@ -129,6 +129,21 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
         text.contains("1 attempt in") && text.contains("connection refused"),
         "{text}"
     );
+    let named = HandlerOptions::default().name("audit");
+    let (registration, _told) = follow_with(&informer, named);
+    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with(
+            "failed to sync SharedInformer ConfigMap + event handler audit: timed out"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("1 attempt in") && text.contains("connection refused"),
+        "{text}"
+    );
+    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
 }
 
 /// WT-1: a stop ends the wait; so does the server's refusal once it is certain (R4).
@@ -154,16 +169,29 @@ fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
     informer.start().unwrap();
     let waiting = Arc::clone(&informer);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    world.pass_until(|| !waited.is_empty());
-    let error = waited.recv().unwrap().unwrap_err();
+    let (registration, _told) = follow(&informer);
+    let (_worker, handler) = apart(move || registration.wait_until_synced(Deadline::NEVER));
+    world.pass_until(|| !waited.is_empty() && !handler.is_empty());
+    for waited in [waited, handler] {
+        let error = waited.recv().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Forbidden);
+        assert!(error.to_string().contains("configmaps is forbidden"));
+    }
+    let (late, _told) = follow(&informer);
+    let error = late.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
-    assert!(error.to_string().contains("configmaps is forbidden"));
 }
 
-/// B3, on the informer and on its store alike.
+/// B3, on the informer, its store and its handlers alike.
 #[test]
 fn b3_somebody_who_waits_makes_the_first_list_hurry() {
-    for on_store in [false, true] {
+    type Wait = fn(&Informer, &Registration) -> Result<(), Error>;
+    let waits: [Wait; 3] = [
+        |informer, _| informer.wait_until_synced(Deadline::NEVER),
+        |informer, _| informer.store().wait_until_synced(Deadline::NEVER),
+        |_, registration| registration.wait_until_synced(Deadline::NEVER),
+    ];
+    for wait in waits {
         let world = World::with(&["a"]);
         let down = || SourceFault::Fail(Error::new(ErrorKind::Unreachable, "refused"));
         world.source.fail_next(RequestKind::List, down());
@@ -172,13 +200,8 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
         informer.start().unwrap();
         world.fake.wait_for_timer(Duration::from_millis(800));
         let waiting = Arc::clone(&informer);
-        let (_worker, waited) = apart(move || {
-            if on_store {
-                waiting.store().wait_until_synced(Deadline::NEVER)
-            } else {
-                waiting.wait_until_synced(Deadline::NEVER)
-            }
-        });
+        let (registration, _told) = follow(&informer);
+        let (_worker, waited) = apart(move || wait(&waiting, &registration));
         let before = world.clock.now();
         while world.fake.wait_for_next_timer() >= Duration::from_millis(800) {
             std::thread::yield_now();
@@ -201,4 +224,58 @@ fn b14_status_and_age_are_the_reflectors() {
     assert!(informer.status().synced);
     assert_eq!(informer.status().lists, 1);
     assert_eq!(informer.name(), "configmaps");
+}
+
+/// WT-4: kind, given name, handler.
+#[test]
+fn wt_4_waits_call_the_informer_and_its_handlers_by_their_names() {
+    let world = World::new();
+    let informer = world.informer(QueueOrder::default());
+    assert_eq!(informer.sync_name(), "SharedInformer ConfigMap");
+    let options = world.options(QueueOrder::default()).name("shop");
+    let informer = world.informer_with(options);
+    assert_eq!(informer.sync_name(), "SharedInformer ConfigMap (shop)");
+    let (registration, _told) = follow_with(&informer, HandlerOptions::default().name("audit"));
+    let expected = "SharedInformer ConfigMap (shop) + event handler audit";
+    assert_eq!(registration.sync_name(), expected);
+    let (registration, _told) = follow(&informer);
+    let thread = registration.name();
+    let expected = format!("SharedInformer ConfigMap (shop) + event handler Forward ({thread})");
+    assert_eq!(registration.sync_name(), expected);
+}
+
+/// B14: fresh is synced, confirmed within the limit, and running.
+#[test]
+fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
+    let world = World::with(&["a"]);
+    let informer = world.informer(QueueOrder::default());
+    let second = Duration::from_secs(1);
+    assert!(!informer.is_fresh_within(second));
+    world.run(&informer);
+    assert!(informer.is_fresh_within(second) && informer.store().is_fresh_within(second));
+    world.fake.wait_for_next_timer();
+    world.fake.advance(5 * second);
+    assert!(!informer.is_fresh_within(second) && informer.is_fresh_within(5 * second));
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(!informer.is_fresh_within(5 * second), "it has stopped");
+}
+
+/// What programs share between threads and keep in structures of their own.
+#[test]
+fn the_public_types_can_be_sent_shared_and_shown() {
+    fn shared<T: Send + Sync + std::fmt::Debug>() {}
+    fn cloned<T: Clone>() {}
+    shared::<Informer>();
+    shared::<Arc<Informer>>();
+    shared::<InformerOptions<ConfigMap>>();
+    shared::<Registration>();
+    shared::<HandlerOptions>();
+    shared::<Indexers<ConfigMap>>();
+    shared::<Told>();
+    shared::<crate::informer::Deleted<ConfigMap>>();
+    shared::<crate::informer::DeltaFifoOptions<ConfigMap>>();
+    cloned::<InformerOptions<ConfigMap>>();
+    cloned::<Registration>();
+    cloned::<HandlerOptions>();
+    cloned::<Told>();
 }
