@@ -84,8 +84,8 @@ impl<K: Object> Hand<K> {
         }
     }
 
-    pub(super) fn into_debts(self) -> Debts {
-        self.debts
+    pub(super) fn take_debts(&mut self) -> Debts {
+        std::mem::take(&mut self.debts)
     }
 }
 

@@ -58,6 +58,16 @@ impl<K: Object> Drop for Processing<'_, K> {
     fn drop(&mut self) {
         let shared = &self.queue.shared;
         let mut state = shared.lock();
+        // After a panic nobody knows what was applied; and a view that panics now would end the program.
+        while !std::thread::panicking() {
+            let debts = state.debts();
+            if debts.is_empty() {
+                break;
+            }
+            drop(state);
+            self.queue.settle(debts);
+            state = shared.lock();
+        }
         let had_synced = state.has_synced();
         let hand = state.finish(self.receipt);
         let told = (state.has_synced() && !had_synced) || state.is_hopeless();
@@ -65,11 +75,7 @@ impl<K: Object> Drop for Processing<'_, K> {
         if told {
             shared.changed.ring();
         }
-        let debts = hand.into_debts();
-        // After a panic nobody knows what was applied; and a view that panics now would end the program.
-        if !debts.is_empty() && !std::thread::panicking() {
-            self.queue.settle(debts);
-        }
+        drop(hand);
     }
 }
 

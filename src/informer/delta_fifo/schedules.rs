@@ -10,6 +10,7 @@ use super::tests::{Rig, View, apply, compressed_mode, held, in_order_mode, repla
 use super::{DeltaFifo, DeltaFifoOptions, QueueMode, Relisted};
 use crate::ErrorKind;
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::object::Object as _;
 use crate::reflector::{Sink, SinkEvent};
 use crate::sync::{
     Arc, Bell, Mutex,
@@ -199,6 +200,88 @@ fn a_list_during_the_processing_loses_no_deletion() {
                     .map(ToString::to_string)
                     .collect();
                 assert_eq!(left, ["c"]);
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A resync delivers the object once more wherever it is, in hand too, and never takes it back (DF-16, RQ-9).
+#[test]
+fn a_resync_during_the_processing_reaches_the_object() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let ticked = Arc::new(AtomicBool::new(false));
+                let at_the_tick = Arc::clone(&ticked);
+                let consumer = thread::spawn(move || {
+                    let mut told = Vec::new();
+                    let mut since = 0;
+                    while let Ok(popped) = queue.pop(Deadline::NEVER) {
+                        since += u32::from(at_the_tick.load(Ordering::SeqCst));
+                        thread::yield_now();
+                        apply(&known, &popped);
+                        told.extend(
+                            popped
+                                .iter()
+                                .map(|delta| delta.object().unwrap().resource_version()),
+                        );
+                    }
+                    (told, since)
+                });
+                for change in ["a1", "a2"] {
+                    writer.apply(SinkEvent::Modified(held(change))).unwrap();
+                }
+                ticked.store(true, Ordering::SeqCst);
+                writer.resync().unwrap();
+                drop(writer);
+                let (told, since) = consumer.join().unwrap();
+                assert!(since > 0, "told nothing since the tick: {told:?}");
+                let back =
+                    |pair: &[crate::object::ResourceVersion]| pair[1].is_older_than(&pair[0]);
+                assert!(!told.windows(2).any(back), "{told:?}");
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A list that goes without an object whose deletion the consumer refuses as old news ends it, wherever that deletion
+/// is (B18, RQ-3).
+#[test]
+fn a_list_ends_what_a_refused_deletion_leaves() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || {
+                    while let Ok(popped) = queue.pop(Deadline::NEVER) {
+                        thread::yield_now();
+                        // Only a list's word counts.
+                        if !popped.newest().is_deleted() || popped.newest().list().is_some() {
+                            apply(&view, &popped);
+                        }
+                    }
+                });
+                writer.apply(SinkEvent::Added(held("a5"))).unwrap();
+                replace(&mut writer, vec![held("a5")]).unwrap();
+                writer.apply(SinkEvent::Deleted(held("a2"))).unwrap();
+                replace(&mut writer, vec![]).unwrap();
+                drop(writer);
+                consumer.join().unwrap();
+                assert!(known.objects.lock().is_empty(), "lost a deletion");
             },
             SCHEDULES,
         );

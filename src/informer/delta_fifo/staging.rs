@@ -99,11 +99,10 @@ impl<K: Object> DeltaFifoStaging<K> {
     /// What each item becomes, and what the list goes without.
     pub(super) fn into_relist(
         self,
-        missing: Missing<K>,
-        of: &Replacement,
+        (missing, doubtful): (Missing<K>, Vec<Arc<ObjectKey>>),
+        of: Arc<Replacement>,
         as_sync: bool,
     ) -> Relist<K> {
-        let of = Arc::new(of.clone());
         let delta = |item| match item {
             Item::Object(object) if as_sync => Delta::Sync(object),
             Item::Object(object) => Delta::Replaced {
@@ -122,6 +121,7 @@ impl<K: Object> DeltaFifoStaging<K> {
             listed: self.places,
             places: keys.zip(0..).collect(),
             missing,
+            doubtful,
             of,
         }
     }

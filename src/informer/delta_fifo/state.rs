@@ -8,7 +8,7 @@ use std::time::Instant;
 use hashbrown::{HashMap, HashSet};
 
 use super::compressed::Compressed;
-use super::hand::{Fate, Hand, fate, fate_of_bunch};
+use super::hand::{Debts, Fate, Hand, fate, fate_of_bunch};
 use super::in_order::InOrder;
 use crate::informer::delta::{Deletion, Delta, Deltas};
 use crate::object::{Held, Object, ObjectKey};
@@ -69,6 +69,9 @@ pub(super) struct Relist<K: Object> {
     pub(super) listed: HashMap<Arc<ObjectKey>, usize>,
     /// Objects that the consumer has or will have, and that the list goes without.
     pub(super) missing: Missing<K>,
+    /// Objects that were being deleted when `missing` was made. In the end, those with which the consumer was done before
+    /// the list was queued.
+    pub(super) doubtful: Vec<Arc<ObjectKey>>,
     /// Where in `missing` an object stands: there may be many, and all of them may wait.
     pub(super) places: HashMap<Arc<ObjectKey>, usize>,
     pub(super) of: Arc<Replacement>,
@@ -215,10 +218,12 @@ impl<K: Object> State<K> {
         let before = self.initial;
         let is_listed = |key: &ObjectKey| list.listed.contains_key(key);
         self.hand.owe_ends(is_listed, &list.of);
-        let (count, leftovers) = match &mut self.lane {
+        let (count, mut leftovers) = match &mut self.lane {
             Lane::Compressed(lane) => relist_compressed(lane, list),
             Lane::InOrder(lane) => relist_in_order(lane, list),
         };
+        let doubtful = &mut leftovers.2.doubtful;
+        doubtful.retain(|key| self.hand.fate(key).is_none());
         if before == Initial::Unpopulated {
             self.initial = NonZeroUsize::new(count).map_or(Initial::Synced, Initial::Remaining);
         }
@@ -293,6 +298,11 @@ impl<K: Object> State<K> {
         Some((batch, receipt))
     }
 
+    /// What is owed to the objects in hand, to be answered before the processing ends.
+    pub(super) fn debts(&mut self) -> Debts {
+        self.hand.take_debts()
+    }
+
     /// The consumer is done with what it took. The initial count falls here, after the processing (RQ-6, RQ-15).
     pub(super) fn finish(&mut self, receipt: Receipt) -> Hand<K> {
         self.is_in_hand = false;
@@ -341,7 +351,7 @@ impl<K: Object> State<K> {
     }
 }
 
-fn unlisted<K: Object>(
+pub(super) fn unlisted<K: Object>(
     key: &Arc<ObjectKey>,
     last_known: Option<Arc<Held<K>>>,
     of: &Arc<Replacement>,
@@ -363,6 +373,7 @@ fn relist_compressed<K: Object>(
     for (key, delta) in std::mem::take(&mut list.items) {
         merged.extend(lane.push(key, delta));
     }
+    list.doubtful.retain(|key| lane.get(key).is_none());
     let gone: Vec<(Arc<ObjectKey>, Delta<K>)> = lane
         .iter()
         .filter(|(key, _)| !list.listed.contains_key(*key))
@@ -402,6 +413,7 @@ fn relist_in_order<K: Object>(lane: &mut InOrder<K>, mut list: Relist<K>) -> (us
             gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
         }
     }
+    list.doubtful.retain(|key| !waits.contains(key));
     for at in deleted {
         // What says that it is gone already may be refused as old news (B18): then the list's word counts.
         lane.lend(at, &list.of);

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::hand::Fate;
 use super::options::{QueueMode, Relisted, Transform};
 use super::staging::DeltaFifoStaging;
-use super::state::{End, Missing, State};
+use super::state::{End, Missing, State, unlisted};
 use super::{DeltaFifoOptions, Shared};
 use crate::error::{Error, ErrorKind};
 use crate::informer::KnownObjects;
@@ -163,14 +163,15 @@ impl<K: Object> DeltaFifoWriter<K> {
         here.or_else(|| known?.last_good(key))
     }
 
-    /// What the consumer has, or will have once it has processed what waits, and a list goes without.
-    fn missing(&self, staging: &DeltaFifoStaging<K>) -> Missing<K> {
+    /// What the consumer has, or will have once it has processed what waits, and a list goes without; and what is being
+    /// deleted, should the consumer refuse that.
+    fn missing(&self, staging: &DeltaFifoStaging<K>) -> (Missing<K>, Vec<Arc<ObjectKey>>) {
         let Some(known) = self.mode.known() else {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         };
         // Until the list is pushed, only these objects can change in the consumer's store.
         let fates = self.shared.lock().fates();
-        let mut missing = Vec::new();
+        let (mut missing, mut doubtful) = (Vec::new(), Vec::new());
         for key in known.keys() {
             if !fates.contains_key(&key) && !staging.contains(&key) {
                 let last_known = known.last_good(&key);
@@ -178,12 +179,37 @@ impl<K: Object> DeltaFifoWriter<K> {
             }
         }
         for (key, fate) in fates {
-            if let (Fate::Present(object), false) = (fate, staging.contains(&key)) {
-                let last_known = object.or_else(|| known.last_good(&key));
-                missing.push((key, last_known));
+            match fate {
+                _ if staging.contains(&key) => {}
+                Fate::Gone => doubtful.push(key),
+                Fate::Present(object) => {
+                    let last_known = object.or_else(|| known.last_good(&key));
+                    missing.push((key, last_known));
+                }
             }
         }
-        missing
+        (missing, doubtful)
+    }
+
+    /// Queues the ends of what the consumer had not deleted after all when it was done, before the list was queued.
+    fn end_doubtful(&self, doubtful: &[Arc<ObjectKey>], of: &Arc<Replacement>) {
+        let Some(known) = self.mode.known() else {
+            return;
+        };
+        for key in doubtful {
+            // Nothing of it waits or is in hand: what the view says holds until the end is queued.
+            if matches!(known.get(key), Ok(None)) {
+                continue;
+            }
+            let delta = unlisted(key, known.last_good(key), of);
+            let mut state = self.shared.lock();
+            let merged = match state.end {
+                End::Open | End::Closed => state.push(Some(Arc::clone(key)), delta),
+                End::Abandoned => Some(delta),
+            };
+            drop(state);
+            drop(merged);
+        }
     }
 
     fn commit_items(&self, staging: DeltaFifoStaging<K>, of: &Replacement) -> Result<(), Error> {
@@ -191,6 +217,7 @@ impl<K: Object> DeltaFifoWriter<K> {
             QueueMode::Compressed { relisted, .. } => *relisted,
             QueueMode::InOrder { .. } | QueueMode::InOrderAtomic { .. } => Relisted::Replaced,
         };
+        let of = Arc::new(of.clone());
         let missing = self.missing(&staging);
         let list = staging.into_relist(missing, of, relisted == Relisted::Sync);
         let mut state = self.shared.lock();
@@ -199,7 +226,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
         let leftovers = state.relist(list);
         drop(state);
-        drop(leftovers);
+        self.end_doubtful(&leftovers.2.doubtful, &leftovers.2.of);
         Ok(())
     }
 

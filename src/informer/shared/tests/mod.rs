@@ -10,6 +10,7 @@ mod handlers;
 mod lifecycles;
 mod metrics;
 mod random;
+mod refusals;
 mod resyncs;
 mod syncing;
 

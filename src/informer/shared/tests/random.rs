@@ -240,7 +240,8 @@ impl History {
             29..32 => self.keep_up(),
             _ => self.pass(),
         }
-        self.past.extend(self.world.source.objects());
+        // What the store never held it cannot tell from something new.
+        self.past.extend(self.informer.store().list());
         self.past.drain(..self.past.len().saturating_sub(40));
         self.tally.undecodable += self.informer.store().undecodable().len();
     }
@@ -271,18 +272,28 @@ impl History {
         }
     }
 
-    /// The server sends an older state of an object once more, after what followed on it.
+    /// The server sends once more what it sent of an object before: after what followed on it, or after the object has
+    /// gone from server and store.
     fn repeat(&mut self) {
         let (there, stored) = (self.world.source.objects(), self.informer.store().list());
-        let is_in = |objects: &[Arc<Held<ConfigMap>>], old: &Held<ConfigMap>| {
+        let is_old = |objects: &[Arc<Held<ConfigMap>>], old: &Held<ConfigMap>| {
             let mut objects = objects.iter();
-            objects.any(|now| now.uid() == old.uid() && number(now) > number(old))
+            let now = objects.find(|now| now.uid() == old.uid());
+            now.map(|now| number(now) > number(old))
         };
-        let mut past = self.past.iter();
-        let older = past.find(|old| is_in(&there, old) && is_in(&stored, old));
-        if let Some(older) = older.cloned() {
-            let event = || WatchEvent::Modified(Arc::clone(&older));
-            self.world.source.send(event);
+        let past = self.past.iter().filter(|old| {
+            let old = (is_old(&there, old), is_old(&stored, old));
+            old == (Some(true), Some(true)) || old == (None, None)
+        });
+        let past: Vec<_> = past.collect();
+        let sides = u64::try_from(past.len()).unwrap().max(1);
+        let older = past.get(usize::try_from(self.dice.roll(sides)).unwrap());
+        if let Some(older) = older.map(|older| Arc::clone(older)) {
+            let ended = self.dice.roll(3) == 0;
+            self.world.source.send(|| match ended {
+                true => WatchEvent::Deleted(Arc::clone(&older)),
+                false => WatchEvent::Modified(Arc::clone(&older)),
+            });
         }
     }
 

@@ -1,0 +1,190 @@
+//! Old news among the deltas that wait: what the store refuses, and what a list says all the same (B18, RQ-3, DF-8). Step by
+//! step, without the informer's threads.
+
+use super::*;
+use crate::informer::handlers::Processor;
+use crate::informer::shared::applying::Applying;
+use crate::informer::{DeltaFifo, DeltaFifoOptions, DeltaFifoWriter};
+use crate::list_watch::{Listed, Undecodable};
+use crate::object::ObjectKey;
+use crate::reflector::{Replacement, Sink as _, SinkEvent, Staged};
+
+/// The path from the queue to one handler.
+struct Path {
+    queue: DeltaFifo<ConfigMap>,
+    writer: DeltaFifoWriter<ConfigMap>,
+    applying: Applying<ConfigMap>,
+    store: Store<ConfigMap>,
+    told: Receiver<Told>,
+    _processor: Arc<Processor<ConfigMap>>,
+}
+
+impl Path {
+    /// A store that holds `a5`, and a handler that knows.
+    fn new(order: QueueOrder) -> Self {
+        let (store, of_store) = Store::new(Indexers::new(), Clock::system());
+        let (queue, writer) = DeltaFifo::new(order.mode(&store), DeltaFifoOptions::default());
+        let clock = Clock::system();
+        let processor = Arc::new(Processor::new(
+            "configmaps",
+            store.clone(),
+            Duration::ZERO,
+            clock,
+        ));
+        let (handler, told) = Forward::unbounded();
+        processor
+            .register(handler, HandlerOptions::default())
+            .unwrap();
+        processor.start();
+        let applying = Applying::new(store.clone(), of_store, Arc::clone(&processor), order);
+        applying.admit();
+        let mut path = Self {
+            queue,
+            writer,
+            applying,
+            store,
+            told,
+            _processor: processor,
+        };
+        path.list(&["a5"], "5");
+        path.apply_all();
+        assert_eq!(next(&path.told, 1), ["*a5"]);
+        path
+    }
+
+    fn list(&mut self, words: &[&str], version: &str) {
+        list(&mut self.writer, words, version);
+    }
+
+    fn send(&mut self, event: SinkEvent<ConfigMap>) {
+        self.writer.apply(event).unwrap();
+    }
+
+    fn apply_all(&mut self) {
+        while !self.queue.handle().is_empty() {
+            self.apply_one(|_| {});
+        }
+    }
+
+    /// Takes what waits first, and does `meanwhile` before it is applied.
+    fn apply_one(&mut self, meanwhile: impl FnOnce(&mut DeltaFifoWriter<ConfigMap>)) {
+        let popped = self.queue.pop(Deadline::NEVER).unwrap();
+        let initial = popped.is_in_initial_list();
+        let (deltas, processing) = popped.into_parts();
+        meanwhile(&mut self.writer);
+        self.applying.apply(deltas, initial);
+        drop(processing);
+    }
+}
+
+fn list(writer: &mut DeltaFifoWriter<ConfigMap>, words: &[&str], version: &str) {
+    let mut staging = writer.begin();
+    for word in words {
+        writer.stage(&mut staging, Staged::Put(Listed::Object(held(word))));
+    }
+    let of = Replacement {
+        resource_version: ResourceVersion::from(version),
+        ..Replacement::default()
+    };
+    writer.commit(staging, &of).unwrap();
+}
+
+/// A deletion at version 2 whose final state decodes, or does not.
+fn old_deletion(decodes: bool) -> SinkEvent<ConfigMap> {
+    if decodes {
+        return SinkEvent::Deleted(held("a2"));
+    }
+    SinkEvent::DeletedUndecodable(Undecodable {
+        key: ObjectKey::new("", "a"),
+        uid: "uid-1".to_owned(),
+        resource_version: ResourceVersion::from("2"),
+        error: Error::new(ErrorKind::Undecodable, "data: expected a map"),
+    })
+}
+
+#[test]
+fn b18_rq_3_a_list_ends_an_object_whose_refused_deletion_waits() {
+    for order in ORDERS {
+        for decodes in [true, false] {
+            let mut path = Path::new(order);
+            path.send(old_deletion(decodes));
+            path.list(&[], "9");
+            path.apply_all();
+            assert!(path.store.is_empty(), "{order:?}");
+            assert_eq!(next(&path.told, 1), ["?a5"], "{order:?}");
+            assert_eq!(path.store.refused(), 1);
+        }
+    }
+}
+
+#[test]
+fn b18_rq_3_a_list_ends_an_object_whose_refused_deletion_is_in_hand() {
+    for order in ORDERS {
+        let mut path = Path::new(order);
+        path.send(old_deletion(true));
+        path.apply_one(|writer| list(writer, &[], "9"));
+        path.apply_all();
+        assert!(path.store.is_empty(), "{order:?}");
+        assert_eq!(next(&path.told, 1), ["?a5"], "{order:?}");
+    }
+}
+
+/// The other way round: the list is refused, and what the watch told counts.
+#[test]
+fn b18_rq_3_a_refused_list_takes_nothing_from_a_deletion_that_waits() {
+    for order in ORDERS {
+        let mut path = Path::new(order);
+        path.send(SinkEvent::Deleted(held("a7")));
+        path.list(&[], "3");
+        path.apply_all();
+        assert_eq!(next(&path.told, 1), ["-a7"], "{order:?}");
+        assert!(path.store.is_empty());
+    }
+}
+
+/// A list that may not end it is followed by one that may.
+#[test]
+fn b18_rq_3_of_two_lists_without_an_object_one_that_counts_is_enough() {
+    for order in ORDERS {
+        for versions in [["3", "9"], ["9", "3"]] {
+            let mut path = Path::new(order);
+            path.send(old_deletion(true));
+            for version in versions {
+                path.list(&[], version);
+            }
+            path.apply_all();
+            assert_eq!(next(&path.told, 1), ["?a5"], "{order:?} {versions:?}");
+            assert!(path.store.is_empty());
+        }
+    }
+}
+
+/// B18: what only a list ended is not brought back by an old event, whatever the order.
+#[test]
+fn b18_an_old_event_of_what_a_list_ended_is_refused() {
+    for order in ORDERS {
+        let mut path = Path::new(order);
+        path.list(&["b8"], "9");
+        path.apply_all();
+        assert_eq!(next_sorted(&path.told, 2), ["+b8", "?a5"]);
+        path.send(SinkEvent::Modified(held("a5")));
+        path.send(SinkEvent::Added(held("a4")));
+        path.send(SinkEvent::Modified(held("b10")));
+        path.apply_all();
+        assert_eq!(next(&path.told, 1), ["b8>10"], "{order:?}");
+        assert_eq!(words(&path.store), ["b10"], "{order:?}");
+    }
+}
+
+/// A bookmark moves the store's version in every order, once everything before it is there (RQ-10, ST-9).
+#[test]
+fn rq_10_st_9_a_bookmark_moves_the_stores_version_in_every_order() {
+    for order in ORDERS {
+        let mut path = Path::new(order);
+        path.send(SinkEvent::Modified(held("a7")));
+        path.writer.bookmark(&ResourceVersion::from("12"));
+        path.apply_all();
+        assert_eq!(path.store.resource_version().as_str(), "12", "{order:?}");
+        assert_eq!(words(&path.store), ["a7"]);
+    }
+}
