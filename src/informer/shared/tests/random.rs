@@ -20,7 +20,7 @@ const HANDLERS_MAX: usize = 6;
 /// How often the informer resyncs.
 const RESYNC: Duration = Duration::from_secs(5);
 /// How long nothing may come before the test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -72,6 +72,28 @@ impl Tally {
         ];
         let counts = counts.iter().all(|count| *count > 0);
         assert!(counts && self.coalesced > 0 && self.refused > 0, "{self:?}");
+    }
+}
+
+/// Gives up, by name, what does not come.
+struct Patience<'a> {
+    what: &'a str,
+    context: &'a str,
+    ends: Deadline,
+}
+
+impl<'a> Patience<'a> {
+    fn new(what: &'a str, context: &'a str) -> Self {
+        Self {
+            what,
+            context,
+            ends: Clock::system().after(PATIENCE),
+        }
+    }
+
+    fn check(&self) {
+        let over = Clock::system().has_passed(self.ends);
+        assert!(!over, "{}: waited for {}", self.context, self.what);
     }
 }
 
@@ -315,8 +337,11 @@ impl History {
     /// Waits until the store is as far as the server: the next steps meet an informer at rest.
     fn keep_up(&self) {
         let (store, source) = (self.informer.store(), &self.world.source);
-        self.world
-            .pass_until(|| view_of(&store.list()) == view_of(&source.objects()));
+        let patience = Patience::new("the store to be as the server", &self.context);
+        self.world.pass_until(|| {
+            patience.check();
+            view_of(&store.list()) == view_of(&source.objects())
+        });
     }
 
     /// Lets the clock go on to the next timer.
@@ -339,9 +364,11 @@ impl History {
         // The last of all changes: whoever has it, and everything else as it is, is at the end.
         self.world.set("z");
         let store = self.informer.store();
+        let patience = Patience::new("the end", &self.context);
         while !store.undecodable().is_empty()
             || view_of(&store.list()) != view_of(&source.objects())
         {
+            patience.check();
             self.pass();
             std::thread::yield_now();
         }
@@ -377,7 +404,9 @@ impl History {
             early.follow_on(&notification, &mut self.tally);
         }
         let mut again = View::new();
+        let patience = Patience::new("a resync", &self.context);
         while again != *there {
+            patience.check();
             let ahead = self.world.fake.wait_for_next_timer();
             self.world.fake.advance(ahead);
             std::thread::yield_now();
