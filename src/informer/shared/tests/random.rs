@@ -312,10 +312,12 @@ impl History {
         let older = past.get(usize::try_from(self.dice.roll(sides)).unwrap());
         if let Some(older) = older.map(|older| Arc::clone(older)) {
             let ended = self.dice.roll(3) == 0;
-            self.world.source.send(|| match ended {
-                true => WatchEvent::Deleted(Arc::clone(&older)),
-                false => WatchEvent::Modified(Arc::clone(&older)),
-            });
+            let again = if ended {
+                WatchEvent::Deleted
+            } else {
+                WatchEvent::Modified
+            };
+            self.world.source.send(|| again(Arc::clone(&older)));
         }
     }
 
