@@ -4,6 +4,8 @@ mod any;
 mod options;
 mod result;
 mod roster;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 #[cfg(feature = "testing")]
 mod tests;

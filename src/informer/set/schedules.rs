@@ -1,0 +1,342 @@
+//! Thread schedules of a set, explored by a model checker: members of the model's own, which start, sync and stop as informers
+//! do, but have no threads.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use std::any::Any;
+use std::time::Duration;
+
+use shuttle::scheduler::RandomScheduler;
+use shuttle::{Config, Runner, thread};
+
+use super::any::{AnyInformer, Member, ResourceWords};
+use super::roster::{Entered, Roster};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::Registration;
+use crate::object::Scope;
+use crate::reflector::{Demand, DemandGuard, ReflectorStatus};
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::{Error, ErrorKind};
+
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+const SCHEDULES: usize = 3_000;
+
+/// Bytes of stack per modelled thread: objects on it take more than the checker's default.
+const STACK_BYTES: usize = 512 * 1024;
+
+fn check(model: impl Fn() + Send + Sync + 'static) {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Life {
+    #[default]
+    Ready,
+    Running,
+    Stopped,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    life: Life,
+    synced: bool,
+}
+
+/// An informer without threads. Its end may need that another one was told to stop, as a handler's may that waits for the
+/// other's store.
+#[derive(Clone)]
+struct Fake {
+    name: &'static str,
+    state: Arc<Monitor<State>>,
+    ends_after: Option<Arc<Monitor<State>>>,
+    demand: Demand,
+    clock: Clock,
+    scope: Scope,
+}
+
+impl Fake {
+    fn new(name: &'static str, clock: &Clock) -> Self {
+        Self {
+            name,
+            state: Arc::default(),
+            ends_after: None,
+            demand: Demand::new(),
+            clock: clock.clone(),
+            scope: Scope::all(),
+        }
+    }
+
+    fn life(&self) -> Life {
+        self.state.lock().life
+    }
+
+    /// What its first list does.
+    fn sync(&self) {
+        let mut state = self.state.lock();
+        state.synced |= state.life == Life::Running;
+        drop(state);
+        self.state.notify_all();
+    }
+
+    fn turn(&self, life: Life) {
+        self.state.lock().life = life;
+        self.state.notify_all();
+    }
+}
+
+impl Member for Fake {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn resource(&self) -> ResourceWords {
+        ResourceWords {
+            kind: "Fake",
+            api_version: "v1",
+            plural: "fakes",
+        }
+    }
+
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn informer(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::new(())
+    }
+
+    fn has_synced(&self) -> bool {
+        self.state.lock().synced
+    }
+
+    fn status(&self) -> ReflectorStatus {
+        ReflectorStatus::default()
+    }
+
+    fn age(&self) -> Option<Duration> {
+        None
+    }
+
+    fn objects(&self) -> usize {
+        0
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+
+    fn registrations(&self) -> Vec<Registration> {
+        Vec::new()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.life() == Life::Stopped
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_stopped()
+    }
+
+    fn start(&self) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.life == Life::Ready {
+            state.life = Life::Running;
+        }
+        Ok(())
+    }
+
+    fn demand(&self) -> DemandGuard {
+        self.demand.wait()
+    }
+
+    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        loop {
+            if state.synced {
+                return Ok(());
+            }
+            let end = match state.life {
+                Life::Ready => Some(ErrorKind::Config),
+                Life::Stopped => Some(ErrorKind::Stopped),
+                Life::Running if self.clock.has_passed(deadline) => Some(ErrorKind::NotSynced),
+                Life::Running => None,
+            };
+            if let Some(kind) = end {
+                return Err(Error::new(kind, self.name));
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    fn stop(&self) {
+        self.turn(Life::Stopped);
+    }
+
+    fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        self.stop();
+        let Some(other) = &self.ends_after else {
+            return Ok(());
+        };
+        let mut state = other.lock();
+        while state.life != Life::Stopped {
+            state = self.clock.wait_until(other, state, deadline);
+        }
+        Ok(())
+    }
+
+    fn end(&self) {
+        drop(self.shutdown(Deadline::NEVER));
+    }
+}
+
+fn enter(roster: &Roster, fake: &Fake) -> Result<bool, Error> {
+    let member = AnyInformer::made(fake.clone());
+    let same = |known: &AnyInformer| (known.name() == fake.name).then_some(());
+    let entered = roster.enter(&member, same)?;
+    Ok(matches!(entered, Entered::New))
+}
+
+fn roster(fakes: &[Fake]) -> Arc<Roster> {
+    let roster = Roster::default();
+    for fake in fakes {
+        assert!(enter(&roster, fake).unwrap());
+    }
+    Arc::new(roster)
+}
+
+/// IS-4: somebody enters and starts while others start, wait and stop: in the end nothing runs, and everybody has an answer.
+#[test]
+fn entering_starting_waiting_and_stopping_at_once() {
+    check(|| {
+        let clock = Clock::system();
+        let (old, new) = (Fake::new("old", &clock), Fake::new("new", &clock));
+        let roster = roster(std::slice::from_ref(&old));
+        let (theirs, late) = (Arc::clone(&roster), new.clone());
+        let asker = thread::spawn(move || {
+            let entered = enter(&theirs, &late);
+            drop(theirs.start());
+            entered.is_ok()
+        });
+        let theirs = Arc::clone(&roster);
+        let starter = thread::spawn(move || drop(theirs.start()));
+        let theirs = Arc::clone(&roster);
+        let waiter = thread::spawn(move || theirs.wait_for_sync(Deadline::NEVER));
+        let theirs = Arc::clone(&roster);
+        let stopper = thread::spawn(move || theirs.shutdown(Deadline::NEVER).unwrap());
+        let entered = asker.join().unwrap();
+        starter.join().unwrap();
+        stopper.join().unwrap();
+        let result = waiter.join().unwrap();
+        assert_eq!(old.life(), Life::Stopped);
+        let expected = if entered { Life::Stopped } else { Life::Ready };
+        assert_eq!(new.life(), expected, "it runs on");
+        assert!(!result.all_synced());
+        let ends = [ErrorKind::Config, ErrorKind::Stopped];
+        let mut errors = result.iter().filter_map(|outcome| outcome.error());
+        assert!(errors.all(|error| ends.contains(&error.kind())));
+        assert_eq!(roster.start().unwrap_err().kind(), ErrorKind::Stopped);
+    });
+}
+
+/// IS-1: of those who make the same member at once, one has made it.
+#[test]
+fn one_of_those_who_enter_the_same_at_once_has_entered() {
+    check(|| {
+        let clock = Clock::system();
+        let roster = roster(&[]);
+        let askers: Vec<_> = (0..3)
+            .map(|_| {
+                let (roster, fake) = (Arc::clone(&roster), Fake::new("one", &clock));
+                thread::spawn(move || enter(&roster, &fake).unwrap())
+            })
+            .collect();
+        let entered: Vec<bool> = askers.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(entered.iter().filter(|new| **new).count(), 1);
+        assert_eq!(roster.members().len(), 1);
+    });
+}
+
+/// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline: no wait is left over, and
+/// who had synced before is told so.
+#[test]
+fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
+    check(|| {
+        let fake_clock = FakeClock::new();
+        let clock = Clock::from(fake_clock.clone());
+        let fakes = ["a", "b", "c"].map(|name| Fake::new(name, &clock));
+        let roster = roster(&fakes);
+        roster.start().unwrap();
+        let waiters = [clock.after(Duration::from_secs(1)), Deadline::NEVER].map(|deadline| {
+            let roster = Arc::clone(&roster);
+            thread::spawn(move || roster.wait_for_sync(deadline))
+        });
+        let time = thread::spawn(move || fake_clock.advance(Duration::from_secs(1)));
+        let syncing: Vec<_> = fakes
+            .iter()
+            .map(|fake| {
+                let fake = fake.clone();
+                thread::spawn(move || fake.sync())
+            })
+            .collect();
+        let [hurried, patient] = waiters.map(|waiter| waiter.join().unwrap());
+        assert!(patient.all_synced());
+        let mut errors = hurried.iter().filter_map(|outcome| outcome.error());
+        assert!(errors.all(|error| error.kind() == ErrorKind::NotSynced));
+        time.join().unwrap();
+        for thread in syncing {
+            thread.join().unwrap();
+        }
+        assert!(fakes.iter().all(|fake| !fake.demand.is_waited_for()));
+    });
+}
+
+/// IS-4, IS-5: each one's end needs that another one was told to stop; so all are told before one is waited for.
+#[test]
+fn no_member_waits_for_the_end_of_another_before_it_is_told() {
+    for drops in [false, true] {
+        check(move || {
+            let clock = Clock::system();
+            let mut fakes = ["a", "b"].map(|name| Fake::new(name, &clock));
+            let second = Arc::clone(&fakes[1].state);
+            fakes[0].ends_after = Some(second);
+            let roster = roster(&fakes);
+            roster.start().unwrap();
+            let theirs = Arc::clone(&roster);
+            let other = thread::spawn(move || theirs.shutdown(Deadline::NEVER).unwrap());
+            if !drops {
+                roster.shutdown(Deadline::NEVER).unwrap();
+            }
+            drop(roster);
+            other.join().unwrap();
+            assert!(fakes.iter().all(|fake| fake.life() == Life::Stopped));
+        });
+    }
+}
+
+/// Negative control: a stop that looks who is there before it lets nobody in any more leaves one running, and the checker sees
+/// that.
+#[test]
+#[should_panic(expected = "it runs on")]
+fn a_stop_that_marks_the_list_too_late_leaves_one_running() {
+    check(|| {
+        let clock = Clock::system();
+        let roster: Arc<(Mutex<Vec<Fake>>, Mutex<bool>)> = Arc::default();
+        let (theirs, new) = (Arc::clone(&roster), Fake::new("new", &clock));
+        let late = new.clone();
+        let asker = thread::spawn(move || {
+            if !*theirs.1.lock() {
+                theirs.0.lock().push(late.clone());
+                late.start().unwrap();
+            }
+        });
+        let members: Vec<Fake> = roster.0.lock().clone();
+        *roster.1.lock() = true;
+        for member in members {
+            member.stop();
+        }
+        asker.join().unwrap();
+        assert_ne!(new.life(), Life::Running, "it runs on");
+    });
+}
