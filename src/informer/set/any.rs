@@ -76,6 +76,15 @@ impl AnyInformer {
         is_recent && self.has_synced() && !self.0.has_ended()
     }
 
+    /// Whether the server keeps confirming its content, for a health check ([`SharedInformer::check_health`]). Never blocks (B14).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: its name and how long ago the server was heard, with the last failure as its source.
+    pub fn check_health(&self) -> Result<(), Error> {
+        self.0.check_health()
+    }
+
     /// How many objects are in the store, those that do not decode included.
     pub fn objects(&self) -> usize {
         self.0.objects()
@@ -133,6 +142,7 @@ pub(super) trait Member: Send + Sync {
     fn has_synced(&self) -> bool;
     fn status(&self) -> ReflectorStatus;
     fn age(&self) -> Option<Duration>;
+    fn check_health(&self) -> Result<(), Error>;
     fn objects(&self) -> usize;
     fn queued(&self) -> usize;
     fn registrations(&self) -> Vec<Registration>;
@@ -189,6 +199,10 @@ impl<K: Object> Member for Typed<K> {
 
     fn age(&self) -> Option<Duration> {
         self.informer.age()
+    }
+
+    fn check_health(&self) -> Result<(), Error> {
+        self.informer.check_health()
     }
 
     fn objects(&self) -> usize {

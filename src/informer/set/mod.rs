@@ -223,6 +223,17 @@ impl<C> InformerSet<C> {
         self.members().iter().all(AnyInformer::has_synced)
     }
 
+    /// Whether the server keeps confirming the content of all informers, for a health endpoint: each by the rule of
+    /// [`SharedInformer::check_health`], so that neither a quiet server nor an informer that was not started, was stopped, or
+    /// is refused and never synced fails it. Never blocks (B14). For readiness there is [`has_synced`](Self::has_synced).
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: for each informer that is not well, its name and how long ago the server was heard, on a line of its own.
+    pub fn check_health(&self) -> Result<(), Error> {
+        self.roster.check_health()
+    }
+
     /// Whether all informers are synced, kept up, and were confirmed by the server within `limit`: for health endpoints (B14).
     ///
     /// Those that were stopped one by one do not count. Once the set has stopped nothing is fresh.

@@ -80,6 +80,12 @@ impl Roster {
         self.0.lock().stopped
     }
 
+    /// Whether each is well.
+    pub(super) fn check_health(&self) -> Result<(), Error> {
+        let members = self.members();
+        all_of(members.iter().map(AnyInformer::check_health))
+    }
+
     /// Starts those that were not started; each by itself, so that one which cannot be started holds up no other.
     pub(super) fn start(&self) -> Result<(), Error> {
         let members = {
@@ -90,17 +96,7 @@ impl Roster {
             }
             entries.members.clone()
         };
-        let failures: Vec<Error> = members
-            .iter()
-            .filter_map(|member| member.member().start().err())
-            .collect();
-        match failures.first() {
-            None => Ok(()),
-            Some(first) => {
-                let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
-                Err(Error::new(first.kind(), texts.join("\n")))
-            }
-        }
+        all_of(members.iter().map(|member| member.member().start()))
     }
 
     /// Asks all of them to end, and lets nobody in any more.
@@ -177,6 +173,19 @@ impl Drop for Roster {
     fn drop(&mut self) {
         for member in self.stop() {
             member.member().end();
+        }
+    }
+}
+
+/// One error for all that failed, a line for each.
+fn all_of(results: impl Iterator<Item = Result<(), Error>>) -> Result<(), Error> {
+    let failures: Vec<Error> = results.filter_map(Result::err).collect();
+    match failures.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        [first, ..] => {
+            let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+            Err(Error::new(first.kind(), texts.join("\n")))
         }
     }
 }

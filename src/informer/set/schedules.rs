@@ -119,6 +119,10 @@ impl Member for Fake {
         None
     }
 
+    fn check_health(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn objects(&self) -> usize {
         0
     }

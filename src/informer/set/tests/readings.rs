@@ -109,6 +109,39 @@ fn b14_a_set_is_fresh_while_all_that_run_are() {
     assert!(!set.is_fresh_within(limit), "nothing keeps it fresh");
 }
 
+/// The rule is the informer's own: what is silent for too long is named, what is refused or was stopped is not.
+#[test]
+fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
+    let world = World::new();
+    let sources = &world.cluster;
+    sources.secrets.fail_all(RequestKind::List, forbidden());
+    for kind in [RequestKind::List, RequestKind::Watch] {
+        sources.pods.fail_all(kind, down());
+        sources.nodes.fail_all(kind, down());
+    }
+    let set = world.set();
+    set.check_health().unwrap();
+    set.informer::<Pod>().unwrap();
+    set.informer::<Secret>().unwrap();
+    set.informer::<Node>().unwrap();
+    let stopped = set.informer::<ConfigMap>().unwrap();
+    set.check_health().unwrap();
+    set.start().unwrap();
+    stopped.stop();
+    world.pass_until(|| set.check_health().is_err());
+    world.pass_among(3, || set.members()[2].check_health().is_err());
+    let error = set.check_health().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = error.to_string();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].starts_with("pods: the server has confirmed nothing for"));
+    assert!(lines[1].starts_with("nodes: the server has confirmed nothing for"));
+    sources.pods.heal();
+    sources.nodes.heal();
+    world.pass_until(|| set.check_health().is_ok());
+}
+
 #[test]
 fn is_8_a_set_is_shared_between_threads_and_can_be_debugged() {
     fn is_shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
