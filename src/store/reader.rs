@@ -342,6 +342,11 @@ impl<K: Object> Store<K> {
         self.state.lock().refused
     }
 
+    /// What ended it, if nobody asked it to end.
+    pub(crate) fn cause_of_end(&self) -> Option<Error> {
+        self.state.lock().cause.clone()
+    }
+
     /// Whether its writer is gone: nothing will ever change.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().ended

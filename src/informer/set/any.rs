@@ -80,7 +80,8 @@ impl AnyInformer {
     ///
     /// # Errors
     ///
-    /// `Timeout`: its name and how long ago the server was heard, with the last failure as its source.
+    /// `Timeout`: its name and how long ago the server was heard, with the last failure as its source. What ended it, if it
+    /// ended although nobody asked it to, such as a panic of an index function.
     pub fn check_health(&self) -> Result<(), Error> {
         self.0.check_health()
     }
@@ -147,6 +148,8 @@ pub(super) trait Member: Send + Sync {
     fn queued(&self) -> usize;
     fn registrations(&self) -> Vec<Registration>;
     fn is_stopped(&self) -> bool;
+    /// It was stopped because somebody asked it to end.
+    fn was_stopped(&self) -> bool;
     /// Nothing will change its content any more.
     fn has_ended(&self) -> bool;
 
@@ -202,7 +205,14 @@ impl<K: Object> Member for Typed<K> {
     }
 
     fn check_health(&self) -> Result<(), Error> {
+        if let Some(cause) = self.informer.store().cause_of_end() {
+            return Err(cause);
+        }
         self.informer.check_health()
+    }
+
+    fn was_stopped(&self) -> bool {
+        self.informer.is_stopped() && self.informer.store().cause_of_end().is_none()
     }
 
     fn objects(&self) -> usize {

@@ -229,7 +229,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Timeout`: for each informer that is not well, its name and how long ago the server was heard, on a line of its own.
+    /// `Timeout`: for each informer that is not well, its name and how long ago the server was heard, on a line of its own;
+    /// also what ended one that ended although nobody asked it to.
     pub fn check_health(&self) -> Result<(), Error> {
         self.roster.check_health()
     }
@@ -244,7 +245,7 @@ impl<C> InformerSet<C> {
     /// The informers that are not fresh within `limit`, those that were stopped excepted: what a health endpoint names.
     pub fn stale(&self, limit: Duration) -> Vec<AnyInformer> {
         let mut members = self.members();
-        members.retain(|member| !member.is_stopped() && !member.is_fresh_within(limit));
+        members.retain(|member| !member.member().was_stopped() && !member.is_fresh_within(limit));
         members
     }
 

@@ -139,6 +139,10 @@ impl Member for Fake {
         self.life() == Life::Stopped
     }
 
+    fn was_stopped(&self) -> bool {
+        self.is_stopped()
+    }
+
     fn has_ended(&self) -> bool {
         self.is_stopped()
     }

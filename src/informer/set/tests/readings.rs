@@ -142,6 +142,27 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     world.pass_until(|| set.check_health().is_ok());
 }
 
+/// CT-1: an informer that a panic has ended was not stopped by anybody, and is not well.
+#[test]
+fn b14_an_informer_that_ended_unasked_is_neither_fresh_nor_well() {
+    let world = World::new();
+    let set = world.set();
+    set.informer_with::<Pod>(&Scope::all(), |options| {
+        let bad = |_: &Pod| -> Vec<String> { panic!("a bad index function") };
+        options.indexers(crate::store::Indexers::new().with("bad", bad))
+    })
+    .unwrap();
+    set.start().unwrap();
+    let result = set.wait_for_sync(Deadline::NEVER);
+    assert_eq!(result.into_result().unwrap_err().kind(), ErrorKind::Stopped);
+    assert_eq!(set.stale(Duration::from_mins(1)).len(), 1);
+    let error = set.check_health().unwrap_err();
+    assert!(
+        error.to_string().contains("a bad index function"),
+        "{error}"
+    );
+}
+
 #[test]
 fn is_8_a_set_is_shared_between_threads_and_can_be_debugged() {
     fn is_shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}

@@ -255,6 +255,8 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     pods.wait_until_synced(Deadline::NEVER).unwrap();
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
     assert!(waited.is_empty(), "the first one still hangs");
+    // Three queues, two watches, the request that hangs, and the one who waits: all have come to rest.
+    world.fake.wait_for_parked(7);
     sources.config_maps.heal();
     assert!(waited.recv().unwrap().all_synced());
 }
