@@ -70,7 +70,7 @@ impl AnyInformer {
 
     /// Whether its content is synced, still kept up, and was confirmed by the server within `limit` (B14).
     ///
-    /// Once it has stopped, by a stop or because a function of yours panicked on its thread, it is not.
+    /// Once it has ended, by a stop or unasked, it is not.
     pub fn is_fresh_within(&self, limit: Duration) -> bool {
         let is_recent = self.age().is_some_and(|age| age <= limit);
         is_recent && self.has_synced() && !self.0.has_ended()
@@ -81,7 +81,7 @@ impl AnyInformer {
     /// # Errors
     ///
     /// `Timeout`: its name and how long ago the server was heard, with the last failure as its source. What ended it, if it
-    /// ended although nobody asked it to, such as a panic of an index function.
+    /// ended although nobody asked it to, such as a panic of its source.
     pub fn check_health(&self) -> Result<(), Error> {
         self.0.check_health()
     }
