@@ -17,7 +17,7 @@
 //! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the thread was blocked in
 //!    (your own code in an event handler or a runtime excepted); dropping the owner joins it
 //!    ([`threads_and_locks`](manual::threads_and_locks)).
-//! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no recording; they are overwritten when the last
+//! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording; they are overwritten when the last
 //!    holder drops them ([`Held`](object::Held)), and so are the client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays bounded, the rest goes
 //!    on.
@@ -70,10 +70,10 @@
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
-//! | [`informer`] | what follows the reflector on its way to handlers |
-//! | [`informer`] | the shared informer: a reflector, a delta FIFO, a store, and handlers on threads of their own |
+//! | [`informer`] | the shared informer: a reflector, a delta FIFO, a store, and handlers on threads of their own; sets of informers |
 //! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods, watched, cached for a time, or fetched |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
+//! | `metrics` | feature `metrics`: what reflectors, informers and managers count, as Prometheus text |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
 //! | [`manual`] | pages: the behaviours by ID, the differences from the originals, threads and locks |
 //!
@@ -86,6 +86,7 @@
 //! |---|---|---|
 //! | `ring` | yes | TLS by rustls with ring where no provider is handed in; nothing is installed process-wide |
 //! | `gzip` | yes | compressed lists |
+//! | `metrics` | no | Prometheus text of reflectors, informers and managers; the hooks it uses are always there |
 //! | `testing` | no | the fixture server, the recorder, the fake lister-watcher and builders of objects, for tests of this crate and of others |
 //! | `latest` | no | k8s-openapi's `latest`, for plain builds and docs of this crate; programs choose their own version |
 #![cfg_attr(docsrs, feature(doc_cfg))]

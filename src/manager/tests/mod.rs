@@ -8,6 +8,7 @@ pub(super) mod fake;
 #[cfg(feature = "testing")]
 mod fetch;
 mod fresh_reads;
+#[cfg(feature = "testing")]
 mod health;
 mod launch;
 #[cfg(feature = "testing")]
