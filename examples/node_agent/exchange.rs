@@ -346,7 +346,9 @@ mod tests {
         let mut slow = exchange(&[b"GET /"], 0);
         let began = slow.until();
         clock.advance(Duration::from_secs(1));
-        let now = began + Duration::from_secs(1) - PATIENCE;
+        let now = (began + Duration::from_secs(1))
+            .checked_sub(PATIENCE)
+            .unwrap();
         assert_eq!(slow.go_on(&Echo, now), Left::More);
         assert_eq!(slow.until(), began, "more of a head earns no more time");
         slow.socket.pieces.push_back(b" HTTP/1.1\r\n\r\n".to_vec());
