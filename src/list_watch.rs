@@ -126,6 +126,16 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Told when a streamed list made no progress: the server and resource are remembered as without it (B8).
     fn watch_list_failed(&self) {}
 
+    /// Whether bookmarks came on a watch of that server and resource, this one or an earlier: silence means something on
+    /// the next from its beginning then (B11).
+    fn sends_bookmarks(&self) -> bool {
+        false
+    }
+
+    /// Told when the first bookmark came between the events of a reflector's watches: the server and resource are remembered
+    /// as with them (B11).
+    fn bookmark_came(&self) {}
+
     /// Drops the connection, if one is kept: the next request dials anew.
     fn disconnect(&self) {}
 

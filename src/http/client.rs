@@ -62,8 +62,27 @@ pub(crate) struct Common {
     pub(crate) options: ClientOptions,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
-    /// Group and resource of the kinds whose streamed lists made no progress (B8).
-    pub(crate) without_watch_list: Mutex<Vec<(&'static str, &'static str)>>,
+    /// The kinds whose streamed lists made no progress (B8).
+    pub(crate) without_watch_list: Kinds,
+    /// Those on whose watches bookmarks came (B11).
+    pub(crate) with_bookmarks: Kinds,
+}
+
+/// What was learnt of a server, by group and resource: few of them, each put in once.
+#[derive(Default)]
+pub(crate) struct Kinds(Mutex<Vec<(&'static str, &'static str)>>);
+
+impl Kinds {
+    pub(crate) fn contains<K: Object>(&self) -> bool {
+        self.0.lock().contains(&(K::GROUP, K::URL_PATH_SEGMENT))
+    }
+
+    pub(crate) fn insert<K: Object>(&self) {
+        let mut kinds = self.0.lock();
+        if !kinds.contains(&(K::GROUP, K::URL_PATH_SEGMENT)) {
+            kinds.push((K::GROUP, K::URL_PATH_SEGMENT));
+        }
+    }
 }
 
 impl Client {
@@ -110,7 +129,8 @@ impl Client {
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             options,
-            without_watch_list: Mutex::new(Vec::new()),
+            without_watch_list: Kinds::default(),
+            with_bookmarks: Kinds::default(),
         };
         let inner = Inner {
             common: Arc::new(common),
@@ -158,5 +178,35 @@ impl<K: Object> Api<K> for Client {
 
     fn getter(&self) -> Arc<dyn Getter<K>> {
         Arc::new(ObjectGetter::new(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+    use super::*;
+    use crate::object::ObjectKey;
+
+    /// B8, B11: what is learnt in one scope holds for every scope of that kind, and for no other kind or client.
+    #[test]
+    fn b8_b11_what_is_learnt_of_a_server_is_remembered_by_resource() {
+        let client = || {
+            let config = Config::for_server("http://127.0.0.1:1").unwrap();
+            Client::new(&config, ClientOptions::default()).unwrap()
+        };
+        let (one, other) = (client(), client());
+        let whole = |client: &Client| Api::<Secret>::lister_watcher(client, Scope::all());
+        let foreign = Api::<ConfigMap>::lister_watcher(&one, Scope::all());
+        let by_name =
+            Api::<Secret>::lister_watcher(&one, Scope::object(&ObjectKey::new("shop", "db")));
+        assert!(!by_name.sends_bookmarks() && whole(&one).supports_watch_list());
+        for _ in 0..2 {
+            by_name.bookmark_came();
+            by_name.watch_list_failed();
+        }
+        assert!(whole(&one).sends_bookmarks() && !whole(&one).supports_watch_list());
+        assert!(!foreign.sends_bookmarks() && foreign.supports_watch_list());
+        assert!(!whole(&other).sends_bookmarks() && whole(&other).supports_watch_list());
     }
 }

@@ -85,10 +85,6 @@ impl<K: Object> ScopeWatcher<K> {
         let what = requests::describe::<K>(&self.scope);
         failure::failed(&what, Phase::Head, Outcome::Halt(halt))
     }
-
-    fn resource() -> (&'static str, &'static str) {
-        (K::GROUP, K::URL_PATH_SEGMENT)
-    }
 }
 
 /// Reads of a body what has come; waits until `until` for the first of it.
@@ -235,21 +231,22 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
     }
 
     fn supports_watch_list(&self) -> bool {
-        self.client.common.options.watch_list
+        let common = &self.client.common;
+        common.options.watch_list
             && !self.scope.is_one_object()
-            && !self
-                .client
-                .common
-                .without_watch_list
-                .lock()
-                .contains(&Self::resource())
+            && !common.without_watch_list.contains::<K>()
     }
 
     fn watch_list_failed(&self) {
-        let mut without = self.client.common.without_watch_list.lock();
-        if !without.contains(&Self::resource()) {
-            without.push(Self::resource());
-        }
+        self.client.common.without_watch_list.insert::<K>();
+    }
+
+    fn sends_bookmarks(&self) -> bool {
+        self.client.common.with_bookmarks.contains::<K>()
+    }
+
+    fn bookmark_came(&self) {
+        self.client.common.with_bookmarks.insert::<K>();
     }
 
     fn disconnect(&self) {

@@ -140,7 +140,7 @@ impl ManagerOptions {
         self
     }
 
-    /// Silence after which a watch is opened again, once bookmarks came on it, and after which
+    /// Silence after which a watch is opened again, once bookmarks came on one of that kind, and after which
     /// [`check_health`](crate::manager::ObjectManager::check_health) fails (B11, B14). Default: that of
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s. Servers send a bookmark
     /// about once a minute.

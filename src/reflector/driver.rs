@@ -107,10 +107,12 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     /// What holds now, as far as the input's decision can ask for it: events come too often to look at everything.
     fn facts(&self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Rested | Input::Demanded);
+        let opened = matches!(input, Input::Opened(Ok(())));
         Facts {
             now: self.clock.now(),
             waited_for: !self.core.status().synced && self.demand.is_waited_for(),
             streams: begins && self.source.supports_watch_list(),
+            bookmarks: opened && self.source.sends_bookmarks(),
         }
     }
 
@@ -174,6 +176,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                     log::log!(level, "{text} resource={what:?} reflector={}", self.name);
                 }
                 Effect::WatchListFailed => self.source.watch_list_failed(),
+                Effect::BookmarkCame => self.source.bookmark_came(),
                 Effect::Disconnect => self.source.disconnect(),
             }
         }

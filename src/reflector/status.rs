@@ -73,13 +73,14 @@ impl ReflectorStatus {
     ///
     /// How long it may be silent, by [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
     ///
-    /// - On an open watch, once bookmarks came: the idle limit, from the last byte. Before that a server may be quiet for
+    /// - On an open watch, once bookmarks came, to this reflector or an earlier one of that server and resource: the idle
+    ///   limit, from the last byte. Before that a server may be quiet for
     ///   as long as nothing changes: until the watch's own time-out and 30 s more (B11).
     /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer, before the first
     ///   answer): the idle limit, from the last contact, or from the end of a watch that was within its time. Failures
     ///   and refusals are no contact: when they last longer, the content is that old.
-    /// - A list on its way counts as contact with each page and each object that comes in, unless the one before it
-    ///   failed.
+    /// - A list on its way counts as contact with each page, and a streamed one with each object, that comes in, unless the
+    ///   one before it failed.
     /// - A refusal that is an answer ([`denied`](Self::denied), [`unknown_resource`](Self::unknown_resource)) is a contact
     ///   where nothing has synced yet.
     ///

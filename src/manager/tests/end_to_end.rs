@@ -7,6 +7,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::ListerWatcher as _;
+use crate::manager::watch::launch::Successor;
 use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
@@ -241,4 +243,15 @@ fn many_objects_from_many_threads() {
     for worker in workers {
         worker.join().unwrap();
     }
+}
+
+/// B11: the runs of a manager share what a client learnt, though each begins behind the end of another.
+#[test]
+fn b11_a_run_knows_of_the_bookmarks_that_another_one_saw() {
+    let source = FakeSource::<Secret>::new();
+    let run = || Successor::new(Arc::new(source.clone()), Vec::new());
+    let (first, second) = (run(), run());
+    assert!(!second.sends_bookmarks());
+    first.bookmark_came();
+    assert!(second.sends_bookmarks());
 }

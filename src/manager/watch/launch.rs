@@ -160,6 +160,14 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
         self.source.watch_list_failed();
     }
 
+    fn sends_bookmarks(&self) -> bool {
+        self.source.sends_bookmarks()
+    }
+
+    fn bookmark_came(&self) {
+        self.source.bookmark_came();
+    }
+
     fn disconnect(&self) {
         self.source.disconnect();
     }

@@ -38,6 +38,16 @@ pub(super) enum History {
     Unavailable,
 }
 
+/// Whether bookmarks come, so that silence means something (B11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bookmarks {
+    Unseen,
+    /// They came to another run, or ended a streamed list.
+    Expected,
+    /// They came by themselves, and the source was told.
+    Told,
+}
+
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) status: ReflectorStatus,
@@ -45,8 +55,7 @@ pub(super) struct Memory {
     pub(super) history: History,
     /// Lists at `0` come in pages: the server has no cache (RF-11).
     pub(super) paged: bool,
-    /// Bookmarks come, so silence means something (B11).
-    pub(super) bookmarks: bool,
+    bookmarks: Bookmarks,
     /// When the sink is next asked to resync (RF-47).
     pub(super) resync_due: Option<Instant>,
     pub(super) reopen: Reopen,
@@ -90,7 +99,7 @@ impl Memory {
             effects: Vec::new(),
             history: History::Known,
             paged: false,
-            bookmarks: false,
+            bookmarks: Bookmarks::Unseen,
             resync_due: None,
             reopen: Reopen::default(),
             internal_errors: RetryWindow::new(options.internal_error_retry),
@@ -139,6 +148,25 @@ impl Memory {
     pub(super) fn give_up_streams(&mut self) {
         self.stream_no_more();
         self.effects.push(Effect::WatchListFailed);
+    }
+
+    /// Whether a watch on which nothing comes has fallen silent.
+    pub(super) fn expects_bookmarks(&self) -> bool {
+        self.bookmarks != Bookmarks::Unseen
+    }
+
+    /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of other watches.
+    pub(super) fn expect_bookmarks(&mut self) {
+        if self.bookmarks == Bookmarks::Unseen {
+            self.bookmarks = Bookmarks::Expected;
+        }
+    }
+
+    /// A bookmark came by itself, as on other watches of that server and resource: the source is told, once (B11).
+    pub(super) fn bookmark_came(&mut self) {
+        if std::mem::replace(&mut self.bookmarks, Bookmarks::Told) != Bookmarks::Told {
+            self.effects.push(Effect::BookmarkCame);
+        }
     }
 
     /// A time-out for a watch, in whole seconds: uniform between the minimum and its double (RF-2).

@@ -116,6 +116,8 @@ pub(crate) enum Effect {
     Log(log::Level, String),
     /// Streamed lists do not work here (B8).
     WatchListFailed,
+    /// Bookmarks come here (B11).
+    BookmarkCame,
     /// The connection is dead: the next request must not use it.
     Disconnect,
 }
@@ -128,6 +130,8 @@ pub(crate) struct Facts {
     pub(crate) waited_for: bool,
     /// The source can stream lists (LW-5); asked for where a pass may begin.
     pub(crate) streams: bool,
+    /// Bookmarks came before, from that server for that resource (B11); asked for where a watch was opened.
+    pub(crate) bookmarks: bool,
 }
 
 #[derive(Debug)]

@@ -164,7 +164,7 @@ impl Core {
         version: ResourceVersion,
         facts: &Facts,
     ) -> Action {
-        self.memory.bookmarks = true;
+        self.memory.expect_bookmarks();
         let mut pass = streaming.pass;
         if version.is_empty() {
             let error = Error::new(

@@ -75,6 +75,9 @@ impl Core {
             last_contact: facts.now,
         };
         self.memory.recovered(facts.now);
+        if facts.bookmarks {
+            self.memory.expect_bookmarks();
+        }
         self.read(watching)
     }
 
@@ -160,7 +163,7 @@ impl Core {
     /// Reads on until silence means something, or a resync is due.
     fn read(&mut self, watching: Watching) -> Action {
         self.memory.status.phase = Phase::Watching;
-        let dead_at = watching.dead_at(self.memory.bookmarks, self.memory.idle_limit);
+        let dead_at = watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit);
         self.memory.owed_by(dead_at);
         let until = self
             .memory
@@ -186,7 +189,7 @@ impl Core {
                 (version, None)
             }
             Seen::Bookmark { version, .. } => {
-                self.memory.bookmarks = true;
+                self.memory.bookmark_came();
                 (version.clone(), Some(Action::Bookmark(version)))
             }
             // An object that does not decode may be one of the additions that come in no order.
@@ -303,7 +306,7 @@ impl Core {
             ..watching
         };
         self.memory.contact(watching.last_contact);
-        if facts.now >= watching.dead_at(self.memory.bookmarks, self.memory.idle_limit) {
+        if facts.now >= watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit) {
             let silence = facts.now.saturating_duration_since(watching.last_contact);
             let error = Error::new(
                 ErrorKind::Timeout,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ErrorKind;
-use crate::list_watch::WatchEvent;
-use crate::reflector::Phase;
+use crate::list_watch::{ListerWatcher, WatchEvent};
+use crate::reflector::{Phase, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
 
 /// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's version (RF-21).
@@ -363,4 +363,32 @@ fn silence_opens_the_watch_anew() {
     world.catch_up(&store);
     assert_eq!(value(&store, "a").as_deref(), Some("2"));
     assert_eq!(store.status().lists, 1);
+}
+
+/// B11: what one reflector learnt of the server, the next one knows: its first watch is not quiet for minutes unnoticed.
+#[test]
+fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
+    let world = World::new();
+    let (_store, first) = world.synced();
+    let due = |reflector: &Reflector| {
+        let watching = |status: &ReflectorStatus| status.phase == Phase::Watching;
+        let status = loop {
+            let status = reflector.status();
+            if watching(&status) {
+                break status;
+            }
+            std::thread::yield_now();
+        };
+        let due = status.contact_due.unwrap();
+        due.saturating_duration_since(world.options.clock.now())
+    };
+    assert!(due(&first) >= seconds(330), "the watch's own time-out");
+    world.source.bookmark();
+    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
+    while !source.sends_bookmarks() {
+        std::thread::yield_now();
+    }
+    first.join().unwrap();
+    let (_store, second) = world.synced();
+    assert_eq!(due(&second), seconds(130));
 }

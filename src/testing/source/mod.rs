@@ -62,6 +62,8 @@ struct Server<K: Object> {
     /// What lists and gets at `0` see, when the cache lags.
     cached: Option<u64>,
     watch_list_failures: usize,
+    /// What a client remembers of a server (B11).
+    bookmark_came: bool,
 }
 
 impl<K: Object> Clone for FakeSource<K> {
@@ -98,6 +100,7 @@ impl<K: Object> FakeSource<K> {
             pages_at_zero: false,
             cached: None,
             watch_list_failures: 0,
+            bookmark_came: false,
         };
         Self {
             server: Arc::new(Monitor::new(server)),
@@ -412,6 +415,14 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
             server.streams_lists = false;
             server.watch_list_failures = server.watch_list_failures.saturating_add(1);
         });
+    }
+
+    fn sends_bookmarks(&self) -> bool {
+        self.server.lock().bookmark_came
+    }
+
+    fn bookmark_came(&self) {
+        self.change(|server| server.bookmark_came = true);
     }
 
     fn describe(&self) -> String {

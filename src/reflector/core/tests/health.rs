@@ -1,7 +1,7 @@
 //! Health (B14): by when the server has to be heard from, in each state, so that a quiet server is not taken for a silent
 //! one nor a silent one for a quiet one.
 
-use super::{Bench, duration};
+use super::{Bench, Effect, duration};
 use crate::error::ErrorKind;
 use crate::reflector::ReflectorOptions;
 use std::error::Error as _;
@@ -54,6 +54,34 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
          committed = 130s
          opened = 130s",
     );
+}
+
+/// B11: a bookmark is remembered by server and resource, beyond the run that saw it.
+#[test]
+fn b11_where_bookmarks_came_to_another_run_silence_means_something_from_the_first_watch_on() {
+    check(
+        "bookmarks",
+        "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +130s quiet 130s = overdue",
+    );
+}
+
+#[test]
+fn b11_the_source_is_told_once_of_bookmarks_that_come_by_themselves() {
+    let told = |bench: &Bench| {
+        let told = |effect: &&Effect| matches!(effect, Effect::BookmarkCame);
+        bench.effects.iter().filter(told).count()
+    };
+    let mut bench = Bench::new("streams");
+    bench.tell("start\nopened\nfinal-bookmark 5\ncommitted");
+    assert_eq!(told(&bench), 0, "every streamed list ends in one");
+    bench.tell("bookmark 6\napplied");
+    assert_eq!(told(&bench), 1);
+    bench.tell("bookmark 7\napplied\n+100s ended eof\nopened\nbookmark 8\napplied");
+    assert_eq!(told(&bench), 1);
 }
 
 #[test]

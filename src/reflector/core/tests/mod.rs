@@ -43,6 +43,7 @@ pub(super) struct Bench {
     pub(super) now: Instant,
     pub(super) waited_for: bool,
     streams: bool,
+    bookmarks: bool,
     rest_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
@@ -54,11 +55,12 @@ impl Bench {
             ..ReflectorOptions::default()
         };
         settings.backoff.jitter = 0.0;
-        let (mut waited_for, mut streams) = (false, false);
+        let (mut waited_for, mut streams, mut bookmarks) = (false, false, false);
         for word in options.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("waited", _) => waited_for = true,
                 ("streams", _) => streams = true,
+                ("bookmarks", _) => bookmarks = true,
                 ("page", size) => settings.page_size = Some(size.parse().unwrap()),
                 ("resync", period) => settings.resync_period = Some(duration(period)),
                 ("internal", window) => settings.internal_error_retry = duration(window),
@@ -73,6 +75,7 @@ impl Bench {
             now,
             waited_for,
             streams,
+            bookmarks,
             rest_until: None,
             effects: Vec::new(),
         }
@@ -83,6 +86,7 @@ impl Bench {
             now: self.now,
             waited_for: self.waited_for,
             streams: self.streams,
+            bookmarks: self.bookmarks,
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());

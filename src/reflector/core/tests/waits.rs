@@ -301,6 +301,7 @@ fn no_wait_is_zero() {
         now,
         waited_for: false,
         streams: false,
+        bookmarks: false,
     };
     let mut core = Core::new(&options, String::new(), now);
     core.step(Input::Start, &facts);

@@ -500,6 +500,7 @@ fn watch_timeouts() {
                 now,
                 waited_for: false,
                 streams: true,
+                bookmarks: false,
             };
             let mut core = Core::new(&options, String::new(), now);
             let Action::Open(request) = core.step(Input::Start, &facts) else {
