@@ -69,9 +69,9 @@ impl Health {
 
     /// Whether the server keeps confirming all that is followed.
     fn fresh(&self) -> Vec<Check> {
-        let mut checks = vec![ping(), ("pods", told("pods", self.pods.check_health()))];
+        let mut checks = vec![ping(), ("pods", told("pods", followed(&self.pods)))];
         if let Some(own) = &self.own_node {
-            checks.push(("node", told("node", own.check_health())));
+            checks.push(("node", told("node", followed(own))));
         }
         let (secrets, config_maps) = self.managers.check_health();
         checks.push(("secrets", told("secrets", secrets)));
@@ -83,6 +83,14 @@ impl Health {
 /// That there is an answer is the answer.
 fn ping() -> Check {
     ("ping", Ok(()))
+}
+
+/// A thread that ended before the agent, which only a panic leads to, owes nothing to the library; to the agent it does.
+fn followed(reflector: &Reflector) -> Result<(), Error> {
+    if reflector.is_finished() {
+        return Err(Error::stopped("the thread that follows the server"));
+    }
+    reflector.check_health()
 }
 
 /// The library's own words, and of the last failure only its kind; the rest is in the log.
@@ -159,6 +167,25 @@ mod tests {
             page(Err("old".to_owned()), query),
             Page::text(200, excluded)
         );
+    }
+
+    /// B14 asks the owner of a reflector whether its end is well: here it is not.
+    #[cfg(feature = "testing")]
+    #[test]
+    fn b14_a_thread_that_ended_while_the_agent_runs_fails_its_check() {
+        use kubecache::store::{Indexers, Store};
+        use kubecache::testing::FakeSource;
+
+        let source = Arc::new(FakeSource::<k8s_openapi::api::core::v1::Node>::new());
+        let options = kubecache::reflector::ReflectorOptions::default();
+        let (_store, reflector) = Store::spawn("node", source, Indexers::new(), options).unwrap();
+        assert_eq!(told("node", followed(&reflector)), Ok(()));
+        reflector.stop();
+        while !reflector.is_finished() {
+            std::thread::yield_now();
+        }
+        let why = "the thread that follows the server: stopped".to_owned();
+        assert_eq!(told("node", followed(&reflector)), Err(why));
     }
 
     #[test]
