@@ -5,6 +5,7 @@
     reason = "each program that includes this file uses a part of it"
 )]
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,9 @@ use kubecache::list_watch::{
 use kubecache::object::Object;
 use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder};
 use kubecache::worker::StopToken;
+
+/// How much the HTTP client decodes at once.
+const BURST_BYTES: usize = 64 * 1024;
 
 /// Gives a list's body, piece by piece.
 pub(crate) type ListBody = dyn Fn(&mut dyn FnMut(&[u8])) + Send + Sync;
@@ -60,6 +64,7 @@ impl<K: Object> ListerWatcher<K> for Canned {
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
         Ok(Box::new(Lines {
             decoding: Decoding::new(Arc::default()),
+            decoded: VecDeque::new(),
             more: self.lines.clone(),
             stop: stop.clone(),
             last_contact: Clock::system().now(),
@@ -101,9 +106,10 @@ impl<K: Object> Decoding<K> {
     }
 }
 
-/// An open watch.
+/// An open watch. As the HTTP client, it decodes what has come, up to a limit, before it hands over the first event of it.
 struct Lines<K: Object> {
     decoding: Decoding<K>,
+    decoded: VecDeque<WatchEvent<K>>,
     more: Receiver<Arc<Vec<u8>>>,
     stop: StopToken,
     last_contact: Instant,
@@ -112,8 +118,17 @@ struct Lines<K: Object> {
 impl<K: Object> WatchStream<K> for Lines<K> {
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
         loop {
-            if let Some(event) = self.decoding.next() {
+            if let Some(event) = self.decoded.pop_front() {
                 return Ok(Next::Event(event));
+            }
+            let begun = self.decoding.at;
+            while self.decoding.at - begun < BURST_BYTES
+                && let Some(event) = self.decoding.next()
+            {
+                self.decoded.push_back(event);
+            }
+            if !self.decoded.is_empty() {
+                continue;
             }
             let now = Clock::system().now();
             let patience = deadline.remaining(now).unwrap_or(Duration::MAX);

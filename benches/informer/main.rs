@@ -18,6 +18,7 @@ mod canned;
 mod events;
 mod history;
 mod index;
+mod served;
 
 fn main() {
     let mut arguments = std::env::args()
@@ -29,6 +30,9 @@ fn main() {
     let mut fine = true;
     if wanted("events") {
         fine &= events::run(repeats);
+    }
+    if wanted("served") {
+        events::run_served(repeats);
     }
     if wanted("index") {
         fine &= index::run();
