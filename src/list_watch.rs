@@ -73,6 +73,21 @@ pub enum Next<K: Object> {
     DeadlinePassed,
 }
 
+/// What an open watch has and did not hand over yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "how much is known of the next event"
+)]
+pub enum Backlog {
+    /// Nothing, as far as is known.
+    Unknown,
+    /// Bytes have probably come that were not looked at.
+    Bytes,
+    /// The next event for certain: [`WatchStream::next`] gives it without waiting.
+    Event,
+}
+
 /// An open watch.
 pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
@@ -88,6 +103,14 @@ pub trait WatchStream<K: Object>: Send {
 
     /// When bytes last came from the server, headers included: also those of a line that is not yet whole.
     fn last_contact(&self) -> Instant;
+
+    /// What has come already and was not handed over; it tells whoever follows whether the next call of
+    /// [`next`](Self::next) is going to wait.
+    ///
+    /// Never blocks. Default: [`Backlog::Unknown`], which is always right.
+    fn backlog(&self) -> Backlog {
+        Backlog::Unknown
+    }
 }
 
 /// Lists and watches one [`Scope`]. One thread uses it at a time: it has one connection of its own.

@@ -13,7 +13,8 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use kubecache::Error;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::list_watch::{
-    ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use kubecache::object::Object;
 use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder};
@@ -146,6 +147,16 @@ impl<K: Object> WatchStream<K> for Lines<K> {
 
     fn last_contact(&self) -> Instant {
         self.last_contact
+    }
+
+    fn backlog(&self) -> Backlog {
+        if !self.decoded.is_empty() {
+            Backlog::Event
+        } else if self.decoding.at < self.decoding.lines.len() {
+            Backlog::Bytes
+        } else {
+            Backlog::Unknown
+        }
     }
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::worker::{StopToken, Worker};
 
 /// One list and one watch; a client of its own, so that its threads are its own as well.
 pub(crate) struct Served {
     pub(crate) client: Client,
     /// Sent once, it has the events sent.
     go: Sender<()>,
+    /// Last: it ends when the others have gone.
+    _server: Worker,
 }
 
 impl Served {
@@ -21,14 +24,15 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (go, gate) = bounded(1);
         let (list, events) = (Arc::clone(list), Arc::clone(events));
-        std::thread::spawn(move || {
+        let serving = move |_: &StopToken| {
             // One connection is all that a lister-watcher has.
             let (socket, _) = listener.accept().unwrap();
             answer(socket, &list, &events, &gate);
-        });
+        };
         Self {
             client: client(address),
             go,
+            _server: Worker::spawn("server", serving).unwrap(),
         }
     }
 

@@ -17,7 +17,7 @@ use super::failure::{self, Phase};
 use super::halt::{Halt, Outcome};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Next, WatchEvent, WatchStream};
+use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
 use crate::wire::EventDecoder;
@@ -139,6 +139,14 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
         self.stream
             .as_ref()
             .map_or_else(now, |stream| stream.last_contact)
+    }
+
+    fn backlog(&self) -> Backlog {
+        match &self.stream {
+            Some(stream) if !stream.events.is_empty() => Backlog::Event,
+            Some(stream) if !stream.drained => Backlog::Bytes,
+            Some(_) | None => Backlog::Unknown,
+        }
     }
 }
 

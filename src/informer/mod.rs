@@ -35,6 +35,7 @@ mod known;
 mod metrics;
 mod set;
 mod shared;
+mod spent;
 
 pub use deleted::Deleted;
 pub use delta::{Deletion, Delta, DeltaType, Deltas, ReplacedAll};

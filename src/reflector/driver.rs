@@ -3,7 +3,8 @@
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
@@ -123,21 +124,21 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Stage => self.stage(),
             Action::Bookmark(version) => self.bookmark(&version),
             Action::Read { until } => {
-                self.publish();
+                self.look_up();
                 self.read(until)
             }
             Action::List { request, fresh } => {
-                self.publish();
+                self.publish_and_rest();
                 self.list(&request, fresh, stop)
             }
             Action::Open(request) => {
-                self.publish();
+                self.publish_and_rest();
                 self.open(&request, stop)
             }
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
             Action::Rest { until, on_demand } => {
-                self.publish();
+                self.publish_and_rest();
                 self.rest(until, on_demand, stop)
             }
             Action::End => return None,
@@ -180,6 +181,20 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                 Effect::Disconnect => self.source.disconnect(),
             }
         }
+    }
+
+    /// Before a read of the watch.
+    fn look_up(&mut self) {
+        let stream = self.stream.as_ref();
+        let backlog = stream.map_or(Backlog::Unknown, |stream| stream.backlog());
+        self.sink.backlog(backlog);
+        self.publish();
+    }
+
+    /// Before a wait for anything but the watch.
+    fn publish_and_rest(&mut self) {
+        self.sink.backlog(Backlog::Unknown);
+        self.publish();
     }
 
     /// Shows the status to readers; called before everything that may block.

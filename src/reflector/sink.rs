@@ -1,7 +1,7 @@
 //! Where a reflector's changes go: a replacement is a value that commits or is dropped, an event is applied.
 
 use crate::error::Error;
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{Backlog, Listed, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::ReflectorStatus;
 use crate::sync::Arc;
@@ -51,6 +51,9 @@ pub trait Sink<K: Object>: Send + 'static {
 
     /// Told of every failure, success and contact that changed the reflector's status.
     fn report(&mut self, _status: &ReflectorStatus) {}
+
+    /// Told before each read of the watch what has come already, and before every other wait that nothing has.
+    fn backlog(&mut self, _backlog: Backlog) {}
 }
 
 /// One item on its way into a replacement.

@@ -179,15 +179,39 @@ fn sorted(mut values: Vec<String>) -> Box<[Arc<str>]> {
 /// The values one object stands under, per index. They are remembered, not computed again, when it goes (IX-7).
 pub(super) type Values = Box<[Box<[Arc<str>]>]>;
 
-/// The maps of all indices.
+/// The keys under each value of one index.
+#[derive(Default)]
+struct Index(HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>);
+
+impl Index {
+    fn enlist(&mut self, key: &Arc<ObjectKey>, value: &str) {
+        self.0.entry_ref(value).or_default().insert(Arc::clone(key));
+    }
+
+    /// A value nobody has any more leaves no trace (IX-8).
+    fn strike(&mut self, key: &ObjectKey, value: &str) {
+        if let Some(keys) = self.0.get_mut(value) {
+            keys.remove(key);
+            if keys.is_empty() {
+                self.0.remove(value);
+            }
+        }
+    }
+}
+
+/// The indices of a store, in the order of their names.
 pub(super) struct Indices<K: Object> {
     functions: Arc<Indexers<K>>,
-    maps: Vec<HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>>,
+    maps: Vec<Index>,
 }
 
 impl<K: Object> Indices<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>) -> Self {
-        let maps = functions.functions.iter().map(|_| HashMap::new()).collect();
+        let maps = functions
+            .functions
+            .iter()
+            .map(|_| Index::default())
+            .collect();
         Self { functions, maps }
     }
 
@@ -198,21 +222,31 @@ impl<K: Object> Indices<K> {
     pub(super) fn insert(&mut self, key: &Arc<ObjectKey>, values: &Values) {
         for (map, values) in self.maps.iter_mut().zip(values) {
             for value in values {
-                map.entry_ref(&**value).or_default().insert(Arc::clone(key));
+                map.enlist(key, value);
             }
         }
     }
 
-    /// Takes a key out; a value nobody has any more leaves no trace (IX-8).
+    /// Takes a key out.
     pub(super) fn remove(&mut self, key: &ObjectKey, values: &Values) {
         for (map, values) in self.maps.iter_mut().zip(values) {
             for value in values {
-                if let Some(keys) = map.get_mut(&**value) {
-                    keys.remove(key);
-                    if keys.is_empty() {
-                        map.remove(&**value);
-                    }
-                }
+                map.strike(key, value);
+            }
+        }
+    }
+
+    /// Moves a key to other values; those it keeps are not touched (IX-8).
+    pub(super) fn replace(&mut self, key: &Arc<ObjectKey>, before: &Values, after: &Values) {
+        let none: &[Arc<str>] = &[];
+        for (nth, map) in self.maps.iter_mut().enumerate() {
+            let before = before.get(nth).map_or(none, |values| values);
+            let after = after.get(nth).map_or(none, |values| values);
+            for gone in before.iter().filter(|value| !after.contains(value)) {
+                map.strike(key, gone);
+            }
+            for new in after.iter().filter(|value| !before.contains(value)) {
+                map.enlist(key, new);
             }
         }
     }
@@ -224,18 +258,18 @@ impl<K: Object> Indices<K> {
         values: &[&str],
     ) -> Result<HashSet<&'a Arc<ObjectKey>>, Error> {
         let map = self.map(name)?;
-        let sets = values.iter().filter_map(|value| map.get(*value));
+        let sets = values.iter().filter_map(|value| map.0.get(*value));
         Ok(sets.flatten().collect())
     }
 
     /// Every value some object has; none for an unknown index (IX-2).
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         self.map(name)
-            .map(|map| map.keys().map(|value| (**value).to_owned()).collect())
+            .map(|map| map.0.keys().map(|value| (**value).to_owned()).collect())
             .unwrap_or_default()
     }
 
-    fn map(&self, name: &str) -> Result<&HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>, Error> {
+    fn map(&self, name: &str) -> Result<&Index, Error> {
         self.functions
             .position(name)
             .and_then(|position| self.maps.get(position))

@@ -188,13 +188,11 @@ impl<K: Object> State<K> {
 
     /// Puts an entry under its key; what it replaces is for dropping after unlocking.
     pub(super) fn put(&mut self, key: ObjectKey, entry: Entry<K>) -> Option<Entry<K>> {
-        let key = match self.held_key(&key) {
-            Some(held) => Arc::clone(held),
-            None => Arc::new(key),
-        };
-        if let Some(before) = self.items.get(&KeyRef::from(&*key)) {
-            self.indices.remove(&key, &before.values);
+        if let Some((key, held)) = self.items.get_key_value_mut(&KeyRef::from(&key)) {
+            self.indices.replace(key, &held.values, &entry.values);
+            return Some(std::mem::replace(held, entry));
         }
+        let key = Arc::new(key);
         self.indices.insert(&key, &entry.values);
         self.items.insert(key, entry)
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::informer::handlers::state::{Counts, Effects, Life, Next, State, Why};
+use crate::informer::spent::Spent;
 use crate::informer::{EventHandler, Notification};
 use crate::object::{Held, Object};
 use crate::store::Outlook;
@@ -28,6 +29,7 @@ pub(super) struct Listener<K: Object> {
     clock: Clock,
     state: Arc<Monitor<State<K>>>,
     stop: StopSource,
+    spent: Arc<Spent<K>>,
 }
 
 impl<K: Object> Listener<K> {
@@ -37,7 +39,14 @@ impl<K: Object> Listener<K> {
             clock,
             state: Arc::new(Monitor::new(State::new(queue_max))),
             stop: StopSource::new(),
+            spent: Arc::new(Spent::new()),
         }
+    }
+
+    /// Where the handler's thread leaves what it is done with.
+    pub(super) fn leaving_to(mut self, spent: &Arc<Spent<K>>) -> Self {
+        self.spent = Arc::clone(spent);
+        self
     }
 
     pub(super) fn name(&self) -> &str {
@@ -266,16 +275,19 @@ impl<K: Object> Listener<K> {
         handler: &mut H,
     ) -> Result<(), String> {
         let method = notification.method();
-        let object = Arc::clone(notification.object());
+        let told = notification.clone();
         let call = AssertUnwindSafe(|| notification.deliver(handler));
-        catch_unwind(call).map_err(|payload| {
+        let called = catch_unwind(call).map_err(|payload| {
+            let object = told.object();
             log::error!(
                 "handler {} panicked in {method} of {object:?}; it goes on with the next notification{}",
                 self.name(),
                 panic_literal(payload.as_ref())
             );
             panic_text(payload.as_ref())
-        })
+        });
+        self.guard("drop", || self.spent.leave_all(told));
+        called
     }
 
     /// Calls what is no notification; a panic there is told and otherwise ignored.

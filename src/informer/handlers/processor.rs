@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::informer::handlers::listener::{Listener, Names};
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 use crate::informer::handlers::state::{Life, Why};
+use crate::informer::spent::Spent;
 use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::{Held, Object};
 use crate::reflector::DemandGuard;
@@ -39,6 +40,7 @@ pub(super) struct Front<K: Object> {
     clock: Clock,
     resync_period: Duration,
     table: Mutex<Table<K>>,
+    spent: Arc<Spent<K>>,
 }
 
 struct Table<K: Object> {
@@ -98,6 +100,7 @@ impl<K: Object> Processor<K> {
             clock,
             resync_period,
             table: Mutex::new(table),
+            spent: Arc::new(Spent::new()),
         }))
     }
 
@@ -121,7 +124,7 @@ impl<K: Object> Processor<K> {
             return Err(front.refusal(&names.name));
         }
         let listener = Listener::new(names, options.queue_max, front.clock.clone());
-        let listener = Arc::new(listener);
+        let listener = Arc::new(listener.leaving_to(&front.spent));
         let body = Arc::clone(&listener);
         let worker = Worker::spawn(thread, move |_| body.run(handler)).map_err(|error| {
             Error::new(
@@ -223,6 +226,11 @@ impl<K: Object> Processor<K> {
     /// The informer runs: from now on the check period stays as it is (SI-22).
     pub(crate) fn start(&self) {
         self.0.table.lock().check.start();
+    }
+
+    /// Where the threads of the informer leave what they are done with.
+    pub(crate) fn spent(&self) -> Arc<Spent<K>> {
+        Arc::clone(&self.0.spent)
     }
 
     /// How often the informer is to look whether a resync is due; `None` is never.

@@ -1,6 +1,7 @@
 //! What a delta does: it changes the informer's store, and the store's change is what the handlers are told.
 
 use crate::informer::handlers::Processor;
+use crate::informer::spent::Spent;
 use crate::informer::{Deleted, Deletion, Delta, Deltas, Notification, QueueOrder, ReplacedAll};
 use crate::list_watch::Listed;
 use crate::object::{Object, ResourceVersion};
@@ -13,6 +14,7 @@ pub(super) struct Applying<K: Object> {
     store: Store<K>,
     writer: StoreWriter<K>,
     processor: Arc<Processor<K>>,
+    spent: Arc<Spent<K>>,
     order: QueueOrder,
     verdicts: Verdicts,
     /// Compressed, the latest version of an event that was applied: the content's, once nothing waits.
@@ -43,6 +45,7 @@ impl<K: Object> Applying<K> {
         Self {
             store,
             writer,
+            spent: processor.spent(),
             processor,
             order,
             verdicts: Verdicts::default(),
@@ -175,10 +178,13 @@ impl<K: Object> Applying<K> {
             return;
         };
         let deleted = match last_known {
-            Some(object) if is_final => Deleted::seen(object),
+            Some(object) if is_final => {
+                self.spent.leave(held);
+                Deleted::seen(object)
+            }
             Some(_) | None => Deleted::missed(held),
         };
-        self.processor.distribute(&Notification::Deleted(deleted));
+        self.distribute(Notification::Deleted(deleted));
     }
 
     fn replace(&mut self, all: ReplacedAll<K>, is_in_initial_list: bool) {
@@ -193,13 +199,18 @@ impl<K: Object> Applying<K> {
         }
     }
 
+    fn distribute(&self, notification: Notification<K>) {
+        self.processor.distribute(&notification);
+        self.spent.leave_all(notification);
+    }
+
     fn tell_all_again(&self) {
         for object in self.store.list() {
             let again = Notification::Updated {
                 old: Arc::clone(&object),
                 new: object,
             };
-            self.processor.distribute(&again);
+            self.distribute(again);
         }
     }
 
@@ -214,7 +225,7 @@ impl<K: Object> Applying<K> {
             Some(Change::Gone(last)) => Notification::Deleted(Deleted::missed(last)),
             None => return,
         };
-        self.processor.distribute(&notification);
+        self.distribute(notification);
     }
 }
 

@@ -128,6 +128,7 @@ impl<K: Object> SharedInformer<K> {
             floor: Floor::default(),
             marks_lists: options.order != QueueOrder::InOrderAtomic,
             denied: false,
+            spent: processor.spent(),
         };
         let applying = Applying::new(store.clone(), writer, Arc::clone(&processor), options.order);
         let measured = options.metrics.clone().map(|metrics| {

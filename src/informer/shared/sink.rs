@@ -2,7 +2,9 @@
 
 use crate::error::Error;
 use crate::informer::handlers::Processor;
+use crate::informer::spent::Spent;
 use crate::informer::{DeltaFifoStaging, DeltaFifoWriter};
+use crate::list_watch::Backlog;
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::store::{Floor, Reporter, refusal};
@@ -20,6 +22,7 @@ pub(super) struct InformerSink<K: Object> {
     pub(super) marks_lists: bool,
     /// The server's refusal has become an answer, and the handlers know.
     pub(super) denied: bool,
+    pub(super) spent: Arc<Spent<K>>,
 }
 
 impl<K: Object> Sink<K> for InformerSink<K> {
@@ -80,5 +83,18 @@ impl<K: Object> Sink<K> for InformerSink<K> {
             self.denied = refusal.is_some();
             self.processor.deny(refusal);
         }
+    }
+
+    fn backlog(&mut self, backlog: Backlog) {
+        match backlog {
+            Backlog::Event | Backlog::Bytes => self.spent.free(),
+            Backlog::Unknown => self.spent.rest(),
+        }
+    }
+}
+
+impl<K: Object> Drop for InformerSink<K> {
+    fn drop(&mut self) {
+        self.spent.rest();
     }
 }

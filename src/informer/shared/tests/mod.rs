@@ -6,6 +6,7 @@
 
 mod contents;
 mod failures;
+mod freeing;
 mod handlers;
 mod lifecycles;
 mod metrics;

@@ -1,0 +1,215 @@
+//! On which thread old states are freed: memory goes back to where the next events are decoded, or at once.
+
+use std::time::Instant;
+
+use super::*;
+use crate::informer::spent::Spent;
+use crate::informer::{Deleted, EventHandler};
+use crate::list_watch::{
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+};
+use crate::worker::StopToken;
+use crossbeam_channel::{Sender, select};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// A type of the user's own that tells which of its versions is dropped on which thread.
+#[derive(Default)]
+struct Traced(ObjectMeta, Option<Sender<String>>);
+
+impl k8s_openapi::Resource for Traced {
+    const API_VERSION: &'static str = "example.com/v1";
+    const GROUP: &'static str = "example.com";
+    const KIND: &'static str = "Traced";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "traced";
+    type Scope = k8s_openapi::ClusterResourceScope;
+}
+
+impl k8s_openapi::Metadata for Traced {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Traced {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        ObjectMeta::deserialize(from).map(|meta| Self(meta, None))
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(dropped) = &self.1 {
+            let thread = std::thread::current();
+            let kind = thread.name().and_then(|name| name.split('-').next());
+            let version = self.0.resource_version.as_deref();
+            let _gone = dropped.send(format!("{} {}", version.unwrap(), kind.unwrap()));
+        }
+    }
+}
+
+/// A list of nothing; then the watch has four events at once, and one alone when the test says so.
+struct Bursts {
+    dropped: Sender<String>,
+    told: Receiver<String>,
+    alone: Receiver<()>,
+}
+
+struct Burst {
+    dropped: Sender<String>,
+    told: Receiver<String>,
+    alone: Receiver<()>,
+    stop: StopToken,
+    read: usize,
+}
+
+impl ListerWatcher<Traced> for Bursts {
+    fn list(
+        &self,
+        _request: &ListRequest,
+        _stop: &StopToken,
+        _each: &mut dyn FnMut(Listed<Traced>),
+    ) -> Result<ListPage, Error> {
+        Ok(ListPage {
+            resource_version: ResourceVersion::from("1"),
+            continue_token: None,
+        })
+    }
+
+    fn watch(
+        &self,
+        _request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<Traced>>, Error> {
+        Ok(Box::new(Burst {
+            dropped: self.dropped.clone(),
+            told: self.told.clone(),
+            alone: self.alone.clone(),
+            stop: stop.clone(),
+            read: 0,
+        }))
+    }
+
+    fn describe(&self) -> String {
+        "traced".to_owned()
+    }
+}
+
+impl WatchStream<Traced> for Burst {
+    fn next(&mut self, _deadline: Deadline) -> Result<Next<Traced>, Error> {
+        self.read = self.read.saturating_add(1);
+        let name = match self.read {
+            1 | 2 => "a",
+            3 => "b",
+            4 => {
+                // Once the handler is told of `b`, it is done with the first state of `a`.
+                while self.told.recv().unwrap() != "b" {}
+                "c"
+            }
+            _ => {
+                select! {
+                    recv(self.alone) -> said => said.unwrap(),
+                    recv(self.stop.channel()) -> _ => return Err(Error::stopped("a watch")),
+                }
+                "a"
+            }
+        };
+        let mut traced = Traced(ObjectMeta::default(), Some(self.dropped.clone()));
+        traced.0.name = Some(name.to_owned());
+        traced.0.uid = Some(name.to_owned());
+        traced.0.resource_version = Some(self.read.saturating_add(1).to_string());
+        Ok(Next::Event(WatchEvent::Modified(Arc::new(Held::new(
+            traced,
+        )))))
+    }
+
+    fn last_contact(&self) -> Instant {
+        Clock::system().now()
+    }
+
+    fn backlog(&self) -> Backlog {
+        if self.read < 4 {
+            Backlog::Event
+        } else {
+            Backlog::Unknown
+        }
+    }
+}
+
+/// Holds what it is told of until the queue's thread is at the next event, so that it is the last to hold it.
+struct Slow {
+    store: Store<Traced>,
+    told: Sender<String>,
+}
+
+impl EventHandler<Traced> for Slow {
+    fn on_add(&mut self, object: &Arc<Held<Traced>>, _is_in_initial_list: bool) {
+        let _gone = self.told.send(object.key().name().to_owned());
+    }
+
+    fn on_update(&mut self, _old: &Arc<Held<Traced>>, new: &Arc<Held<Traced>>) {
+        if new.resource_version().as_str() == "3" {
+            let next = ResourceVersion::from("4");
+            let waited = self.store.wait_until_at_least(&next, Deadline::NEVER);
+            waited.unwrap();
+        }
+    }
+
+    fn on_delete(&mut self, _deleted: Deleted<Traced>) {}
+}
+
+/// The reflector's thread frees what is replaced while events come without a pause; what comes alone makes nothing wait.
+#[test]
+fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
+    for order in ORDERS {
+        let (dropped, drops) = unbounded();
+        let (tell, told) = unbounded();
+        let (send, alone) = unbounded();
+        let source = Bursts {
+            dropped,
+            told,
+            alone,
+        };
+        let options = InformerOptions::default().order(order);
+        let informer = SharedInformer::new(Arc::new(source), options);
+        let slow = Slow {
+            store: informer.store().clone(),
+            told: tell,
+        };
+        informer.add_handler(slow).unwrap();
+        informer.start().unwrap();
+        assert_eq!(drops.recv().unwrap(), "2 rf", "{order:?}");
+        send.send(()).unwrap();
+        let alone = drops.recv().unwrap();
+        assert!(
+            ["3 hd", "3 inf"].contains(&alone.as_str()),
+            "{order:?}: {alone}"
+        );
+        informer.shutdown(Deadline::NEVER).unwrap();
+    }
+}
+
+/// CT-1: what a type of the user's own does when it is dropped is no reason for the watch to end.
+#[test]
+fn ct_1_a_drop_that_panics_among_old_states_ends_nothing() {
+    let (dropped, drops) = unbounded();
+    let spent = Spent::new();
+    spent.free();
+    // Without a version its drop panics.
+    spent.leave(Arc::new(Held::new(Traced(
+        ObjectMeta::default(),
+        Some(dropped.clone()),
+    ))));
+    let mut other = Traced(ObjectMeta::default(), Some(dropped));
+    other.0.resource_version = Some("2".to_owned());
+    spent.leave(Arc::new(Held::new(other)));
+    assert!(drops.is_empty(), "both wait");
+    spent.free();
+    assert!(drops.try_recv().unwrap().starts_with("2 "));
+}

@@ -1,0 +1,150 @@
+//! States of objects that nobody holds any more, on their way back to the thread that decodes the next ones.
+//!
+//! Freeing memory on one thread while another allocates from the same arena makes both wait for the arena's lock, with glibc
+//! for longer than the decoding takes. While events come without a pause, the reflector's thread frees them instead.
+
+use std::any::TypeId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::informer::Notification;
+use crate::object::{Held, Object};
+use crate::sync::{Arc, Mutex};
+use crate::worker::panic_literal;
+
+/// So many wait at most.
+const SPENT_MAX: usize = 64;
+
+/// Where the informer's threads leave what they were the last to hold. Nothing is left while the reflector rests; only
+/// where bytes seemed to have come and had not, a few objects wait for the next event.
+pub(super) struct Spent<K: Object>(Mutex<Pile<K>>);
+
+struct Pile<K: Object> {
+    /// The reflector will look here soon: more has come already.
+    is_looked_at: bool,
+    objects: Vec<Arc<Held<K>>>,
+}
+
+impl<K: Object> Spent<K> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(Pile {
+            is_looked_at: false,
+            objects: Vec::new(),
+        }))
+    }
+
+    /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A Secret's values are
+    /// overwritten here at once, in any case.
+    pub(super) fn leave(&self, object: Arc<Held<K>>) {
+        // Who else lets go at this moment makes this wrong at most about where the memory is freed.
+        if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
+            return;
+        }
+        let mut pile = self.0.lock();
+        if pile.is_looked_at && pile.objects.len() < SPENT_MAX {
+            pile.objects.push(object);
+            return;
+        }
+        drop(pile);
+        drop(object);
+    }
+
+    /// Lets go of what a notification held.
+    pub(super) fn leave_all(&self, notification: Notification<K>) {
+        match notification {
+            Notification::Added { object, .. } => self.leave(object),
+            Notification::Updated { old, new } => {
+                self.leave(old);
+                self.leave(new);
+            }
+            Notification::Deleted(deleted) => self.leave(deleted.last_known),
+        }
+    }
+
+    /// The reflector is at work, and frees what was left; on its thread.
+    pub(super) fn free(&self) {
+        self.turn(true);
+    }
+
+    /// The reflector rests: from here on, who lets go frees.
+    pub(super) fn rest(&self) {
+        self.turn(false);
+    }
+
+    fn turn(&self, is_looked_at: bool) {
+        let mut pile = self.0.lock();
+        pile.is_looked_at = is_looked_at;
+        let objects = std::mem::take(&mut pile.objects);
+        drop(pile);
+        // What a program's type does when it is dropped is its own: not under the lock, and no reason for the watch to end.
+        for object in objects {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
+                let said = panic_literal(payload.as_ref());
+                log::error!("the drop of a {} panicked{said}", K::KIND);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+
+    fn object() -> Arc<Held<ConfigMap>> {
+        Arc::new(Held::new(ConfigMap::default()))
+    }
+
+    #[test]
+    fn what_is_left_while_the_reflector_works_is_freed_by_it() {
+        let spent = Spent::new();
+        spent.free();
+        let last = object();
+        let watched = Arc::downgrade(&last);
+        spent.leave(last);
+        assert_eq!(watched.strong_count(), 1, "it waits");
+        spent.free();
+        assert_eq!(watched.strong_count(), 0);
+    }
+
+    #[test]
+    fn nothing_waits_while_the_reflector_rests() {
+        let spent = Spent::new();
+        spent.free();
+        let (early, late) = (object(), object());
+        let watched = [&early, &late].map(Arc::downgrade);
+        spent.leave(early);
+        spent.rest();
+        spent.leave(late);
+        assert_eq!(watched.map(|object| object.strong_count()), [0, 0]);
+    }
+
+    #[test]
+    fn what_somebody_else_holds_does_not_wait_and_what_waits_is_bounded() {
+        let spent = Spent::new();
+        spent.free();
+        let shared = object();
+        spent.leave(Arc::clone(&shared));
+        assert_eq!(Arc::strong_count(&shared), 1);
+        let left: Vec<_> = (0..=SPENT_MAX).map(|_| object()).collect();
+        let watched: Vec<_> = left.iter().map(Arc::downgrade).collect();
+        for object in left {
+            spent.leave(object);
+        }
+        let waiting = watched.iter().filter(|object| object.strong_count() > 0);
+        assert_eq!(waiting.count(), SPENT_MAX);
+    }
+
+    /// Promise 5: secret bytes are overwritten by whoever lets go of them last, at once.
+    #[test]
+    fn a_secret_never_waits() {
+        let spent = Spent::new();
+        spent.free();
+        let secret = Arc::new(Held::new(Secret::default()));
+        let watched = Arc::downgrade(&secret);
+        spent.leave(secret);
+        assert_eq!(watched.strong_count(), 0);
+    }
+}
