@@ -292,25 +292,26 @@ impl<K: Object> FakeSource<K> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Option<SourceFault>, Error> {
-        let fault = self.change(|server| {
+        let (fault, healed) = self.change(|server| {
             let fault = server.plan.next(&request);
             server.requests.push(request);
-            fault
+            (fault, server.plan.healed())
         });
         match fault {
             Some(SourceFault::Fail(error)) => Err(error),
             Some(SourceFault::Hang) => {
-                self.hang(deadline, stop)?;
+                self.hang(healed, deadline, stop)?;
                 Ok(None)
             }
             Some(SourceFault::CutAfter(_) | SourceFault::Silent) | None => Ok(fault),
         }
     }
 
-    fn hang(&self, deadline: Deadline, stop: &StopToken) -> Result<(), Error> {
+    /// Hangs until the server is healed more often than `healed`, which was so when the request came: who has seen the
+    /// request and heals the server ends its hanging, however far it is.
+    fn hang(&self, healed: u64, deadline: Deadline, stop: &StopToken) -> Result<(), Error> {
         let _registration = stop.register(&stream::waker(&self.server));
         let mut server = self.server.lock();
-        let healed = server.plan.healed();
         while server.plan.healed() == healed {
             if stop.is_stopped() {
                 return Err(Error::stopped("a request that hangs"));
