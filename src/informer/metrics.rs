@@ -5,10 +5,11 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::informer::handlers::Roll;
 use crate::informer::{DeltaFifoHandle, Registration};
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::ReflectorMetrics;
+use crate::reflector::{ReflectorMetrics, announce};
 use crate::store::Store;
 use crate::sync::Arc;
 
@@ -20,7 +21,8 @@ use crate::sync::Arc;
 /// Prometheus.
 ///
 /// [`processed`](Self::processed) is called on the informer's queue thread, under no lock. It must not block: every handler
-/// waits for it. It is never given an object or its name.
+/// waits for it; a panic of its ends the informer, one of [`informer_started`](Self::informer_started) fails its start
+/// (`Panicked`). It is never given an object or its name.
 #[doc(alias = "InformerMetricsProvider")]
 pub trait InformerMetrics: ReflectorMetrics {
     /// An informer starts; `reading` tells of its state at any later time. Called on the thread that starts it.
@@ -116,9 +118,14 @@ impl<K: Object> Measured<K> {
         Self { hook, seen, clock }
     }
 
-    pub(super) fn announce(&self) {
+    /// # Errors
+    ///
+    /// `Panicked` if the hook did.
+    pub(super) fn announce(&self, informer: &str) -> Result<(), Error> {
         let seen: Weak<Seen<K>> = Arc::downgrade(&self.seen);
-        self.hook.informer_started(InformerReading(seen));
+        announce(&format!("informer {informer}"), || {
+            self.hook.informer_started(InformerReading(seen));
+        })
     }
 
     pub(super) fn begin(&self) -> Instant {

@@ -1,13 +1,16 @@
 //! What a reflector tells those who measure it: hooks that do nothing by default, and readings for whoever asks.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
 use crate::reflector::core::VERY_SHORT;
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::sync::{Arc, Mutex};
+use crate::worker::panic_literal;
 
 /// Is told what a reflector does, as client-go's reflector metrics were (RF-51).
 ///
@@ -16,7 +19,8 @@ use crate::sync::{Arc, Mutex};
 /// `metrics` has one that is ready, for Prometheus.
 ///
 /// All methods but [`reflector_started`](Self::reflector_started) are called on the reflector's own thread, under no lock. They
-/// must not block: the watch waits for them. A panic of theirs ends the reflector. They are never given an object or its name.
+/// must not block: the watch waits for them. A panic of theirs ends the reflector; one of `reflector_started` fails its start
+/// (`Panicked`). They are never given an object or its name.
 ///
 /// # Examples
 ///
@@ -76,6 +80,16 @@ pub trait ReflectorMetrics: fmt::Debug + Send + Sync {
 
     /// An item of a list, or an event, was set aside because it does not decode (B12).
     fn undecodable(&self) {}
+}
+
+/// Tells metrics of a start. Their panic is an error like any other that keeps something from starting: an unwinding that
+/// passed by would leave the owner halfway, and its end would wait for a start that never comes.
+pub(crate) fn announce(name: &str, tell: impl FnOnce()) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(tell)).map_err(|payload| {
+        let said = panic_literal(payload.as_ref());
+        let text = format!("the metrics of {name} panicked{said}");
+        Error::new(ErrorKind::Panicked, text)
+    })
 }
 
 /// Looks at one reflector's state, for readings that cost nothing between two looks. Does not keep the reflector alive.

@@ -14,6 +14,7 @@ mod status;
 mod tests;
 
 pub use demand::{Demand, DemandGuard};
+pub(crate) use metrics::announce;
 pub use metrics::{ReflectorMetrics, ReflectorReading};
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
@@ -87,7 +88,7 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give.
+    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told of the start panicked.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,
@@ -99,7 +100,9 @@ impl Reflector {
         let status = Arc::new(Mutex::new(ReflectorStatus::default()));
         if let Some(metrics) = &options.metrics {
             let reading = ReflectorReading::new(&status, &clock);
-            metrics.reflector_started(reading);
+            announce(&format!("reflector {name}"), || {
+                metrics.reflector_started(reading);
+            })?;
         }
         let shown = Arc::clone(&status);
         let driver = Driver::new(name, source, sink, options, shown);

@@ -85,7 +85,7 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give.
+    /// As [`Reflector::spawn`](crate::reflector::Reflector::spawn).
     pub fn spawn(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,

@@ -2,6 +2,7 @@
 
 use super::applying::Applying;
 use crate::clock::Deadline;
+use crate::error::Error;
 use crate::informer::handlers::Processor;
 use crate::informer::metrics::Measured;
 use crate::informer::{DeltaFifo, DeltaFifoHandle};
@@ -38,9 +39,10 @@ impl<K: Object> Consumer<K> {
     }
 
     /// Tells whoever measures the informer that it starts.
-    pub(super) fn announce(&self) {
-        if let Some(measured) = &self.measured {
-            measured.announce();
+    pub(super) fn announce(&self, informer: &str) -> Result<(), Error> {
+        match &self.measured {
+            Some(measured) => measured.announce(informer),
+            None => Ok(()),
         }
     }
 

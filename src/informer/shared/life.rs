@@ -117,7 +117,7 @@ impl<K: Object> Lifecycle<K> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let (name, whole) = (&self.common.name, self.clone());
         let consumer = parts.consumer;
-        consumer.announce();
+        consumer.announce(name).map_err(|error| (error, None))?;
         let queue = Worker::spawn(format!("inf-{number}"), move |stop| {
             whole.run(consumer, stop);
         });

@@ -166,7 +166,7 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// `Config` when it was started before: `informer has already started` (SI-2); `Stopped` when it was stopped;
-    /// `Resources` when the system has no thread to give: it is stopped then.
+    /// `Resources` when the system has no thread to give, `Panicked` when its metrics panicked: it is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
         self.0.start()

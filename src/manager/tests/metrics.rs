@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::{
     ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, SecretManager,
 };
-use crate::reflector::ReflectorMetrics;
+use crate::reflector::{ReflectorMetrics, ReflectorReading};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
 
@@ -139,4 +139,23 @@ fn metrics_can_refuse_a_manager() {
     let options = ManagerOptions::default().metrics(Arc::new(Picky));
     let refused = SecretManager::new(FakeSource::<Secret>::new(), options);
     assert_eq!(refused.unwrap_err().to_string(), "Secret");
+}
+
+/// What cannot start says so when it is read, and holds up no end (B16).
+#[test]
+fn metrics_that_panic_at_a_reflectors_start_are_the_reads_failure() {
+    #[derive(Debug)]
+    struct Panicky;
+    impl ReflectorMetrics for Panicky {
+        fn reflector_started(&self, _: ReflectorReading) {
+            panic!("made up");
+        }
+    }
+    impl ManagerMetrics for Panicky {}
+    let options = ManagerOptions::default().metrics(Arc::new(Panicky));
+    let manager = SecretManager::new(FakeSource::<Secret>::new(), options).unwrap();
+    manager.register_pod(&pod("p", &["s"]));
+    let deadline = Clock::system().after(Duration::ZERO);
+    let error = manager.get_by("ns", "s", deadline).unwrap_err();
+    assert!(error.to_string().contains("panicked: made up"), "{error}");
 }

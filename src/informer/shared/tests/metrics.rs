@@ -4,7 +4,7 @@ use crossbeam_channel::Sender;
 
 use super::*;
 use crate::informer::{InformerMetrics, InformerReading};
-use crate::reflector::ReflectorMetrics;
+use crate::reflector::{ReflectorMetrics, ReflectorReading};
 
 /// Passes on what it is told.
 #[derive(Debug)]
@@ -113,4 +113,39 @@ fn b16_a_reading_does_not_outlive_its_informer() {
     assert!(reading.is_over());
     assert!(reading.state().is_none());
     drop(state);
+}
+
+/// Metrics that panic when they are told of a start.
+#[derive(Debug)]
+struct Panicky {
+    of_the_reflector: bool,
+}
+
+impl ReflectorMetrics for Panicky {
+    fn reflector_started(&self, _: ReflectorReading) {
+        assert!(!self.of_the_reflector, "made up");
+    }
+}
+
+impl InformerMetrics for Panicky {
+    fn informer_started(&self, _: InformerReading) {
+        assert!(self.of_the_reflector, "made up");
+    }
+}
+
+#[test]
+fn b16_metrics_that_panic_at_the_start_fail_it_and_hold_up_no_end() {
+    for of_the_reflector in [false, true] {
+        let world = World::with(&["a"]);
+        let metrics = Arc::new(Panicky { of_the_reflector });
+        let options = world.options(QueueOrder::default()).metrics(metrics);
+        let informer = world.informer_with(options);
+        let (registration, _told) = follow(&informer);
+        let error = informer.start().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert!(error.to_string().ends_with("panicked: made up"), "{error}");
+        assert!(informer.is_stopped());
+        registration.wait_until_synced(Deadline::NEVER).unwrap_err();
+        informer.shutdown(Deadline::NEVER).unwrap();
+    }
 }
