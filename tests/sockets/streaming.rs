@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::list_watch::{Next, WatchEvent};
+use kubecache::list_watch::{Backlog, Next, WatchEvent};
 use kubecache::worker::StopToken;
 
 use super::server::Server;
@@ -261,6 +261,29 @@ fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
         wait.recv().unwrap();
         peer.write(format!("{}\r\n", &line[10..]));
         assert_eq!(watching.join().unwrap(), "9");
+    });
+}
+
+/// What has been decoded and not handed over is told of.
+#[test]
+fn a_watch_says_whether_its_next_event_is_here() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let both = [bookmark("8"), bookmark("9")].concat();
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            assert_eq!(next_bookmark(&mut *watch), "8");
+            assert_eq!(watch.backlog(), Backlog::Event);
+            assert_eq!(next_bookmark(&mut *watch), "9");
+            assert_eq!(watch.backlog(), Backlog::Unknown);
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        peer.write(format!("{:x}\r\n{both}\r\n", both.len()));
+        watching.join().unwrap();
     });
 }
 
