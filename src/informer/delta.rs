@@ -359,9 +359,10 @@ impl<K: Object> Deltas<K> {
         self.later.last_mut().unwrap_or(&mut self.oldest)
     }
 
-    /// The last state that decodes.
+    /// The last state that decodes of what is there; what a deletion carries may be of an object before it (B18).
     pub(super) fn last_object(&self) -> Option<&Arc<Held<K>>> {
-        self.iter().rev().find_map(Delta::object)
+        let mut there = self.iter().rev().filter(|delta| !delta.is_deleted());
+        there.find_map(Delta::object)
     }
 }
 

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::CAPACITY_KEPT;
 use crate::informer::delta::{Delta, Deltas};
-use crate::object::{Object, ObjectKey};
+use crate::object::{Held, Object, ObjectKey};
 use crate::reflector::Replacement;
 use crate::sync::Arc;
 
@@ -50,7 +50,7 @@ impl<K: Object> InOrder<K> {
                 let first = Waiting {
                     newest: delta,
                     newest_at: at,
-                    with_object: delta,
+                    last_object: object_there(delta),
                     only_deletions: delta.is_deleted(),
                 };
                 objects.push((key, first));
@@ -58,9 +58,7 @@ impl<K: Object> InOrder<K> {
                 waiting.newest = delta;
                 waiting.newest_at = at;
                 waiting.only_deletions &= delta.is_deleted();
-                if delta.object().is_some() {
-                    waiting.with_object = delta;
-                }
+                waiting.last_object = object_there(delta).or(waiting.last_object);
             }
         }
         objects
@@ -79,7 +77,12 @@ impl<K: Object> InOrder<K> {
 pub(super) struct Waiting<'a, K: Object> {
     pub(super) newest: &'a Delta<K>,
     pub(super) newest_at: usize,
-    /// The last one that carries an object, if any does.
-    pub(super) with_object: &'a Delta<K>,
+    /// The last state that decodes of what is there.
+    pub(super) last_object: Option<&'a Arc<Held<K>>>,
     pub(super) only_deletions: bool,
+}
+
+/// What a deletion carries may be of an object before the one that is there (B18).
+fn object_there<K: Object>(delta: &Delta<K>) -> Option<&Arc<Held<K>>> {
+    delta.object().filter(|_| !delta.is_deleted())
 }

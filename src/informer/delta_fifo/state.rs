@@ -206,7 +206,7 @@ impl<K: Object> State<K> {
             }
             Lane::InOrder(lane) => {
                 for (key, waiting) in lane.objects() {
-                    then(key, fate(waiting.newest, waiting.with_object.object()));
+                    then(key, fate(waiting.newest, waiting.last_object));
                 }
             }
         }
@@ -409,7 +409,7 @@ fn relist_in_order<K: Object>(lane: &mut InOrder<K>, mut list: Relist<K>) -> (us
         if of.newest.is_deleted() {
             deleted.push(of.newest_at);
         } else {
-            let last_known = list.last_known(key, of.with_object.object());
+            let last_known = list.last_known(key, of.last_object);
             gone.push((Arc::clone(key), unlisted(key, last_known, &list.of)));
         }
     }

@@ -122,3 +122,22 @@ fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
         assert_eq!(deleted, MANY);
     }
 }
+
+/// B12, B18: an old deletion that is told once more, and that the consumer will refuse, says nothing of the object that a list
+/// goes without.
+#[test]
+fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
+    let table = [
+        ("", "+a5 -a2", "Aa5,Da2,Xa6,Ta5"),
+        ("a5", "-a2", "Da2,Xa6,Ta5"),
+    ];
+    for (known, before, expected) in table {
+        for mut rig in [Rig::compressed(known), Rig::in_order(known)] {
+            rig.feed(before);
+            let event = SinkEvent::Undecodable(undecodable("a6"));
+            rig.writer.apply(event).unwrap();
+            rig.feed("=");
+            assert_eq!(rig.drain().join(","), expected, "{:?}", rig.writer);
+        }
+    }
+}
