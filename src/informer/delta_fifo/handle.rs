@@ -8,6 +8,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, FailedSync};
 use crate::object::{Object, resource_name};
 use crate::reflector::{Demand, ReflectorStatus};
+use crate::store::refusal;
 
 /// A look at a [`DeltaFifo`](crate::informer::DeltaFifo) from outside. Cheap to clone.
 pub struct DeltaFifoHandle<K: Object> {
@@ -30,13 +31,13 @@ impl<K: Object> DeltaFifoHandle<K> {
     /// Blocks until the consumer is done with everything that the first list brought, at most until `deadline`.
     ///
     /// While somebody waits, a reflector that has this queue's [`demand`](Self::demand) retries a failing first list
-    /// fast (B3). Also ends when the server's refusal has become an answer (R4), and when the queue can no longer
-    /// sync.
+    /// fast (B3). Also ends when the server's refusal, or its word that it knows no such resource, has become an answer
+    /// (R4), and when the queue can no longer sync.
     ///
     /// # Errors
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's refusal
-    /// (`Forbidden`); `Stopped` when the queue was closed before a list came, or the consumer is gone.
+    /// (`Forbidden`, `NotFound`); `Stopped` when the queue was closed before a list came, or the consumer is gone.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -49,8 +50,8 @@ impl<K: Object> DeltaFifoHandle<K> {
             if state.has_synced() {
                 return Ok(());
             }
-            if let Some(denied) = &state.status.denied {
-                return Err(denied.clone());
+            if let Some(refusal) = refusal(&state.status) {
+                return Err(refusal.clone());
             }
             if state.is_hopeless() {
                 return Err(ended(&state));

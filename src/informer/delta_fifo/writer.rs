@@ -15,6 +15,7 @@ use crate::informer::delta::{Deletion, Delta, ReplacedAll};
 use crate::list_watch::{Listed, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::store::refusal;
 use crate::sync::{Arc, MutexGuard};
 use crate::worker::panic_literal;
 
@@ -363,7 +364,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     fn report(&mut self, status: &ReflectorStatus) {
         let mut status = status.clone();
         let mut state = self.shared.lock();
-        let told = state.status.denied.is_some() != status.denied.is_some();
+        let told = refusal(&state.status).is_some() != refusal(&status).is_some();
         std::mem::swap(&mut state.status, &mut status);
         drop(state);
         if told {

@@ -258,6 +258,12 @@ fn on(fake: &FakeClock) -> Rig {
     Rig::new(in_order_mode(&known), known, options)
 }
 
+fn compressed_on(fake: &FakeClock) -> Rig {
+    let options = DeltaFifoOptions::default().clock(Clock::from(fake.clone()));
+    let mode = compressed_mode(None, Relisted::Replaced);
+    Rig::new(mode, Arc::default(), options)
+}
+
 /// DF-12: a pop that waits is ended by a change, and by its deadline.
 #[test]
 fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
@@ -283,12 +289,14 @@ fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
 /// DF-17, `TestDeltaFIFO_PopShouldUnblockWhenClosed`, `TestRealFIFO_...`: closing ends a pop that waits.
 #[test]
 fn df_17_closing_ends_a_waiting_pop() {
-    let fake = FakeClock::new();
-    let rig = on(&fake);
-    let mut queue = rig.queue;
-    let waiting = parked(&fake, move || queue.pop(Deadline::NEVER).map(|_| ()));
-    rig.handle.close();
-    assert!(waiting.told.recv().unwrap().unwrap_err().is_stopped());
+    for on in [on, compressed_on] {
+        let fake = FakeClock::new();
+        let rig = on(&fake);
+        let mut queue = rig.queue;
+        let waiting = parked(&fake, move || queue.pop(Deadline::NEVER).map(|_| ()));
+        rig.handle.close();
+        assert!(waiting.told.recv().unwrap().unwrap_err().is_stopped());
+    }
 }
 
 /// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the reflector meanwhile.
@@ -335,7 +343,7 @@ fn df_14_a_wait_that_fails_gives_the_cause() {
     /// Ends the wait, and gives back what must live on meanwhile.
     type End = fn(Rig, &FakeClock) -> Box<dyn std::any::Any>;
     let fake = FakeClock::new();
-    let ends: [(End, ErrorKind, &str); 4] = [
+    let ends: [(End, ErrorKind, &str); 5] = [
         (
             |rig, fake| {
                 fake.advance(second());
@@ -366,6 +374,18 @@ fn df_14_a_wait_that_fails_gives_the_cause() {
             },
             ErrorKind::Forbidden,
             "no",
+        ),
+        (
+            |mut rig, _| {
+                let status = ReflectorStatus {
+                    unknown_resource: Some(Error::new(ErrorKind::NotFound, "no such")),
+                    ..ReflectorStatus::default()
+                };
+                rig.writer.report(&status);
+                Box::new(rig)
+            },
+            ErrorKind::NotFound,
+            "no such",
         ),
     ];
     for (end, kind, text) in ends {
