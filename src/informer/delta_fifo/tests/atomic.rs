@@ -40,6 +40,30 @@ fn rq_10_a_resync_is_one_delta() {
     assert!(!rig.handle.has_synced());
 }
 
+/// RQ-10, `TestRealFIFO_ReplaceAtomicPop`, `TestRealFIFO_ResyncAtomic`: lists, resyncs and bookmarks keep their order among the
+/// changes, each is a pop, and none is merged.
+#[test]
+fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
+    let mut rig = Rig::atomic(true);
+    rig.feed("=a1 ~a2 !");
+    for version in ["7", "8"] {
+        rig.writer.bookmark(&ResourceVersion::from(version));
+    }
+    rig.feed("~a9 =a9,b9 !");
+    let expected = [
+        "[a1]@100",
+        "Ua2",
+        "S*",
+        "B7",
+        "B8",
+        "Ua9",
+        "[a9+b9]@100",
+        "S*",
+    ];
+    assert_eq!(rig.drain(), expected);
+    assert!(rig.handle.has_synced());
+}
+
 /// RQ-10: bookmarks come where they are asked for, and say nothing about the first list.
 #[test]
 fn rq_10_bookmarks_come_where_asked_for() {

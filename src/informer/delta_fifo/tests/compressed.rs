@@ -382,16 +382,20 @@ pub(super) fn marks(deltas: &Deltas<ConfigMap>) -> String {
 /// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; a bunch without deltas cannot be made (DF-19).
 #[test]
 fn df_3_deltas_and_tombstones_know_their_key() {
-    let mut rig = Rig::compressed("b1");
-    rig.feed("+a1 =c1");
-    for expected in ["a", "c", "b"] {
-        let popped = rig.queue.pop(Deadline::NEVER).unwrap();
-        assert_eq!(popped.key(), Some(&key(expected)));
-        assert!(
-            popped
-                .iter()
-                .all(|delta| delta.key() == Some(key(expected)))
-        );
+    let table = [
+        (Rig::compressed("b1"), vec!["a", "c", "b"]),
+        // `TestRealFIFO_KeyOf`.
+        (Rig::in_order("b1"), vec!["a", "a", "b", "c"]),
+    ];
+    for (mut rig, keys) in table {
+        rig.feed("+a1 =c1");
+        for expected in keys {
+            let popped = rig.queue.pop(Deadline::NEVER).unwrap();
+            assert_eq!(popped.key(), Some(&key(expected)));
+            let mut deltas = popped.iter();
+            assert!(deltas.all(|delta| delta.key() == Some(key(expected))));
+        }
+        assert!(rig.handle.is_empty());
     }
     assert_eq!(Delta::<ConfigMap>::SyncAll.key(), None);
 }

@@ -14,7 +14,23 @@ fn rq_1_each_change_is_a_pop() {
     assert_eq!(rig.drain(), ["Aa10", "Ua12", "Da15"]);
 }
 
-/// RQ-1, `TestRealFIFO_basic`, `TestRealFIFO_detectLineJumpers`: the order is that of the watch, across objects too.
+/// RQ-1, `TestRealFIFO_basic`: of two series, whatever is taken in between, nothing is lost and nothing overtakes.
+#[test]
+fn rq_1_the_order_of_two_interleaved_series_is_kept() {
+    let mut rig = Rig::in_order("");
+    let (mut popped, mut expected) = (Vec::new(), Vec::new());
+    for number in 1..=300 {
+        rig.feed(&format!("~a{number} ~b{number}"));
+        expected.extend([format!("Ua{number}"), format!("Ub{number}")]);
+        if number % 7 == 0 {
+            popped.push(shown(&rig.queue.pop(Deadline::NEVER).unwrap()));
+        }
+    }
+    popped.extend(rig.drain());
+    assert_eq!(popped, expected);
+}
+
+/// RQ-1, `TestRealFIFO_detectLineJumpers`: the order is that of the watch, across objects too.
 #[test]
 fn rq_1_the_order_of_the_watch_is_kept() {
     let mut rig = Rig::in_order("");
@@ -60,6 +76,11 @@ fn rq_3_a_list_deletes_first_and_replaces_then() {
             "{input}"
         );
     }
+    assert_eq!(
+        Rig::in_order("").feed("+c10 =a5").drain(),
+        ["Ac10", "Tc10", "Ra5"],
+        "the consumer holds nothing"
+    );
 }
 
 /// RQ-3, `TestRealFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`, `...replaceWithDeleteDeltaIn`: the tables of DF-11.
