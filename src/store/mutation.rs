@@ -167,8 +167,7 @@ impl<K: Object> MutationCache<K> {
         self.put(last.key(), gone);
     }
 
-    /// How many own writes are kept: those the store was not yet seen to have caught up with, and deletions until they are
-    /// too old.
+    /// How many own writes are kept: those the store was not yet seen to have caught up with.
     pub fn pending(&self) -> usize {
         self.own.lock().writes.len()
     }
@@ -188,13 +187,17 @@ impl<K: Object> MutationCache<K> {
             let held = state.get(&KeyRef { namespace, name });
             match write.state.shown(held.map(|entry| &entry.content), state) {
                 Shown::Own(object) => Ok(object),
-                Shown::Stores => Err(held.map(|entry| entry.content.clone())),
+                Shown::Stores { for_good } => {
+                    Err((held.map(|entry| entry.content.clone()), for_good))
+                }
             }
         });
         match read {
             Ok(own) => Ok(own),
-            Err(held) => {
-                self.forget(&[(key, write.number)]);
+            Err((held, for_good)) => {
+                if for_good {
+                    self.forget(&[(key, write.number)]);
+                }
                 match held {
                     None => Ok(None),
                     Some(Content::Object(object)) => Ok(Some(object)),
@@ -232,8 +235,12 @@ impl<K: Object> MutationCache<K> {
             Ok(objects.collect())
         };
         self.read(base, |own| {
-            let values = values_of(&functions, index, own)?;
-            Ok(values.iter().any(|known| known == value))
+            match values_of(&functions, index, own) {
+                Ok(values) => Ok(values.iter().any(|known| known == value)),
+                // The store's indices do not list such an object either (IX-6).
+                Err(error) if error.kind() == ErrorKind::Panicked => Ok(false),
+                Err(unknown) => Err(unknown),
+            }
         })
     }
 
@@ -259,7 +266,8 @@ impl<K: Object> MutationCache<K> {
         for ((key, write), shown) in writes.into_iter().zip(shown) {
             match shown {
                 Shown::Own(object) => drop(own.insert(key, object)),
-                Shown::Stores => caught_up.push((key, write.number)),
+                Shown::Stores { for_good: true } => caught_up.push((key, write.number)),
+                Shown::Stores { for_good: false } => {}
             }
         }
         self.forget(&caught_up);
@@ -277,10 +285,9 @@ impl<K: Object> MutationCache<K> {
         let now = self.store.clock().now();
         let is_past = self.store.look(|store| {
             let held = store.get(&KeyRef::from(&key)).map(|entry| &entry.content);
-            matches!(state.shown(held, store), Shown::Stores)
+            matches!(state.shown(held, store), Shown::Stores { for_good: true })
         });
-        // A deletion of what the store does not show yet may still be overtaken by that object's appearance.
-        if is_past && matches!(state, Written::Is(..)) {
+        if is_past {
             return;
         }
         let mut own = self.own.lock();
@@ -327,8 +334,8 @@ impl<K: Object> MutationCache<K> {
             .iter()
             .filter_map(|(key, number)| {
                 let write = own.writes.get(key)?;
-                let settled = write.number == *number && matches!(write.state, Written::Is(..));
-                settled.then(|| own.remove(key)).flatten()
+                let same = write.number == *number;
+                same.then(|| own.remove(key)).flatten()
             })
             .collect();
         drop(own);
@@ -339,22 +346,25 @@ impl<K: Object> MutationCache<K> {
 /// Whose state a read shows.
 enum Shown<K: Object> {
     Own(Option<Arc<Held<K>>>),
-    Stores,
+    /// `for_good` once the store is past the write.
+    Stores {
+        for_good: bool,
+    },
 }
 
 impl<K: Object> Written<K> {
     /// The store's, once it has the write's state or a newer one.
     fn shown(&self, held: Option<&Content<K>>, store: &State<K>) -> Shown<K> {
         let held = held.map(Content::identity);
+        let is_reached = |version: &ResourceVersion, by: &ResourceVersion| {
+            by.numeric_order(version)
+                .is_some_and(std::cmp::Ordering::is_ge)
+        };
         match self {
             Self::Is(object, version) => {
-                let is_reached = |by: &ResourceVersion| {
-                    by.numeric_order(version)
-                        .is_some_and(std::cmp::Ordering::is_ge)
-                };
-                let object_is_there = held.is_some_and(|(_, by)| is_reached(&by));
-                if object_is_there || is_reached(&store.resource_version) {
-                    Shown::Stores
+                let object_is_there = held.is_some_and(|(_, by)| is_reached(version, &by));
+                if object_is_there || is_reached(version, &store.resource_version) {
+                    Shown::Stores { for_good: true }
                 } else {
                     Shown::Own(Some(Arc::clone(object)))
                 }
@@ -365,7 +375,9 @@ impl<K: Object> Written<K> {
                 if held.is_some_and(|(held, by)| is_of_it(held, &by)) {
                     Shown::Own(None)
                 } else {
-                    Shown::Stores
+                    // A store that has not come to where the object was may bring it yet.
+                    let for_good = is_reached(last, &store.resource_version);
+                    Shown::Stores { for_good }
                 }
             }
         }

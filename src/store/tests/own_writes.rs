@@ -170,6 +170,44 @@ fn mx_4_indices_go_by_the_values_of_the_own_write() {
     );
 }
 
+/// IX-6: as in the store itself, an index that panics at an object does not list it, and everything else goes on.
+#[test]
+fn mx_4_ix_6_an_index_that_panics_at_an_own_write_does_not_list_it() {
+    let indexers = Indexers::new().with("fragile", |object: &ConfigMap| {
+        assert_ne!(object.key().name(), "bad", "of the index");
+        vec!["all".to_owned()]
+    });
+    let (store, mut writer) = Store::new(indexers, Clock::system());
+    let cache = MutationCache::new(store, MutationCacheOptions::default());
+    add(&mut writer, held("a", "5", &[]));
+    cache.mutated(object("bad", "7", &[])).unwrap();
+    let found = cache.by_index("fragile", "all").unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(cache.list().len(), 2);
+}
+
+/// A deletion that the store has learned of takes no other write's place.
+#[test]
+fn mx_4_an_own_deletion_is_let_go_once_the_store_is_past_it() {
+    let (cache, mut writer) = cache();
+    add(&mut writer, held("a", "5", &[]));
+    cache.deleted(&object("a", "5", &[]));
+    assert_eq!((shown(&cache, "a"), cache.pending()), (None, 1));
+    delete(&mut writer, held("a", "8", &[]));
+    assert_eq!((shown(&cache, "a"), cache.pending()), (None, 0));
+
+    cache.mutated(object("b", "9", &[])).unwrap();
+    for number in 0..200 {
+        let name = format!("gone-{number}");
+        cache.deleted(&object(&name, "8", &[]));
+    }
+    assert_eq!(
+        shown(&cache, "b").as_deref(),
+        Some("9"),
+        "still an own write"
+    );
+}
+
 #[test]
 fn mx_4_a_write_whose_place_the_store_cannot_tell_is_refused() {
     let (cache, _writer) = cache();
