@@ -188,13 +188,22 @@ impl<K: Object> StoreWriter<K> {
     }
 
     /// A list, or what came after one, is applied to its end: the content is whole, and at `version` (ST-9, RF-27).
-    pub(crate) fn settle(&mut self, version: &ResourceVersion) {
-        self.raise_floor(version);
+    ///
+    /// Says whether that is back in time: only the list of a server that went back may do so. A list of which nothing is to
+    /// be done has no other word than this (B18).
+    pub(crate) fn settle(&mut self, version: &ResourceVersion) -> bool {
         let mut state = self.shared().lock();
+        let went_back = version.is_older_than(&state.resource_version);
         state.synced = true;
-        state.advance(version);
+        if went_back {
+            state.resource_version = version.clone();
+        } else {
+            state.advance(version);
+        }
         drop(state);
         self.shared().notify_all();
+        self.settle_floor(version, went_back);
+        went_back
     }
 
     /// The last state that decodes of every object that has one.

@@ -120,14 +120,29 @@ impl Floor {
         let stale = of.resource_version.is_older_than(&self.position);
         if of.consistent || of.history_expired {
             if stale {
-                // The server went back in time, and with it what it deleted.
-                self.gone.clear();
-                self.unseen = Unseen::default();
+                self.forget_ends();
             }
             self.position = of.resource_version.clone();
             return true;
         }
         self.judge(!stale, &of.resource_version)
+    }
+
+    /// The content is whole and at this version, whatever was admitted since that is void: a list that somebody else let
+    /// pass says so.
+    pub(super) fn settle(&mut self, version: &ResourceVersion, went_back: bool) {
+        if went_back {
+            self.forget_ends();
+        }
+        if !version.is_empty() {
+            self.position = version.clone();
+        }
+    }
+
+    /// The server went back in time, and with it what it deleted.
+    fn forget_ends(&mut self) {
+        self.gone.clear();
+        self.unseen = Unseen::default();
     }
 
     /// The refusal of a list in words.

@@ -177,8 +177,8 @@ impl<K: Object> StoreWriter<K> {
         gone
     }
 
-    pub(super) fn raise_floor(&mut self, version: &ResourceVersion) {
-        self.floor.raise(version);
+    pub(super) fn settle_floor(&mut self, version: &ResourceVersion, went_back: bool) {
+        self.floor.settle(version, went_back);
     }
 
     /// Whether a list may take the content's place (B18).

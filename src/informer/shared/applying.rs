@@ -111,7 +111,9 @@ impl<K: Object> Applying<K> {
             Delta::SyncAll => return self.tell_all_again(),
             // It follows a list, to whose end all is applied, or comes from the server later than one.
             Delta::Bookmark(version) => {
-                self.writer.settle(&version);
+                if self.writer.settle(&version) {
+                    self.forget_position();
+                }
                 None
             }
         };
@@ -139,10 +141,15 @@ impl<K: Object> Applying<K> {
         let admitted = self.writer.admits(of);
         self.verdicts.remember(of, admitted);
         if admitted && of.resource_version.is_older_than(&self.position) {
-            self.position = ResourceVersion::default();
-            self.unsettled = false;
+            self.forget_position();
         }
         admitted
+    }
+
+    /// The server went back in time: what was applied before says nothing of the content's version.
+    fn forget_position(&mut self) {
+        self.position = ResourceVersion::default();
+        self.unsettled = false;
     }
 
     fn come_to(&mut self, version: &ResourceVersion) {

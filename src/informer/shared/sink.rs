@@ -65,6 +65,10 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
+        // Where one goes back, the store takes it for a list's.
+        if version.is_older_than(self.floor.position()) {
+            return;
+        }
         self.writer.bookmark(version);
         self.floor.raise(version);
     }

@@ -188,3 +188,46 @@ fn rq_10_st_9_a_bookmark_moves_the_stores_version_in_every_order() {
         assert_eq!(words(&path.store), ["a7"]);
     }
 }
+
+/// B18, ST-9: a server that went back in time and holds nothing says so by its list alone, of which no object comes; what it
+/// says from then on counts.
+#[test]
+fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
+    for order in ORDERS {
+        let world = World::new();
+        let (allow, allowed) = unbounded::<()>();
+        let options = world.options(order).transform(move |object| {
+            if object.key().name() == "b" && allowed.is_empty() {
+                return Err(Error::new(ErrorKind::Config, "not this one"));
+            }
+            Ok(object)
+        });
+        let informer = world.informer_with(options);
+        let (_, told) = follow(&informer);
+        world.run(&informer);
+        world.source.skip_to(60);
+        world.source.bookmark();
+        let store = informer.store();
+        let ahead = ResourceVersion::from("60");
+        store.wait_until_at_least(&ahead, Deadline::NEVER).unwrap();
+        world.source.end_watches(None);
+        world.source.wait_for_watches(0);
+        world.source.restore(5);
+        let lists = world.lists();
+        world.pass_until(|| world.lists() > lists);
+        world.pass_until(|| world.source.open_watches() == 1);
+        world.set("a");
+        assert_eq!(next(&told, 1), ["+a6"], "{order:?}");
+
+        // A change that is refused makes the reflector list at a version that the server may choose.
+        world.set("b");
+        world.source.wait_for_watches(0);
+        allow.send(()).unwrap();
+        world.pass_until(|| world.source.open_watches() == 1);
+        world.set("c");
+        while next(&told, 1) != ["+c8"] {}
+        informer.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(words(store), ["a6", "b7", "c8"], "{order:?}");
+        assert_eq!(store.resource_version().as_str(), "8", "{order:?}");
+    }
+}
