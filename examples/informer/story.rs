@@ -13,6 +13,7 @@ use kubecache::informer::{
 };
 use kubecache::list_watch::Api as _;
 use kubecache::object::{Held, LabelMatcher, LabelSelector, Scope};
+use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};
 
 use crate::args::Options;
@@ -48,19 +49,21 @@ pub(crate) fn play(
 ) -> Result<Ended, Error> {
     let (printer, failure) = Printer::new(&options.index_label);
     let printer = Arc::new(printer);
+    let (handler, running) = Forward::bounded(CHANNEL_MAX);
+    // Before the informer: it ends with the channel, and that with the informer's handler.
+    let puller = pull(&printer, running)?;
     let informer = Arc::new(informer(options, client, namespace));
     let clock = Clock::system();
 
     let every = HandlerOptions::default().name("pods");
     let every = informer.add_handler_with(printing(&printer), every)?;
-    let (handler, running) = Forward::bounded(CHANNEL_MAX);
     let handler = FilteringHandler::new(is_running, handler);
     let second = HandlerOptions::default()
         .name("running")
         .resync_period(Duration::ZERO);
     let second = informer.add_handler_with(handler, second)?;
     // A stopped informer has no handlers any more; what was counted of them can still be read here.
-    let handlers = [every.clone(), second];
+    let handlers = [every, second];
 
     informer.start()?;
     let ending = Ending::watch(&informer, signals, failure).map_err(|error| {
@@ -71,7 +74,8 @@ pub(crate) fn play(
         .map_or(Deadline::NEVER, |limit| clock.after(limit));
     // The server's refusal, or why it has not answered in time, comes out of this.
     let synced = informer.wait_until_synced(deadline);
-    let synced = synced.and_then(|()| every.wait_until_synced(deadline));
+    let mut waits = handlers.iter();
+    let synced = synced.and_then(|()| waits.try_for_each(|it| it.wait_until_synced(deadline)));
     let known = match (synced, ending.cause()) {
         (Ok(()), None) => true,
         (_, Some(Cause::OutputClosed(error))) => return Ok(Ended::OutputClosed(error)),
@@ -83,8 +87,7 @@ pub(crate) fn play(
         show(&informer, options, &printer)?;
         print::handlers(&printer, &handlers);
         if !options.once {
-            // Ends with the informer: its handlers end, and with this one's end the channel closes.
-            running.iter().for_each(|told| tell_of(&printer, &told));
+            drop(puller);
         }
     }
     informer.shutdown(clock.after(GRACE))?;
@@ -130,6 +133,17 @@ fn printing(printer: &Arc<Printer>) -> Handlers<Pod> {
             updated.told("pods", &Notification::Updated { old, new });
         })
         .on_delete(move |pod| deleted.told("pods", &Notification::Deleted(pod)))
+}
+
+/// A thread that tells of what comes through the channel; dropping it waits until the channel closes.
+fn pull(printer: &Arc<Printer>, running: Receiver<Notification<Pod>>) -> Result<Worker, Error> {
+    let printer = Arc::clone(printer);
+    let puller = Worker::spawn("running", move |_| {
+        running.iter().for_each(|told| tell_of(&printer, &told));
+    });
+    puller.map_err(|error| {
+        Error::new(ErrorKind::Resources, "a thread that reads the channel").with_source(error)
+    })
 }
 
 /// What came through the channel. Which pods ran at the start is in the first table already.
