@@ -67,14 +67,14 @@ fn set_of(user_agent: &str) -> InformerSet<Client> {
     InformerSet::new(client, options)
 }
 
-const UNKNOWN: &str = "storageversions.internal.apiserver.k8s.io (all)";
+const UNKNOWN: &str = "storageversions.internal.apiserver.k8s.io";
 
 /// One is refused and one is unknown, in the server's words; the three others have synced.
 fn assert_partial(result: SyncResult) {
     let synced: Vec<_> = result.synced().map(SyncOutcome::name).collect();
     assert_eq!(
         synced,
-        ["configmaps", "nodes (all)", "deployments.apps"],
+        ["configmaps", "nodes", "deployments.apps"],
         "{result:?}"
     );
     let refused = result.get("secrets").unwrap().error().unwrap();
@@ -107,9 +107,9 @@ fn wt_1_a_set_goes_on_without_the_types_that_are_refused_or_unknown() {
     let set = set_of("informer-set");
     let settings = set.lister::<ConfigMap>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
-    let nodes = set.informer_in::<Node>(&Scope::all()).unwrap();
+    let nodes = set.informer::<Node>().unwrap();
     set.informer::<Deployment>().unwrap();
-    set.informer_in::<StorageVersion>(&Scope::all()).unwrap();
+    set.informer::<StorageVersion>().unwrap();
     let (watcher, view) = Watcher::new();
     let maps = set.informer::<ConfigMap>().unwrap();
     let maps = maps.add_handler(watcher).unwrap();

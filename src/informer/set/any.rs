@@ -206,7 +206,7 @@ impl<K: Object> Member for Typed<K> {
 
     fn check_health(&self) -> Result<(), Error> {
         if let Some(cause) = self.informer.store().cause_of_end() {
-            return Err(cause);
+            return Err(cause.context(self.name()));
         }
         self.informer.check_health()
     }

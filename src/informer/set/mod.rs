@@ -94,6 +94,7 @@ impl<C> InformerSet<C> {
 
     /// The informer of a type, for the set's own scope and with its options; made if there is none.
     ///
+    /// Of a kind that lives in no namespace it keeps all objects that match the scope's selectors, whatever its namespace.
     /// An informer that was made with other options for the same type and scope is that one. One that is made here does
     /// nothing before the next [`start`](Self::start). Objects that live in namespaces are indexed by
     /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any time.
@@ -107,7 +108,7 @@ impl<C> InformerSet<C> {
     where
         C: Api<K>,
     {
-        self.informer_in(&self.options.scope)
+        self.informer_in(&self.options.scope_of::<K>())
     }
 
     /// The informer of a type for a scope of its own, with the set's options; made if there is none.
@@ -213,7 +214,8 @@ impl<C> InformerSet<C> {
     /// [`wait_for_sync`](Self::wait_for_sync) waits for the informers.
     ///
     /// A handler whose informer does not sync is not waited for: it has the informer's reason. From a handler's own method,
-    /// that handler is not waited for either.
+    /// that handler is not waited for either. In the result a handler has the name that
+    /// [`Registration::sync_name`](crate::informer::Registration::sync_name) says.
     pub fn wait_for_handlers(&self, deadline: Deadline) -> SyncResult {
         self.roster.wait_for_handlers(deadline)
     }
@@ -298,7 +300,7 @@ impl<C> InformerSet<C> {
     fn name<K: Object>(&self, scope: &Scope) -> String {
         let mut name = crate::informer::shared::plural::<K>();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
-        if scope != &self.options.scope {
+        if scope != &self.options.scope_of::<K>() {
             let words = [
                 scope.namespace_name().unwrap_or_default(),
                 scope.field_selector().as_str(),

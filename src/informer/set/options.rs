@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::{NamespaceResourceScope, Resource};
 
+use crate::informer::shared::plural;
 use crate::informer::{InformerOptions, QueueOrder};
 use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
@@ -36,6 +37,8 @@ pub struct InformerSetOptions {
 
 impl InformerSetOptions {
     /// Which objects informers keep for which no scope is asked: one namespace, or those that match selectors. Default: all.
+    ///
+    /// Of a kind that lives in no namespace they keep all that match the selectors, as in client-go.
     #[doc(alias = "WithNamespace")]
     #[doc(alias = "WithTweakListOptions")]
     pub fn scope(mut self, scope: Scope) -> Self {
@@ -65,6 +68,16 @@ impl InformerSetOptions {
         self
     }
 
+    /// Which objects the informer of a type keeps that is asked for without a scope.
+    pub(super) fn scope_of<K: Object>(&self) -> Scope {
+        if is_namespaced::<K>() {
+            return self.scope.clone();
+        }
+        Scope::all()
+            .fields(self.scope.field_selector().clone())
+            .labels(self.scope.label_selector().clone())
+    }
+
     /// What the informer of that number begins with.
     pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
         let reflector = ReflectorOptions {
@@ -72,22 +85,29 @@ impl InformerSetOptions {
             start_floor: None,
             ..self.reflector.clone()
         };
-        InformerOptions::default()
-            .name(name)
+        let options = InformerOptions::default()
             .resync_period(self.resync_period)
             .order(self.order)
             .indexers(indexers())
-            .reflector(reflector)
+            .reflector(reflector);
+        // The errors of waits name the kind already: they say a name only where it tells more (WT-4).
+        if name == plural::<K>() {
+            options
+        } else {
+            options.name(name)
+        }
     }
 }
 
 /// The index by which listers of one namespace are quick, where there are namespaces.
 fn indexers<K: Object>() -> Indexers<K> {
-    let is_namespaced =
-        TypeId::of::<<K as Resource>::Scope>() == TypeId::of::<NamespaceResourceScope>();
-    if is_namespaced {
+    if is_namespaced::<K>() {
         Indexers::new().by_namespace()
     } else {
         Indexers::new()
     }
+}
+
+fn is_namespaced<K: Object>() -> bool {
+    TypeId::of::<<K as Resource>::Scope>() == TypeId::of::<NamespaceResourceScope>()
 }

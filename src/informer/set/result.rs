@@ -25,7 +25,9 @@ impl SyncOutcome {
         }
     }
 
-    /// Who was waited for: `pods`; a handler is called `pods + event handler audit` (WT-4).
+    /// Who was waited for: an informer by its name, such as `pods`; a handler as
+    /// [`Registration::sync_name`](crate::informer::Registration::sync_name) says, such as
+    /// `SharedInformer Pod + event handler audit` (WT-4).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -50,6 +52,9 @@ impl SyncOutcome {
         let text = text.unwrap_or_default();
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let cause = if rest.is_empty() { first } else { rest };
+        // A handler's errors begin with its name.
+        let own = format!("failed to sync {}: ", self.name);
+        let cause = cause.strip_prefix(&own).unwrap_or(cause);
         format!("{}: {cause}", self.name)
     }
 }

@@ -153,19 +153,25 @@ impl Roster {
     /// Waits until the handlers that there are have seen the initial lists of their informers.
     pub(super) fn wait_for_handlers(&self, deadline: Deadline) -> SyncResult {
         let informers = self.wait_for_sync(deadline);
-        let mut outcomes = Vec::new();
+        let mut waited = Vec::new();
         for (member, informer) in self.members().iter().zip(&informers) {
             for registration in member.registrations() {
-                let waited = match informer.error() {
+                let end = match informer.error() {
                     // It would wait for what its informer does not get.
-                    Some(error) => settle(registration.has_synced(), error.clone()),
+                    Some(error) => Err(error.clone()),
                     None => registration.wait_until_synced(deadline),
                 };
-                let name = format!("{} + event handler {}", member.name(), registration.name());
-                outcomes.push(SyncOutcome::new(name, waited));
+                waited.push((registration, end));
             }
         }
-        outcomes.into_iter().collect()
+        let ended = waited.into_iter();
+        ended
+            .map(|(registration, end)| {
+                // As in the wait for informers: what one could not do at first it may have done since.
+                let end = end.or_else(|error| settle(registration.has_synced(), error));
+                SyncOutcome::new(registration.sync_name(), end)
+            })
+            .collect()
     }
 }
 

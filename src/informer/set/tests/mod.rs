@@ -175,11 +175,23 @@ fn unknown() -> Error {
     ))
 }
 
+/// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is left behind.
+struct Apart(Option<Worker>);
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        let worker = self.0.take().unwrap();
+        if std::thread::panicking() {
+            worker.abandon();
+        }
+    }
+}
+
 /// Does something on a thread of its own; the receiver gets what comes of it.
-fn apart<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> (Worker, Receiver<T>) {
+fn apart<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> (Apart, Receiver<T>) {
     let (send, receiver) = unbounded();
     let worker = Worker::spawn("t-apart", move |_| drop(send.send(act()))).unwrap();
-    (worker, receiver)
+    (Apart(Some(worker)), receiver)
 }
 
 /// A handler whose first call says that it has begun, and then waits until the test lets it go.

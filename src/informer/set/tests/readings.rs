@@ -156,8 +156,9 @@ fn b14_an_informer_that_ended_unasked_is_neither_fresh_nor_well() {
     let result = set.wait_for_sync(Deadline::NEVER);
     assert_eq!(result.into_result().unwrap_err().kind(), ErrorKind::Stopped);
     assert_eq!(set.stale(Duration::from_mins(1)).len(), 1);
-    let error = set.check_health().unwrap_err();
-    assert!(error.to_string().contains("a bad source"), "{error}");
+    let text = set.check_health().unwrap_err().to_string();
+    assert!(text.starts_with("pods: "), "{text}");
+    assert!(text.contains("a bad source"), "{text}");
 }
 
 #[test]

@@ -87,12 +87,19 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
         .reflector(reflector);
     let set = world.set_with(options);
     let pods = set.informer::<Pod>().unwrap();
-    let nodes = set.informer_in::<Node>(&Scope::all()).unwrap();
+    let nodes = set.informer::<Node>().unwrap();
+    let same = set.informer_in::<Node>(&Scope::all()).unwrap();
+    assert!(Arc::ptr_eq(&nodes, &same));
+    assert_eq!((pods.name(), nodes.name()), ("pods", "nodes"));
     set.start().unwrap();
     set.wait_for_sync(Deadline::NEVER).into_result().unwrap();
     let request = &world.cluster.pods.requests()[0];
     assert_eq!((&request.scope, request.limit), (&shop, 7));
-    assert_eq!(world.cluster.nodes.requests()[0].scope, Scope::all());
+    assert_eq!(
+        world.cluster.nodes.requests()[0].scope,
+        Scope::all(),
+        "nodes live in no namespace"
+    );
     assert_eq!(
         pods.store()
             .by_index(NAMESPACE_INDEX, "shop")
@@ -104,6 +111,19 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
         nodes.store().by_index(NAMESPACE_INDEX, "").is_err(),
         "nodes live in no namespace"
     );
+}
+
+#[test]
+fn is_9_a_kind_without_namespaces_has_the_sets_selectors_alone() {
+    let world = World::new();
+    let web = crate::object::LabelSelector::new("app=web");
+    let shop = Scope::namespace("shop").labels(web.clone());
+    let set = world.set_with(world.options().scope(shop.clone()));
+    set.informer::<Node>().unwrap();
+    set.informer::<Pod>().unwrap();
+    let members = set.members();
+    assert_eq!(members[0].scope(), &Scope::all().labels(web));
+    assert_eq!(members[1].scope(), &shop);
 }
 
 #[test]

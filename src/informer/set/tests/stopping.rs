@@ -133,3 +133,36 @@ fn si_5_a_handler_may_shut_its_own_set_down() {
     assert!(set.is_stopped());
     registration.remove(Deadline::NEVER).unwrap();
 }
+
+/// Whoever lets go of the set last ends it, also a handler: that one ends when its call returns, all else has ended then.
+#[test]
+fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
+    let world = World::new();
+    let set = Arc::new(world.set());
+    let own = Arc::downgrade(&set);
+    let (go, pass) = unbounded::<()>();
+    let (tell, told) = unbounded();
+    let handler = Handlers::<Pod>::new().on_add(move |_, _| {
+        let set = own.upgrade().unwrap();
+        tell.send(0).unwrap();
+        // The test lets go of it meanwhile.
+        let _ = pass.recv();
+        drop(set);
+        tell.send(1).unwrap();
+    });
+    let pods = set.informer::<Pod>().unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    let own = pods.add_handler(handler).unwrap();
+    let other = secrets.add_handler(Handlers::new()).unwrap();
+    set.start().unwrap();
+    other.wait_until_synced(Deadline::NEVER).unwrap();
+    world.cluster.pods.wait_for_watches(1);
+    world.cluster.secrets.wait_for_watches(1);
+    assert_eq!(told.recv(), Ok(0));
+    drop(set);
+    drop(go);
+    assert_eq!(told.recv(), Ok(1));
+    assert!(other.has_ended() && pods.is_stopped() && secrets.is_stopped());
+    assert_eq!(world.open_watches(), 0);
+    own.remove(Deadline::NEVER).unwrap();
+}

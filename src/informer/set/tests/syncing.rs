@@ -201,17 +201,28 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
     let set = world.set();
     let pods = set.informer::<Pod>().unwrap();
     set.informer_in::<Pod>(&Scope::namespace("shop")).unwrap();
-    for name in ["audit", "print"] {
-        let options = HandlerOptions::default().name(name);
-        pods.add_handler_with(Handlers::new(), options).unwrap();
-    }
+    let of_shop = set.get::<Pod>(&Scope::namespace("shop")).unwrap();
+    let audit = || HandlerOptions::default().name("audit");
+    let added = [
+        pods.add_handler_with(Handlers::new(), audit()).unwrap(),
+        pods.add_handler(Handlers::new()).unwrap(),
+        of_shop.add_handler_with(Handlers::new(), audit()).unwrap(),
+    ];
     set.start().unwrap();
     let informers = set.wait_for_sync(Deadline::NEVER);
     assert_eq!(names(informers.iter()), ["pods", "pods (shop)"]);
     let handlers = set.wait_for_handlers(Deadline::NEVER);
+    let synced = names(handlers.synced());
+    assert_eq!(synced, added.each_ref().map(Registration::sync_name));
+    assert_eq!(synced[0], "SharedInformer Pod + event handler audit");
+    let unnamed = format!(
+        "SharedInformer Pod + event handler Handlers ({})",
+        added[1].name()
+    );
+    assert_eq!(synced[1], unnamed);
     assert_eq!(
-        names(handlers.synced()),
-        ["pods + event handler audit", "pods + event handler print"]
+        synced[2],
+        "SharedInformer Pod (pods (shop)) + event handler audit"
     );
 }
 
@@ -383,7 +394,43 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
     let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
     slow.gate.send(()).unwrap();
     let result = waited.recv().unwrap();
-    assert_eq!(names(result.synced()), ["secrets + event handler slow"]);
-    let never = result.get("pods + event handler never").unwrap();
-    assert_eq!(never.error().unwrap().kind(), ErrorKind::Forbidden);
+    assert_eq!(
+        names(result.synced()),
+        ["SharedInformer Secret + event handler slow"]
+    );
+    let never = result.get("SharedInformer Pod + event handler never");
+    let error = never.unwrap().error().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Forbidden);
+}
+
+/// WT-2: the final look, at handlers. The reason of each stands behind its name once.
+#[test]
+fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
+    let world = World::new();
+    world.cluster.pods.fail_all(RequestKind::List, forbidden());
+    let set = Arc::new(world.set());
+    let pods = set.informer::<Pod>().unwrap();
+    let late = pods.add_handler(Handlers::new()).unwrap();
+    let secrets = set.informer::<Secret>().unwrap();
+    let slow = Gated::add(&secrets, "slow");
+    set.start().unwrap();
+    world.pass_until(|| pods.status().denied.is_some());
+    slow.begun.recv().unwrap();
+    let waiting = Arc::clone(&set);
+    let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
+    // It waits beside two queues, the one that backs off and the one that watches, the quick handler and the slow one's gate.
+    world.fake.wait_for_parked(6);
+    world.cluster.pods.heal();
+    world.pass_until(|| late.has_synced());
+    assert!(waited.is_empty());
+    secrets.stop();
+    drop(slow.gate);
+    let result = waited.recv().unwrap();
+    assert_eq!(names(result.synced()), [late.sync_name()]);
+    let text = result.into_result().unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "failed to sync all caches: SharedInformer Secret + event handler slow: stopped\n\
+         SharedInformer Secret + event handler slow: waiting for the SharedInformer Secret cache: stopped"
+    );
 }
