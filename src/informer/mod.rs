@@ -31,6 +31,8 @@ mod deleted;
 mod delta;
 mod delta_fifo;
 mod handlers;
+#[cfg(test)]
+mod hangs;
 mod known;
 mod metrics;
 mod set;

@@ -19,13 +19,14 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::hangs::Patience;
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::{Held, Object as _};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::Arc;
-use crate::worker::Worker;
 
 use super::Processor;
+pub(super) use crate::informer::hangs::apart;
 
 pub(super) type Told = Notification<ConfigMap>;
 
@@ -175,15 +176,6 @@ impl Steps {
     }
 }
 
-/// Does something on a thread of its own; the receiver gets what comes of it.
-pub(super) fn apart<T: Send + 'static>(
-    act: impl FnOnce() -> T + Send + 'static,
-) -> (Worker, Receiver<T>) {
-    let (send, receiver) = unbounded();
-    let worker = Worker::spawn("t-apart", move |_| drop(send.send(act()))).unwrap();
-    (worker, receiver)
-}
-
 /// Collects what it is told, in order.
 pub(super) fn collector() -> (impl EventHandler<ConfigMap>, Receiver<Told>) {
     crate::informer::Forward::unbounded()
@@ -202,6 +194,7 @@ pub(super) struct World {
     /// The store that the handlers follow.
     pub(super) store: Store<ConfigMap>,
     pub(super) writer: StoreWriter<ConfigMap>,
+    _patience: Patience,
 }
 
 impl World {
@@ -220,6 +213,7 @@ impl World {
             processor,
             store,
             writer,
+            _patience: Patience::new(),
         }
     }
 

@@ -18,6 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::hangs::{Patience, apart};
 use crate::informer::{
     HandlerOptions, Handlers, InformerSet, InformerSetOptions, Registration, SharedInformer,
 };
@@ -26,7 +27,6 @@ use crate::object::{Object, Scope, Status};
 use crate::reflector::ReflectorOptions;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
 /// One client for every type that the tests ask for.
@@ -63,6 +63,7 @@ struct World {
     fake: FakeClock,
     clock: Clock,
     cluster: Cluster,
+    _patience: Patience,
 }
 
 impl World {
@@ -86,6 +87,7 @@ impl World {
             fake,
             clock,
             cluster,
+            _patience: Patience::new(),
         }
     }
 
@@ -173,25 +175,6 @@ fn unknown() -> Error {
         404,
         "the server could not find the requested resource",
     ))
-}
-
-/// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is left behind.
-struct Apart(Option<Worker>);
-
-impl Drop for Apart {
-    fn drop(&mut self) {
-        let worker = self.0.take().unwrap();
-        if std::thread::panicking() {
-            worker.abandon();
-        }
-    }
-}
-
-/// Does something on a thread of its own; the receiver gets what comes of it.
-fn apart<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> (Apart, Receiver<T>) {
-    let (send, receiver) = unbounded();
-    let worker = Worker::spawn("t-apart", move |_| drop(send.send(act()))).unwrap();
-    (Apart(Some(worker)), receiver)
 }
 
 /// A handler whose first call says that it has begun, and then waits until the test lets it go.

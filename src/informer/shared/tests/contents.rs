@@ -237,7 +237,7 @@ fn st_9_the_store_is_never_ahead_of_its_content() {
         let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
             if object.key().name() == "b" {
                 begun.send(()).unwrap();
-                pass.recv().unwrap();
+                pass.recv_timeout(OPENS).unwrap();
             }
             Vec::new()
         });
@@ -268,7 +268,7 @@ fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
         let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
             if word(&Held::new(object.clone())) == "c6" {
                 begun.send(()).unwrap();
-                pass.recv().unwrap();
+                pass.recv_timeout(OPENS).unwrap();
             }
             Vec::new()
         });

@@ -253,7 +253,7 @@ fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     let (gate, pass) = unbounded::<()>();
     let call = move || {
         let _gone = begun.send(());
-        let _open = pass.recv();
+        let _open = pass.recv_timeout(OPENS);
     };
     (call, calls, gate)
 }

@@ -82,7 +82,7 @@ fn gated(
     let (gate, pass) = unbounded::<()>();
     let handler = Handlers::<ConfigMap>::new().on_add(move |object, _| {
         drop(begun.send(word(object)));
-        let _ = pass.recv();
+        let _ = pass.recv_timeout(OPENS);
     });
     let options = HandlerOptions::default().name("slow");
     (

@@ -21,6 +21,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::hangs::{Patience, apart};
 use crate::informer::{
     Forward, HandlerOptions, InformerOptions, Notification, QueueOrder, Registration,
     SharedInformer,
@@ -31,7 +32,6 @@ use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
 const ORDERS: [QueueOrder; 3] = [
@@ -43,11 +43,15 @@ const ORDERS: [QueueOrder; 3] = [
 type Told = Notification<ConfigMap>;
 type Informer = SharedInformer<ConfigMap>;
 
+/// What a closed gate may take to open: a test that has failed may drop its informer before it opens the gate.
+const OPENS: Duration = Duration::from_mins(1);
+
 /// A fake server on a fake clock.
 struct World {
     fake: FakeClock,
     clock: Clock,
     source: FakeSource<ConfigMap>,
+    _patience: Patience,
 }
 
 impl World {
@@ -58,6 +62,7 @@ impl World {
             source: FakeSource::with_clock(clock.clone()),
             fake,
             clock,
+            _patience: Patience::new(),
         }
     }
 
@@ -197,11 +202,4 @@ fn words(store: &Store<ConfigMap>) -> Vec<String> {
     let mut words: Vec<_> = store.list().iter().map(|object| word(object)).collect();
     words.sort();
     words
-}
-
-/// Does something on a thread of its own; the receiver gets what comes of it.
-fn apart<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> (Worker, Receiver<T>) {
-    let (send, receiver) = unbounded();
-    let worker = Worker::spawn("t-apart", move |_| drop(send.send(act()))).unwrap();
-    (worker, receiver)
 }

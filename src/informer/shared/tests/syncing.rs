@@ -31,7 +31,7 @@ fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
         // An index function runs on the queue's thread: it holds that up.
         let indexers = Indexers::new().with("held up", move |object: &ConfigMap| {
             drop(begun.send(object.key().to_string()));
-            let _closed = pass.recv();
+            let _closed = pass.recv_timeout(OPENS);
             vec![]
         });
         let informer = world.informer_with(world.options(order).indexers(indexers));
@@ -78,7 +78,7 @@ fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
         let (gate, pass) = unbounded::<()>();
         let slow = Handlers::<ConfigMap>::new().on_add(move |_, _| {
             begun.send(()).unwrap();
-            pass.recv().unwrap();
+            pass.recv_timeout(OPENS).unwrap();
         });
         let slow = informer.add_handler(slow).unwrap();
         let (quick, _told) = follow(&informer);
