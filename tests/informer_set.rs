@@ -1,7 +1,6 @@
 //! An informer set over the HTTP client: kinds with and without namespaces on one server, and one that it does not serve.
 
 #![cfg(feature = "testing")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
