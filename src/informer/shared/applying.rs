@@ -175,11 +175,11 @@ impl<K: Object> Applying<K> {
             (None, _) => None,
         };
         let is_final = final_state_known && seen.is_some();
+        // Compressed, what follows here may be newer than the list, and comes before its other objects: it is judged now.
+        let is_due = seen.is_none() || self.order == QueueOrder::Compressed;
+        let counts = of.filter(|of| is_due && self.admits(of));
         // What the watch told may be old news (B18); a list without the object counts all the same.
-        let change = seen.or_else(|| match of {
-            Some(of) if self.admits(&of) => self.writer.remove_unlisted(&key, &of),
-            Some(_) | None => None,
-        });
+        let change = seen.or_else(|| self.writer.remove_unlisted(&key, &*counts?));
         // Who was never told of an object is not told of its end.
         let Some(Change::Gone(held)) = change else {
             return;

@@ -231,3 +231,18 @@ fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
         assert_eq!(store.resource_version().as_str(), "8", "{order:?}");
     }
 }
+
+/// Compressed, an event that came after a list is applied before that list's other objects, where its own object waited
+/// before: the list is judged by what was there when it came (B18).
+#[test]
+fn b18_a_list_is_not_refused_for_an_event_that_came_after_it() {
+    for order in ORDERS {
+        let mut path = Path::new(order);
+        path.send(SinkEvent::Deleted(held("a6")));
+        path.list(&["b7"], "8");
+        path.send(SinkEvent::Added(held("a9")));
+        path.apply_all();
+        assert_eq!(words(&path.store), ["a9", "b7"], "{order:?}");
+        assert_eq!(path.store.refused(), 0, "{order:?}");
+    }
+}
