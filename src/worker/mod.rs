@@ -64,9 +64,9 @@ impl Worker {
                 let _end = end;
                 let _alive = alive;
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&token))) {
-                    let text = panic_text(payload.as_ref());
-                    log::error!("thread {thread_name} panicked: {text}");
-                    *report.lock() = Some(text);
+                    let said = panic_literal(payload.as_ref());
+                    log::error!("thread {thread_name} panicked{said}");
+                    *report.lock() = Some(panic_text(payload.as_ref()));
                 }
             })?;
         Ok(Self {
