@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::handlers::state::{Counts, Effects, Life, Next, State, Why};
+use crate::informer::handlers::state::{Counts, Effects, Life, Next, OwnThread, State, Why};
 use crate::informer::spent::Spent;
 use crate::informer::{EventHandler, Notification};
 use crate::object::{Held, Object};
@@ -93,9 +93,14 @@ impl<K: Object> Listener<K> {
 
     /// The body of the handler's thread: calls the handler under no lock until the end.
     pub(super) fn run<H: EventHandler<K>>(&self, mut handler: H) {
-        self.state.lock().thread = Some(current_thread());
+        self.state.lock().thread = Some(OwnThread {
+            id: current_thread(),
+            is_excused: false,
+        });
         let token = self.stop.token();
-        self.guard("on_start", || handler.on_start(&token));
+        if self.life() == Life::Running {
+            self.guard("on_start", || handler.on_start(&token));
+        }
         while let Some(notification) = self.next() {
             let told = self.guard_notification(notification, &mut handler);
             self.finish(told.err());
@@ -134,14 +139,33 @@ impl<K: Object> Listener<K> {
     }
 
     pub(super) fn is_own_thread(&self) -> bool {
-        self.state.lock().thread == Some(current_thread())
+        self.state.lock().is_own(current_thread())
     }
 
     /// Blocks until no call runs or will run; `false` if the deadline passed before.
     pub(super) fn wait_until_ended(&self, deadline: Deadline) -> bool {
+        self.wait_until(deadline, |state| state.life == Life::Ended)
+    }
+
+    /// As [`wait_until_ended`](Self::wait_until_ended); not while the handler itself waits for the end of all.
+    pub(super) fn wait_until_ended_or_excused(&self, deadline: Deadline) -> bool {
+        self.wait_until(deadline, |state| {
+            state.life == Life::Ended || state.is_excused()
+        })
+    }
+
+    /// Says whether the handler itself waits for the end of all.
+    pub(super) fn excuse(&self, is_excused: bool) {
+        if let Some(thread) = &mut self.state.lock().thread {
+            thread.is_excused = is_excused;
+        }
+        self.state.notify_all();
+    }
+
+    fn wait_until(&self, deadline: Deadline, holds: impl Fn(&State<K>) -> bool) -> bool {
         let mut state = self.state.lock();
         loop {
-            if state.life == Life::Ended {
+            if holds(&state) {
                 return true;
             }
             if self.clock.has_passed(deadline) {
@@ -177,7 +201,7 @@ impl<K: Object> Listener<K> {
                 return Err(self.not_synced(ErrorKind::Stopped, &cause));
             }
             let left = state.initial_left();
-            if left > 0 && state.thread == Some(current_thread()) {
+            if left > 0 && state.is_own(current_thread()) {
                 drop(state);
                 let cause =
                     format!("it waits for itself, with {left} additions of the initial list left");

@@ -136,19 +136,17 @@ impl<K: Object> Processor<K> {
         self.enter(listener, Some(worker), requested)
     }
 
-    fn enter(
+    pub(super) fn enter(
         &self,
         listener: Arc<Listener<K>>,
         worker: Option<Worker>,
         requested: Duration,
     ) -> Result<Registration, Error> {
-        let registration = Registration::new(Arc::clone(&listener), Arc::downgrade(&self.0));
-        let refused = self.0.enter(listener, worker, requested);
-        if let Some(member) = refused {
-            member.listener.end(Why::InformerStopped(None));
-            return Err(self.0.refusal(member.listener.name()));
+        if !self.0.enter(&listener, worker, requested) {
+            listener.end(Why::InformerStopped(self.0.store.outlook().ended));
+            return Err(self.0.refusal(listener.name()));
         }
-        Ok(registration)
+        Ok(Registration::new(listener, Arc::downgrade(&self.0)))
     }
 
     /// Adds a handler whose thread is the caller's business: models of thread schedules have threads of their own.
@@ -262,34 +260,43 @@ impl<K: Object> Processor<K> {
 
     /// Lets no further call begin, for good, and does not wait: a [`stop`](Self::stop) or the drop does that.
     pub(crate) fn end(&self) {
-        let leaving = self.0.end_all();
-        self.0.table.lock().leaving.extend(leaving);
+        drop(self.0.end_all());
+    }
+
+    /// While this is held, nobody who stops the handlers waits for the one on whose thread this was called, if there is one:
+    /// two that stop their informer at once would wait for each other.
+    pub(crate) fn excuse_own(&self) -> Option<Excused<K>> {
+        let own = self.0.own_listener()?;
+        own.excuse(true);
+        Some(Excused(own))
     }
 
     /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
     ///
     /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on whose thread this is
-    /// called is not waited for.
+    /// called is not waited for, nor one that is [excused](Self::excuse_own). Who else stops or removes them is no matter.
     ///
     /// # Errors
     ///
     /// `Timeout` with the names of the handlers whose call still runs; their threads end when it returns.
     pub(crate) fn stop(&self, deadline: Deadline) -> Result<(), Error> {
-        let mut stragglers = Vec::new();
-        for mut leaving in self.0.end_all() {
-            if leaving.listener.is_own_thread() {
-                self.0.table.lock().leaving.push(leaving);
-            } else if leaving.listener.wait_until_ended(deadline) {
-                drop(leaving.worker);
-            } else {
-                stragglers.push(leaving.listener.straggler());
-                leaving.named = true;
-                self.0.table.lock().leaving.push(leaving);
+        let mut late = self.0.end_all();
+        late.retain(|listener| {
+            !listener.is_own_thread() && !listener.wait_until_ended_or_excused(deadline)
+        });
+        let ended = {
+            let mut table = self.0.table.lock();
+            for leaving in &mut table.leaving {
+                let is_late = |late: &Arc<_>| Arc::ptr_eq(late, &leaving.listener);
+                leaving.named |= late.iter().any(is_late);
             }
-        }
-        if stragglers.is_empty() {
+            table.take_ended()
+        };
+        drop(ended);
+        if late.is_empty() {
             return Ok(());
         }
+        let stragglers: Vec<_> = late.iter().map(|listener| listener.straggler()).collect();
         Err(Front::<K>::still_runs(&stragglers))
     }
 }
@@ -297,7 +304,9 @@ impl<K: Object> Processor<K> {
 impl<K: Object> Processor<K> {
     /// Stops all handlers and joins their threads, except those which a stop named as late: they end detached.
     pub(crate) fn close(&self) {
-        for leaving in self.0.end_all() {
+        drop(self.0.end_all());
+        let leaving = std::mem::take(&mut self.0.table.lock().leaving);
+        for leaving in leaving {
             let has_ended = leaving.listener.life() == Life::Ended;
             if !has_ended && (leaving.named || leaving.listener.is_own_thread()) {
                 log::warn!(
@@ -311,6 +320,15 @@ impl<K: Object> Processor<K> {
                 drop(leaving.worker);
             }
         }
+    }
+}
+
+/// The handler on this thread is not waited for by who stops the handlers, until this is dropped.
+pub(crate) struct Excused<K: Object>(Arc<Listener<K>>);
+
+impl<K: Object> Drop for Excused<K> {
+    fn drop(&mut self) {
+        self.0.excuse(false);
     }
 }
 
@@ -334,20 +352,31 @@ impl<K: Object> Front<K> {
     fn registrations(front: &Arc<Self>) -> Vec<Registration> {
         let table = front.table.lock();
         let members = table.members.iter();
+        // One that wanted nothing more is a member until the next notification.
         members
+            .filter(|member| member.listener.life() == Life::Running)
             .map(|member| Registration::new(Arc::clone(&member.listener), Arc::downgrade(front)))
             .collect()
     }
 
-    /// Takes a handler in, or gives it back after the stop.
+    /// Takes a handler in; `false` after the stop: then its thread is left to whoever waits for the others.
     fn enter(
         &self,
-        listener: Arc<Listener<K>>,
+        listener: &Arc<Listener<K>>,
         worker: Option<Worker>,
         requested: Duration,
-    ) -> Option<Member<K>> {
+    ) -> bool {
         let now = self.clock.now();
+        let listener = Arc::clone(listener);
         let mut table = self.table.lock();
+        if table.stopped {
+            table.leaving.push(Leaving {
+                listener,
+                worker,
+                named: false,
+            });
+            return false;
+        }
         if table.check.admit(requested) {
             let check = table.check;
             for member in &mut table.members {
@@ -360,18 +389,22 @@ impl<K: Object> Front<K> {
             resync: Resync::new(requested, table.check, now),
             admitted: false,
         };
-        let refused = if table.stopped {
-            Some(member)
-        } else {
-            member.listener.deny(table.denied.as_ref());
-            table.members.push(member);
-            None
-        };
+        member.listener.deny(table.denied.as_ref());
+        table.members.push(member);
         let ended = table.take_ended();
         drop(table);
         // Joins threads that have passed their last act.
         drop(ended);
-        refused
+        true
+    }
+
+    fn own_listener(&self) -> Option<Arc<Listener<K>>> {
+        let table = self.table.lock();
+        let members = table.members.iter().map(|member| &member.listener);
+        let leaving = table.leaving.iter().map(|leaving| &leaving.listener);
+        let mut all = members.chain(leaving);
+        all.find(|listener| listener.is_own_thread())
+            .map(Arc::clone)
     }
 
     pub(super) fn remove(
@@ -408,18 +441,22 @@ impl<K: Object> Front<K> {
         self.store.outlook()
     }
 
-    /// Ends every handler and gives their threads to the caller.
-    fn end_all(&self) -> Vec<Leaving<K>> {
+    /// Ends every handler and gives those that are to be waited for. Their threads stay in the table, so that everybody who
+    /// stops them waits for them.
+    fn end_all(&self) -> Vec<Arc<Listener<K>>> {
         let cause = self.store.outlook().ended;
         let mut table = self.table.lock();
         table.stopped = true;
         table.let_all_leave();
-        let leaving = std::mem::take(&mut table.leaving);
+        let leaving = table.leaving.iter();
+        let listeners: Vec<_> = leaving
+            .map(|leaving| Arc::clone(&leaving.listener))
+            .collect();
         drop(table);
-        for leaving in &leaving {
-            leaving.listener.end(Why::InformerStopped(cause.clone()));
+        for listener in &listeners {
+            listener.end(Why::InformerStopped(cause.clone()));
         }
-        leaving
+        listeners
     }
 
     /// SI-12.

@@ -87,7 +87,14 @@ pub(super) struct State<K: Object> {
     pub(super) denied: Option<Error>,
     pub(super) counts: Counts,
     /// The handler's own thread, once it runs.
-    pub(super) thread: Option<ThreadId>,
+    pub(super) thread: Option<OwnThread>,
+}
+
+/// The thread on which a handler is called.
+pub(super) struct OwnThread {
+    pub(super) id: ThreadId,
+    /// It waits itself for the end of all handlers.
+    pub(super) is_excused: bool,
 }
 
 impl<K: Object> State<K> {
@@ -205,6 +212,16 @@ impl<K: Object> State<K> {
     pub(super) fn ended(&mut self) {
         self.in_hand = None;
         self.life = Life::Ended;
+    }
+
+    /// Whether that is the handler's own thread.
+    pub(super) fn is_own(&self, id: ThreadId) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.id == id)
+    }
+
+    /// Whether it waits itself for the end of all handlers.
+    pub(super) fn is_excused(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.is_excused)
     }
 
     /// Why it ended; `None` while it runs.

@@ -166,7 +166,8 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// `Config` when it was started before: `informer has already started` (SI-2); `Stopped` when it was stopped;
-    /// `Resources` when the system has no thread to give, `Panicked` when its metrics panicked: it is stopped then.
+    /// `Resources` when the system has no thread to give, `Panicked` when the source or the metrics do as they are told of
+    /// the start: it is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
         self.0.start()
@@ -205,6 +206,9 @@ impl<K: Object> SharedInformer<K> {
     }
 
     /// The handlers that have not been removed, oldest first: to read their queues.
+    ///
+    /// None once the informer has stopped: whoever wants a handler's final counts keeps what
+    /// [`add_handler`](Self::add_handler) gave.
     pub fn registrations(&self) -> Vec<Registration> {
         self.common().processor.registrations()
     }
@@ -322,14 +326,15 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// The first two end within milliseconds of whatever they are blocked in, except that code of yours ends when it
     /// returns: a transform, an index function, a handler's call. Blocks until all have ended, at most until `deadline`, of
-    /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for.
-    /// May be called again, with a later deadline.
+    /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for,
+    /// nor a handler that calls this itself meanwhile. May be called again, with a later deadline, and from several threads.
     ///
     /// # Errors
     ///
     /// `Timeout` with the names of the threads and handlers that still run. They are asked to end, tell nobody anything
     /// more, and do when they return; dropping the informer does not wait for them.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        let _excused = self.common().processor.excuse_own();
         self.stop();
         let own = self.0.join(deadline);
         let handlers = self.common().processor.stop(deadline);

@@ -3,6 +3,9 @@
 use super::*;
 use crate::ErrorKind;
 use crate::informer::Handlers;
+use crate::informer::handlers::listener::{Listener, Names};
+use crate::informer::handlers::state::{Life, Why};
+use crate::worker::Worker;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -246,4 +249,92 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
     world.tell(&["+c1"]);
     drop(world);
     assert_eq!(calls.load(crate::sync::atomic::Ordering::SeqCst), after);
+}
+
+/// Whoever stops the handlers waits for them, also while somebody else does.
+#[test]
+fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
+    let world = World::new();
+    let (late, steps) = Stepped::new();
+    world.add(late, HandlerOptions::default().name("late"), &["a1"]);
+    steps.begun.recv().unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| world.processor.stop(world.clock.after(SECOND)));
+        world.fake.wait_for_timer(SECOND);
+        let second = world
+            .processor
+            .stop(world.now())
+            .map_err(|error| error.to_string());
+        world.processor.end();
+        let third = world.processor.stop(world.now());
+        drop(steps);
+        first.join().unwrap().unwrap();
+        let text = "timed out waiting for handlers that still run: late (on_add for 0.0ns)";
+        assert_eq!(second, Err(text.to_owned()));
+        assert!(third.is_err());
+    });
+    world.processor.stop(world.now()).unwrap();
+}
+
+/// SI-12: an addition that loses against the stop does not wait for the handler that it has given a thread already; the end
+/// of all does.
+#[test]
+fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
+    let world = World::new();
+    let names = Names {
+        name: "late".to_owned(),
+        sync: "late".to_owned(),
+    };
+    let listener = Arc::new(Listener::new(names, None, world.clock.clone()));
+    let (go, gate) = unbounded::<()>();
+    let body = Arc::clone(&listener);
+    let worker = Worker::spawn("t-late", move |_| {
+        let _open = gate.recv();
+        body.run(Handlers::<ConfigMap>::new());
+    });
+    world.processor.stop(Deadline::NEVER).unwrap();
+    let entered = world
+        .processor
+        .enter(Arc::clone(&listener), worker.ok(), Duration::ZERO);
+    assert!(entered.unwrap_err().is_stopped());
+    world.processor.stop(world.now()).unwrap_err();
+    drop(go);
+    world.processor.stop(Deadline::NEVER).unwrap();
+    assert_eq!(listener.life(), Life::Ended);
+}
+
+/// A handler that has ended before its thread came to it is not begun.
+#[test]
+fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
+    struct Starts(Sender<()>);
+    impl EventHandler<ConfigMap> for Starts {
+        fn on_start(&mut self, _stop: &crate::worker::StopToken) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let names = Names {
+        name: "late".to_owned(),
+        sync: "late".to_owned(),
+    };
+    let listener = Listener::new(names, None, Clock::system());
+    listener.end(Why::Removed);
+    let (starts, started) = unbounded();
+    listener.run(Starts(starts));
+    assert!(started.recv().is_err());
+    assert_eq!(listener.life(), Life::Ended);
+}
+
+#[test]
+fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
+    let world = World::new();
+    let (handler, receiver) = collector();
+    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    assert_eq!(world.processor.registrations().len(), 1);
+    drop(receiver);
+    world.tell(&["+a1"]);
+    while !registration.has_ended() {
+        std::thread::yield_now();
+    }
+    assert!(world.processor.registrations().is_empty());
+    assert_eq!(registration.delivered(), 1, "its counts stay");
 }

@@ -223,3 +223,29 @@ fn si_9_indices_are_added_before_and_while_it_runs_and_refused_after_the_stop() 
         "indexer was not added because it has stopped already"
     );
 }
+
+/// Each of them would wait for the other one's end.
+#[test]
+fn si_5_all_handlers_may_stop_their_informer_at_once() {
+    let world = World::with(&["a"]);
+    let cell: Arc<OnceLock<Informer>> = Arc::default();
+    let informer = cell.get_or_init(|| world.informer(QueueOrder::default()));
+    let (ended, end) = unbounded();
+    let together = Arc::new(std::sync::Barrier::new(3));
+    for _ in 0..2 {
+        let (own, ended) = (Arc::clone(&cell), ended.clone());
+        let together = Arc::clone(&together);
+        let handler = Handlers::<ConfigMap>::new().on_add(move |_, _| {
+            together.wait();
+            let informer = own.get().unwrap();
+            ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+        });
+        informer.add_handler(handler).unwrap();
+    }
+    informer.start().unwrap();
+    together.wait();
+    informer.shutdown(Deadline::NEVER).unwrap();
+    for _ in 0..2 {
+        end.recv().unwrap().unwrap();
+    }
+}
