@@ -11,7 +11,10 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::clock::{Clock, Deadline};
-use crate::sync::{Arc, JoinHandle, Monitor, Mutex, ProcessCounter, atomic::Ordering, thread};
+use crate::sync::{
+    Arc, JoinHandle, Monitor, Mutex, ProcessCounter, ThreadId, atomic::Ordering, current_thread,
+    thread,
+};
 
 /// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
@@ -98,24 +101,18 @@ impl Worker {
         self.thread.is_none() || self.has_ended()
     }
 
-    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.
-    pub(crate) fn wait_until_ended(&self, clock: &Clock, deadline: Deadline) -> bool {
-        let mut ended = self.ended.lock();
-        while !*ended && !clock.has_passed(deadline) {
-            ended = clock.wait_until(&self.ended, ended, deadline);
+    /// What somebody else than the owner needs to wait for the thread.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending {
+            name: self.name.clone(),
+            thread: self.thread.as_ref().map(|handle| handle.thread().id()),
+            ended: Arc::clone(&self.ended),
         }
-        *ended
     }
 
     /// Whether the thread has passed its last act.
     pub(crate) fn has_ended(&self) -> bool {
         *self.ended.lock()
-    }
-
-    /// Whether the caller is this very thread, which cannot wait for itself.
-    pub(crate) fn is_current(&self) -> bool {
-        let thread = self.thread.as_ref();
-        thread.is_some_and(|handle| handle.thread().id() == thread::current().id())
     }
 
     /// The text of the panic that ended the thread, if one did.
@@ -157,6 +154,40 @@ impl Worker {
         }
         // The body's panic was caught and reported, so a join error cannot carry news.
         drop(thread.join());
+    }
+}
+
+/// The end of a worker, to be waited for by any number, while its owner keeps it.
+#[derive(Clone, Debug)]
+pub(crate) struct Ending {
+    name: String,
+    thread: Option<ThreadId>,
+    ended: Arc<Monitor<bool>>,
+}
+
+impl Ending {
+    /// The thread's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.
+    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> bool {
+        let mut ended = self.ended.lock();
+        while !*ended && !clock.has_passed(deadline) {
+            ended = clock.wait_until(&self.ended, ended, deadline);
+        }
+        *ended
+    }
+
+    /// Whether the thread has passed its last act.
+    pub(crate) fn has_come(&self) -> bool {
+        *self.ended.lock()
+    }
+
+    /// Whether the caller is this very thread, which cannot wait for itself.
+    pub(crate) fn is_own(&self) -> bool {
+        self.thread == Some(current_thread())
     }
 }
 
@@ -219,10 +250,11 @@ mod tests {
             let _open = gate.recv();
         })
         .unwrap();
-        assert!(!worker.wait_until_ended(&clock, clock.after(std::time::Duration::ZERO)));
+        let end = worker.ending();
+        assert!(!end.wait_until(&clock, clock.after(std::time::Duration::ZERO)));
         drop(go);
-        assert!(worker.wait_until_ended(&clock, Deadline::NEVER));
-        assert!(!worker.is_current());
+        assert!(end.wait_until(&clock, Deadline::NEVER));
+        assert!(end.has_come() && !end.is_own());
     }
 
     #[test]

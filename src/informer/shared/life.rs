@@ -14,7 +14,7 @@ use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Reporter, Store};
 use crate::sync::{Arc, Monitor, ProcessCounter, atomic::Ordering};
-use crate::worker::{StopToken, Worker, panic_literal};
+use crate::worker::{Ending, StopToken, Worker, panic_literal};
 
 /// Informers started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
@@ -31,10 +31,8 @@ enum Life<K: Object> {
     Running(Threads),
     /// Somebody stops it, which takes a moment.
     Ending,
-    /// It has ended, and nobody has waited for its threads.
+    /// It is to end; its threads may still run.
     Stopped(Threads),
-    /// Somebody waits for its threads.
-    Joining,
     /// Its threads have ended.
     Over,
 }
@@ -88,7 +86,6 @@ impl<K: Object> Lifecycle<K> {
                 | Life::Running(_)
                 | Life::Ending
                 | Life::Stopped(_)
-                | Life::Joining
                 | Life::Over) => {
                     let refusal = other.refusal();
                     *life = other;
@@ -104,6 +101,7 @@ impl<K: Object> Lifecycle<K> {
                 Ok(())
             }
             Err((error, left)) => {
+                self.tell_end(Some(error.clone()));
                 // First the news: the thread that is left, and joined by this drop, waits for it.
                 self.turn(Life::Over);
                 drop(left);
@@ -117,7 +115,11 @@ impl<K: Object> Lifecycle<K> {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let (name, whole) = (&self.common.name, self.clone());
         let consumer = parts.consumer;
-        consumer.announce(name).map_err(|error| (error, None))?;
+        if let Err(error) = consumer.announce(name) {
+            // Before the consumer is dropped, which tells no cause.
+            self.tell_end(Some(error.clone()));
+            return Err((error, None));
+        }
         let queue = Worker::spawn(format!("inf-{number}"), move |stop| {
             whole.run(consumer, stop);
         });
@@ -127,7 +129,8 @@ impl<K: Object> Lifecycle<K> {
             (error, None)
         })?;
         // The queue's thread waits for what closes when the sink is dropped: also if there is no second thread.
-        let reflector = Reflector::spawn(&**name, parts.source, parts.sink, parts.options);
+        let (source, sink, options) = (parts.source, parts.sink, parts.options);
+        let reflector = self.guarded(|| Reflector::spawn(&**name, source, sink, options));
         match reflector {
             Ok(reflector) => Ok(Threads {
                 reflector: reflector.into_worker(),
@@ -136,6 +139,16 @@ impl<K: Object> Lifecycle<K> {
             }),
             Err(error) => Err((error, Some(queue))),
         }
+    }
+
+    /// Calls what calls code of the user's on the thread that starts the informer; its panic is why there is no informer.
+    fn guarded<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
+            let said = panic_literal(payload.as_ref());
+            let text = format!("the start of informer {} panicked{said}", self.common.name);
+            log::error!("{text}");
+            Err(Error::new(ErrorKind::Panicked, text))
+        })
     }
 
     /// The queue thread: whatever ends it ends the informer, and says why.
@@ -174,7 +187,7 @@ impl<K: Object> Lifecycle<K> {
     pub(super) fn is_stopped(&self) -> bool {
         match &*self.life.lock() {
             Life::Ready(_) | Life::Starting | Life::Running(_) => false,
-            Life::Ending | Life::Stopped(_) | Life::Joining | Life::Over => true,
+            Life::Ending | Life::Stopped(_) | Life::Over => true,
         }
     }
 
@@ -192,7 +205,7 @@ impl<K: Object> Lifecycle<K> {
                 Life::Ready(_) | Life::Running(_) => {
                     break std::mem::replace(&mut *life, Life::Ending);
                 }
-                Life::Stopped(_) | Life::Joining | Life::Over => return,
+                Life::Stopped(_) | Life::Over => return,
             }
         };
         drop(life);
@@ -206,7 +219,6 @@ impl<K: Object> Lifecycle<K> {
             | Life::Starting
             | Life::Ending
             | Life::Stopped(_)
-            | Life::Joining
             | Life::Over) => {
                 // What was never started ends by being dropped.
                 drop(other);
@@ -214,26 +226,25 @@ impl<K: Object> Lifecycle<K> {
             }
         };
         // The threads may be held up by code of the user's; who waits is not.
+        self.tell_end(cause);
+        self.turn(life);
+    }
+
+    /// Ends every wait and lets no further call of a handler begin.
+    fn tell_end(&self, cause: Option<Error>) {
         self.common.reporter.end(cause);
         self.common.processor.end();
-        self.turn(life);
     }
 
     /// Waits for the informer's own threads; the caller's is not waited for.
     pub(super) fn join(&self, deadline: Deadline) -> Result<(), Error> {
         let mut life = self.life.lock();
-        let mut threads = loop {
-            match std::mem::replace(&mut *life, Life::Joining) {
-                Life::Stopped(threads) => break threads,
-                other @ (Life::Ready(_)
-                | Life::Starting
-                | Life::Running(_)
-                | Life::Ending
-                | Life::Joining
-                | Life::Over) => *life = other,
-            }
-            if matches!(&*life, Life::Over) {
-                return Ok(());
+        // Several may wait: one of them may be code of the user's for which another one waits.
+        let ends = loop {
+            match &*life {
+                Life::Stopped(threads) => break threads.ends(),
+                Life::Over => return Ok(()),
+                Life::Ready(_) | Life::Starting | Life::Running(_) | Life::Ending => {}
             }
             if self.common.clock.has_passed(deadline) {
                 return Err(self.late("somebody else stops it"));
@@ -241,32 +252,41 @@ impl<K: Object> Lifecycle<K> {
             life = self.common.clock.wait_until(&self.life, life, deadline);
         };
         drop(life);
-        let late = threads.wait(&self.common.clock, deadline);
-        threads.named |= !late.is_empty();
-        if threads.have_ended() {
-            drop(threads);
-            self.turn(Life::Over);
-        } else {
-            self.turn(Life::Stopped(threads));
-        }
+        let late = wait_for(&ends, &self.common.clock, deadline);
+        drop(self.reap(&ends, !late.is_empty()));
         if late.is_empty() {
             return Ok(());
         }
         Err(self.late(&late.join(", ")))
     }
 
+    /// Gives the threads if they have ended, to be dropped under no lock.
+    fn reap(&self, ends: &Ends, is_late: bool) -> Option<Threads> {
+        let have_ended = ends.iter().all(|(end, _)| end.has_come());
+        let mut life = self.life.lock();
+        match std::mem::replace(&mut *life, Life::Over) {
+            Life::Stopped(threads) if have_ended => Some(threads),
+            Life::Stopped(mut threads) => {
+                threads.named |= is_late;
+                *life = Life::Stopped(threads);
+                None
+            }
+            // Somebody else was sooner.
+            other @ (Life::Ready(_)
+            | Life::Starting
+            | Life::Running(_)
+            | Life::Ending
+            | Life::Over) => {
+                *life = other;
+                None
+            }
+        }
+    }
+
     /// Waits without a deadline, except for what a shutdown named as late: that ends detached.
     pub(super) fn close(&self) {
         self.stop(None);
-        let mut life = self.life.lock();
-        while matches!(&*life, Life::Joining) {
-            life = self
-                .common
-                .clock
-                .wait_until(&self.life, life, Deadline::NEVER);
-        }
-        let taken = std::mem::replace(&mut *life, Life::Over);
-        drop(life);
+        let taken = std::mem::replace(&mut *self.life.lock(), Life::Over);
         self.life.notify_all();
         if let Life::Stopped(threads) = taken {
             threads.close(&self.common.name);
@@ -305,44 +325,38 @@ impl<K: Object> Clone for Lifecycle<K> {
     }
 }
 
+/// The ends of an informer's threads, the reflector's first (SI-5), each with what of the user's may hold it up.
+type Ends = [(Ending, &'static str); 2];
+
+/// Waits for the ends; gives the threads that are late by name. The caller's own is not waited for.
+fn wait_for(ends: &Ends, clock: &Clock, deadline: Deadline) -> Vec<String> {
+    let system = Clock::system();
+    let least = system.after(OWN_TIME);
+    let late = ends.iter().filter(|(end, _)| {
+        !end.is_own() && !end.wait_until(clock, deadline) && !end.wait_until(&system, least)
+    });
+    late.map(|(end, held_up_by)| {
+        let thread = end.name();
+        format!("thread {thread} still runs, held up by {held_up_by}")
+    })
+    .collect()
+}
+
 impl Threads {
-    /// Each thread, and what of the user's may hold it up.
-    fn each(&self) -> [(&Worker, &'static str); 2] {
+    fn ends(&self) -> Ends {
+        let reflector = self.reflector.ending();
+        let queue = self.queue.ending();
         [
-            (&self.reflector, "a transform or a call of the source"),
-            (&self.queue, "an index function"),
+            (reflector, "a transform or a call of the source"),
+            (queue, "an index function"),
         ]
     }
 
     /// Asks both threads to end; returns at once. The queue is to be closed after this.
     fn stop(&self) {
-        for (worker, _) in self.each() {
+        for worker in [&self.reflector, &self.queue] {
             worker.stop();
         }
-    }
-
-    /// Waits for both, the reflector first (SI-5); gives those that are late by name. The caller's own is not waited for.
-    fn wait(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {
-        let system = Clock::system();
-        let least = system.after(OWN_TIME);
-        let late = self.each().into_iter().filter(|(worker, _)| {
-            !worker.is_current()
-                && !worker.wait_until_ended(clock, deadline)
-                && !worker.wait_until_ended(&system, least)
-        });
-        late.map(|(worker, held_up_by)| {
-            format!(
-                "thread {} still runs, held up by {held_up_by}",
-                worker.name()
-            )
-        })
-        .collect()
-    }
-
-    fn have_ended(&self) -> bool {
-        self.each()
-            .into_iter()
-            .all(|(worker, _)| worker.has_ended())
     }
 
     fn close(self, informer: &str) {
@@ -368,7 +382,7 @@ impl<K: Object> Life<K> {
             Self::Ready(_) | Self::Starting | Self::Running(_) => {
                 Error::new(ErrorKind::Config, "informer has already started")
             }
-            Self::Ending | Self::Stopped(_) | Self::Joining | Self::Over => Error::new(
+            Self::Ending | Self::Stopped(_) | Self::Over => Error::new(
                 ErrorKind::Stopped,
                 "informer was not started because it has stopped already",
             ),

@@ -354,3 +354,80 @@ fn si_5_a_transform_may_stop_its_own_informer() {
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(informer.is_stopped());
 }
+
+/// Also while somebody else waits for that thread.
+#[test]
+fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
+    let world = World::with(&["a"]);
+    let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
+    let (block, calls, gate) = blocks();
+    let (ended, end) = unbounded();
+    let own = Arc::clone(&cell);
+    let options = world
+        .options(QueueOrder::default())
+        .transform(move |object| {
+            block();
+            let informer = own.get().unwrap();
+            ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+            Ok(object)
+        });
+    let informer = cell.get_or_init(|| world.informer_with(options));
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    let (theirs, deadline) = (Arc::clone(&cell), world.clock.after(Duration::from_secs(7)));
+    let (_worker, closed) = apart(move || theirs.get().unwrap().shutdown(deadline));
+    world.fake.wait_for_timer(Duration::from_secs(7));
+    gate.send(()).unwrap();
+    end.recv().unwrap().unwrap();
+    closed.recv().unwrap().unwrap();
+}
+
+/// A source of the user's own that panics when it is asked what it is.
+struct Mute(FakeSource<ConfigMap>);
+
+impl ListerWatcher<ConfigMap> for Mute {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        self.0.list(request, stop, each)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        self.0.watch(request, stop)
+    }
+
+    fn describe(&self) -> String {
+        panic!("a bad source");
+    }
+}
+
+/// A panic of what the start calls is its error, and ends the informer as any other panic does: nothing hangs.
+#[test]
+fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
+    let world = World::with(&["a"]);
+    let source = Mute(world.source.clone());
+    let informer = SharedInformer::new(Arc::new(source), world.options(QueueOrder::default()));
+    let (registration, told) = follow(&informer);
+    let error = informer.start().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    let text = "the start of informer configmaps panicked: a bad source";
+    assert_eq!(error.to_string(), text);
+    assert!(informer.is_stopped() && told.recv().is_err());
+    for waited in [
+        informer.wait_until_synced(Deadline::NEVER),
+        registration.wait_until_synced(Deadline::NEVER),
+    ] {
+        let waited = waited.unwrap_err().to_string();
+        assert!(waited.contains(text), "{waited}");
+    }
+    assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(world.source.requests().is_empty());
+}
