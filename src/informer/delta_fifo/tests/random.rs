@@ -2,10 +2,10 @@
 //! each object's changes came in order, and no deletion was lost.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroUsize;
 
 use super::*;
+use crate::dice::Dice;
 use crate::informer::{Deletion, Processing};
 use crate::object::Object as _;
 
@@ -13,27 +13,6 @@ use crate::object::Object as _;
 const HISTORIES: usize = 60;
 /// Steps of one history.
 const STEPS: usize = 120;
-/// Set to a seed that a failure printed, to play it again.
-const SEED: &str = "KUBECACHE_TEST_SEED";
-
-/// Small random numbers from a seed (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.checked_rem(sides).unwrap()
-    }
-
-    fn seeded() -> u64 {
-        let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
-        println!("{SEED}={seed}");
-        seed
-    }
-}
 
 /// A server whose watch may break: what happens then shows in the next list only.
 struct Server {
@@ -311,14 +290,10 @@ fn step(server: &mut Server, dice: &mut Dice, writer: &mut DeltaFifoWriter<Confi
 }
 
 fn histories(mode: impl Fn(&Arc<View>) -> QueueMode<ConfigMap>) {
-    let seed = Dice::seeded();
+    let (mut dice, seed) = Dice::new();
     for number in 0..HISTORIES {
-        let offset = u64::try_from(number)
-            .unwrap()
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut dice = Dice(seed.wrapping_add(offset) | 1);
         let view = Arc::default();
-        let context = format!("{SEED}={seed}, history {number}");
+        let context = format!("seed {seed}, history {number}");
         history(mode(&view), view, &mut dice, &context);
     }
 }

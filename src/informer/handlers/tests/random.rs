@@ -3,28 +3,13 @@
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use super::*;
+use crate::dice::Dice;
 use crate::informer::handlers::queue::Queue;
-
-/// Set to a seed that a failure printed, to play it again.
-const SEED: &str = "KUBECACHE_TEST_SEED";
 
 /// Histories per run.
 const HISTORIES: usize = 300;
-
-/// Small random numbers from a seed (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-}
 
 /// A server with a few objects, and what it tells of them: the naive side.
 #[derive(Default)]
@@ -74,20 +59,12 @@ fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     apply(view, notification);
 }
 
-fn dice() -> (Dice, String) {
-    let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-    let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
-    let played = format!("{SEED}={seed}");
-    println!("{played}");
-    (Dice(seed), played)
-}
-
 #[test]
 fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
-    let (mut dice, seed) = dice();
+    let (mut dice, seed) = Dice::new();
     let mut coalesced = 0;
     for history in 0..HISTORIES {
-        let at = format!("in history {history} of {seed}");
+        let at = format!("in history {history} of seed {seed}");
         let bound =
             [None, Some(0), Some(1), Some(3), Some(10)][usize::try_from(dice.roll(5)).unwrap()];
         coalesced += play(&mut dice, bound, &at);
@@ -146,9 +123,9 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
 /// SI-11: whenever a handler joins, it is told of everything once: no gap, no duplicate.
 #[test]
 fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
-    let (mut dice, seed) = dice();
+    let (mut dice, seed) = Dice::new();
     for history in 0..40 {
-        let at = format!("in history {history} of {seed}");
+        let at = format!("in history {history} of seed {seed}");
         let (world, mut source) = (World::new(), Source::default());
         let mut receivers = Vec::new();
         for _ in 0..dice.roll(100) {
