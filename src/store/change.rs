@@ -120,13 +120,14 @@ impl<K: Object> StoreWriter<K> {
     ///
     /// One that goes back in time leaves the content at no version to wait for, until it is whole.
     pub(crate) fn admits(&mut self, of: &Replacement) -> bool {
-        if let Err(error) = self.admits_replacement(of) {
+        let content = self.shared().lock().resource_version.clone();
+        let goes_back = of.resource_version.is_older_than(&content);
+        if let Err(error) = self.admits_list(of, goes_back) {
             log::debug!("{} list refused: {error}", K::KIND);
             return false;
         }
-        let mut state = self.shared().lock();
-        if of.resource_version.is_older_than(&state.resource_version) {
-            state.resource_version = ResourceVersion::any();
+        if goes_back {
+            self.shared().lock().resource_version = ResourceVersion::any();
         }
         true
     }

@@ -181,9 +181,14 @@ impl<K: Object> StoreWriter<K> {
         self.floor.settle(version, went_back);
     }
 
-    /// Whether a list may take the content's place (B18).
-    pub(super) fn admits_replacement(&mut self, of: &Replacement) -> Result<(), Error> {
-        if self.floor.admits_replacement(of) {
+    /// Whether a list may change the content (B18); `goes_back` is whether it is older than that.
+    pub(super) fn admits_list(&mut self, of: &Replacement, goes_back: bool) -> Result<(), Error> {
+        let admitted = self.floor.admits_list(of, goes_back);
+        self.or_stale(admitted, of)
+    }
+
+    fn or_stale(&self, admitted: bool, of: &Replacement) -> Result<(), Error> {
+        if admitted {
             return Ok(());
         }
         self.state.lock().count_refusal();
@@ -196,7 +201,8 @@ impl<K: Object> StoreWriter<K> {
         mut staging: Staging<K>,
         of: &Replacement,
     ) -> Result<Items<K>, Error> {
-        self.admits_replacement(of)?;
+        let admitted = self.floor.admits_replacement(of);
+        self.or_stale(admitted, of)?;
         let (before, indices) = loop {
             let indices = index(&staging.items, &staging.functions);
             let mut state = self.state.lock();
