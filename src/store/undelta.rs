@@ -18,7 +18,7 @@ use crate::sync::Arc;
 /// the same state twice, or an older one after a newer one.)
 ///
 /// The function holds up the watch while it runs, and each push costs as much as there are objects: hand the list on to
-/// another thread if the work is long. A panic of it ends the reflector, which waits on the store then report.
+/// another thread if the work is long. A panic of it ends the reflector, and every wait on the store ends with an error.
 ///
 /// # Examples
 ///

@@ -106,3 +106,26 @@ fn mx_2_the_store_behind_it_is_a_store() {
     let ended = store.wait_until_at_least(&"9".into(), deadline);
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Stopped);
 }
+
+/// The function is the program's: what it does wrong must not leave anybody waiting.
+#[cfg(feature = "testing")]
+#[test]
+fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {
+    use crate::reflector::{Reflector, ReflectorOptions};
+    use crate::testing::FakeSource;
+
+    let source = FakeSource::<ConfigMap>::new();
+    let push = |objects: Vec<Arc<Held<ConfigMap>>>| assert_eq!(objects.len(), 1, "made to fail");
+    let (store, writer) = UndeltaWriter::new(Indexers::new(), Clock::system(), push);
+    let options = ReflectorOptions {
+        demand: Some(store.demand()),
+        ..ReflectorOptions::default()
+    };
+    let reflector = Reflector::spawn("all", Arc::new(source), writer, options).unwrap();
+    let deadline = Clock::system().after(std::time::Duration::from_mins(1));
+    let error = store
+        .wait_until_at_least(&"9".into(), deadline)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+    assert!(reflector.join().is_err(), "the panic is told");
+}
