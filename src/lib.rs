@@ -102,6 +102,7 @@ pub mod clock;
 pub mod worker;
 
 mod error;
+mod guard;
 pub mod object;
 
 pub mod wire;

@@ -1,16 +1,15 @@
 //! What a reflector tells those who measure it: hooks that do nothing by default, and readings for whoever asks.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::guard::guard;
 use crate::reflector::core::VERY_SHORT;
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::sync::{Arc, Mutex};
-use crate::worker::panic_literal;
 
 /// Is told what a reflector does, as client-go's reflector metrics were (RF-51).
 ///
@@ -85,11 +84,7 @@ pub trait ReflectorMetrics: fmt::Debug + Send + Sync {
 /// Tells metrics of a start. Their panic is an error like any other that keeps something from starting: an unwinding that
 /// passed by would leave the owner halfway, and its end would wait for a start that never comes.
 pub(crate) fn announce(name: &str, tell: impl FnOnce()) -> Result<(), Error> {
-    catch_unwind(AssertUnwindSafe(tell)).map_err(|payload| {
-        let said = panic_literal(payload.as_ref());
-        let text = format!("the metrics of {name} panicked{said}");
-        Error::new(ErrorKind::Panicked, text)
-    })
+    guard(format_args!("the metrics of {name}"), tell)
 }
 
 /// Looks at one reflector's state, for readings that cost nothing between two looks. Does not keep the reflector alive.

@@ -1,0 +1,80 @@
+//! The one guard around code that is not this crate's: a panic in it is an error of that call, and nothing more.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, ErrorKind};
+use crate::worker::panic_literal;
+
+/// Calls code of the program's own; `port` names it in the error, such as `the getter of secret "shop"/"db"`.
+///
+/// The error repeats the panic's text only if that is a literal: a formatted text may hold what is in an object.
+///
+/// # Errors
+///
+/// `Panicked`, naming the port.
+pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T, Error> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
+        let said = panic_literal(payload.as_ref());
+        // The payload is the program's own too: what its drop does may panic once more.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
+        Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"))
+    })
+}
+
+/// The same for code that has errors of its own.
+///
+/// # Errors
+///
+/// The code's own, or `Panicked`.
+#[cfg_attr(not(test), expect(dead_code, reason = "its users land next"))]
+pub(crate) fn guard_call<T>(
+    port: impl Display,
+    call: impl FnOnce() -> Result<T, Error>,
+) -> Result<T, Error> {
+    guard(port, call)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Panics again when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("again");
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error_that_names_the_port_and_repeats_literals_only() {
+        let error = guard("the filter", || panic!("out of order")).map(|(): ()| ());
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(error.to_string(), "the filter panicked: out of order");
+
+        let secret = "hunter2";
+        let error = guard_call("the transform", || -> Result<(), Error> {
+            panic!("at {secret}")
+        });
+        assert_eq!(error.unwrap_err().to_string(), "the transform panicked");
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_it_is_dropped_stays_inside() {
+        let error = guard("the handler", || std::panic::panic_any(Bomb)).map(|(): ()| ());
+        assert_eq!(error.unwrap_err().to_string(), "the handler panicked");
+    }
+
+    #[test]
+    fn what_does_not_panic_passes_through() {
+        assert_eq!(guard("the filter", || 7).unwrap(), 7);
+        let refused = || Err::<(), _>(Error::new(ErrorKind::Config, "no"));
+        assert_eq!(
+            guard_call("the filter", refused).unwrap_err().kind(),
+            ErrorKind::Config
+        );
+    }
+}
