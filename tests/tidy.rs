@@ -314,3 +314,27 @@ fn every_fixture_is_used_or_explained() {
 fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
+
+/// A promise about a failure is worth what its test is.
+#[test]
+fn every_failure_of_the_manual_names_its_tests() {
+    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let code: String = ["src", "tests", "examples"]
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .map(|source| source.text)
+        .collect();
+    let mut wrong = Vec::new();
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    for row in rows.skip(1) {
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let mut names = tests.split('`').skip(1).step_by(2).peekable();
+        if names.peek().is_none() {
+            wrong.push(format!("no test: {row}"));
+        }
+        for name in names.filter(|name| !code.contains(&format!("fn {name}("))) {
+            wrong.push(format!("no such test: {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
