@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::byte_budget::Account;
 use super::halt::{Halt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
+use crate::error::Error;
 use crate::sync::Arc;
+use crate::wire::Growth;
 use crate::worker::StopToken;
 
 /// Room a request needs besides its path and its header values.
@@ -41,6 +44,8 @@ pub(crate) struct Blocking {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
     pub(crate) only_what_is_there: bool,
+    /// What the answer's unfinished part is counted in; it may be closed.
+    pub(crate) account: Option<Account>,
 }
 
 /// A moment and the name of the limit that ends there.
@@ -106,6 +111,7 @@ impl Blocking {
             dialed: false,
             socket: None,
             only_what_is_there: false,
+            account: None,
         }
     }
 
@@ -124,10 +130,36 @@ impl Blocking {
         if self.stop.is_stopped() {
             return Err(Halt::Stopped);
         }
+        self.check_account()?;
         if Clock::system().has_passed(self.until.deadline) {
             return Err(Halt::Limit(self.until.limit));
         }
         Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// `TooLarge`, when the client's byte budget has closed this answer.
+    pub(crate) fn check_account(&self) -> Result<(), Halt> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(()), |account| account.check().map_err(Halt::Failed))
+    }
+
+    /// Asks the client's byte budget for room for this answer.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when there is none.
+    pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(growth.most), |account| account.grow(growth))
+    }
+
+    /// Tells the client's byte budget what this answer holds now.
+    pub(crate) fn settle(&self, held: usize) {
+        if let Some(account) = &self.account {
+            account.settle(held);
+        }
     }
 
     fn begin_first_byte(&mut self) {
@@ -245,6 +277,7 @@ pub(crate) fn wait_for_any(
         if call.stop.is_stopped() {
             return Err(Halt::Stopped);
         }
+        call.check_account()?;
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }

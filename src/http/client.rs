@@ -6,6 +6,7 @@ use std::sync::Once;
 use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Site};
+use super::byte_budget::ByteBudget;
 use super::config::Config;
 use super::dial::Threads;
 use super::dialer::Dialer;
@@ -62,6 +63,8 @@ pub(crate) struct Common {
     pub(crate) options: ClientOptions,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
+    /// What unfinished answers hold.
+    pub(crate) budget: Arc<ByteBudget>,
     /// The kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: Kinds,
     /// Those on whose watches bookmarks came (B11).
@@ -128,6 +131,7 @@ impl Client {
             site,
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
+            budget: ByteBudget::new(options.buffered_bytes_max),
             options,
             without_watch_list: Kinds::default(),
             with_bookmarks: Kinds::default(),

@@ -15,6 +15,7 @@ mod server;
 mod agent;
 mod blocking;
 mod buffers;
+mod byte_budget;
 mod client;
 mod connect;
 mod dial;

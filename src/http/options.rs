@@ -25,6 +25,9 @@ const BODY_IDLE: Duration = Duration::from_secs(30);
 /// The largest list that is decoded by default, at the speed of a slow line: 30 Mbit/s.
 const BODY: Duration = Duration::from_mins(10);
 
+/// Sixteen of the largest objects at once, or a few small ones of each of thousands of watches.
+const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// How a [`Client`](super::Client) behaves. The defaults suit a node agent.
 ///
 /// # Examples
@@ -61,6 +64,16 @@ pub struct ClientOptions {
     pub burst: NonZeroU32,
     /// What lists and watches decode, and how large an object may be. A plain get decodes all fields.
     pub decode: DecodeOptions,
+    /// The most bytes that the unfinished answers of this client hold together; 256 MiB.
+    ///
+    /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole. Past the limit
+    /// the client closes the answer that holds the most, with an error of kind `TooLarge`, and the others go on. An
+    /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved. Decoded objects do
+    /// not count.
+    ///
+    /// glibc keeps freed memory for the process: after a flood, up to the whole limit. The environment variable
+    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at once.
+    pub buffered_bytes_max: usize,
     /// Whether collections may be listed as a stream (`sendInitialEvents`) where the server can; on (B8).
     pub watch_list: bool,
     /// The first part of the `User-Agent`; by default the program's file name.
@@ -82,6 +95,7 @@ impl Default for ClientOptions {
             rate: PER_SECOND,
             burst: BURST,
             decode: DecodeOptions::default(),
+            buffered_bytes_max: BUFFERED_BYTES_MAX,
             watch_list: true,
             user_agent: None,
             clock: Clock::system(),

@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::agent::{Agent, Answer, Ask, Body};
 use super::blocking::{Blocking, Until};
+use super::byte_budget::ByteBudget;
 use super::client::{Common, Inner};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
@@ -18,7 +19,7 @@ use crate::list_watch::{
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::{Arc, Mutex};
-use crate::wire::{EventDecoder, ListDecoder, Trim, Wiped, decode_object};
+use crate::wire::{EventDecoder, Growth, ListDecoder, Trim, Wiped, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room to read a single object into, at first.
@@ -47,6 +48,14 @@ impl Wakeable {
         let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
         let registration = stop.register(&as_wake);
         Self { wake, registration }
+    }
+
+    /// A call whose answer is counted in `budget`.
+    fn call(&self, budget: &Arc<ByteBudget>, stop: &StopToken, until: Until) -> Blocking {
+        Blocking {
+            account: Some(budget.open(Arc::<WakeUp>::clone(&self.wake))),
+            ..Blocking::new(stop, &self.wake, until)
+        }
     }
 }
 
@@ -79,6 +88,11 @@ impl<K: Object> ScopeWatcher<K> {
             }
         };
         Ok(Wakeable::new(wake, stop))
+    }
+
+    /// A call whose answer is counted in the client's byte budget.
+    fn call(&self, wakeable: &Wakeable, stop: &StopToken) -> Blocking {
+        wakeable.call(&self.client.common.budget, stop, Until::NEVER)
     }
 
     fn failed(&self, halt: Halt) -> Error {
@@ -133,6 +147,10 @@ impl<K: Object> Listing<K> {
         let end = Until::NEVER.within(options.body_timeout, Limit::Body);
         loop {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
+            decoder
+                .reserve(&mut |growth| body.call.grow(growth))
+                .map_err(|error| error.context(&body.answer.what))?;
+            body.call.settle(decoder.held_bytes());
             let count = read_some(&mut body, decoder.space(), until)?;
             if count == 0 {
                 break;
@@ -162,7 +180,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let path = requests::list::<K>(&self.scope, request)?;
         self.client.common.limiter.acquire(stop)?;
         let wakeable = self.wakeable(stop)?;
-        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let call = self.call(&wakeable, stop);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
@@ -190,10 +208,11 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let wakeable = self.wakeable(stop)?;
-        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let call = self.call(&wakeable, stop);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
+        let one_object = self.scope.is_one_object();
         let opening = move || {
             let ask = Ask {
                 path: &path,
@@ -211,10 +230,12 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             let decode = &common.options.decode;
             let decoder = if initial_events {
                 EventDecoder::with_initial_events(decode)
+            } else if one_object {
+                EventDecoder::for_one_object(decode)
             } else {
                 EventDecoder::new(decode)
             };
-            Ok(Stream::boxed(decoder, body))
+            Ok(Stream::boxed(decoder, body, decode.list_items_max))
         };
         let Inner {
             threads, readers, ..
@@ -281,7 +302,14 @@ impl<K: Object> ObjectGetter<K> {
         let end = body.call.until.within(options.body_timeout, Limit::Body);
         loop {
             if filled == bytes.len() {
-                bytes = Wiped::beginning_with(&bytes, filled.saturating_mul(2));
+                let least = filled.saturating_add(OBJECT_BYTES);
+                let most = filled.saturating_mul(2).min(bytes_max).max(least);
+                let held = filled;
+                let growth = Growth { held, least, most };
+                let granted = body.call.grow(growth);
+                let granted = granted.map_err(|error| error.context(&body.answer.what))?;
+                bytes = Wiped::beginning_with(&bytes, granted);
+                body.call.settle(granted);
             }
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             let room = bytes.get_mut(filled..).unwrap_or_default();
@@ -317,7 +345,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
         let wakeable = Wakeable::new(wake, stop);
         let until = Until::caller(deadline);
-        let call = Blocking::new(stop, &wakeable.wake, until);
+        let call = wakeable.call(&self.client.common.budget, stop, until);
         let ask = Ask {
             path: &path,
             gzip: false,

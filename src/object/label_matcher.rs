@@ -362,6 +362,72 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Config);
     }
 
+    /// F22: a number is one that is a label's value too, so it has no sign.
+    #[test]
+    fn f22_numbers_with_a_sign_are_no_values() {
+        for text in [
+            "a>-5",
+            "a<+3",
+            "a > -5",
+            "a>",
+            "a>0x1",
+            "a>99999999999999999999",
+            "a>b",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let labels: BTreeMap<String, String> = [("a", "-7")].map(owned).into();
+        assert!(
+            read("a<05").unwrap().matches(Some(&labels)),
+            "what stands on an object may have one"
+        );
+    }
+
+    /// F22: a selector in an object is held to the rules of one in text.
+    #[test]
+    fn f22_keys_and_values_of_selectors_in_objects_are_validated() {
+        let long = "x".repeat(64);
+        let of = |key: &str, values: &[&str], operator: Option<&str>| SelectorInObject {
+            match_labels: (operator.is_none())
+                .then(|| values.iter().map(|value| owned((key, value))).collect()),
+            match_expressions: operator.map(|operator| {
+                vec![LabelSelectorRequirement {
+                    key: key.to_owned(),
+                    operator: operator.to_owned(),
+                    values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+                }]
+            }),
+        };
+        for (key, value) in [
+            ("", "a"),
+            ("a b", "a"),
+            ("_a", "a"),
+            ("a/b/c", "a"),
+            ("A.io/b", "a"),
+            (&*long, "a"),
+            ("a", "-b"),
+            ("a", "b c"),
+            ("a", "b!"),
+            ("a", &*long),
+        ] {
+            for operator in [None, Some("In"), Some("NotIn")] {
+                let error = LabelMatcher::of_object(&of(key, &[value], operator)).unwrap_err();
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::Config,
+                    "{key} {value} {operator:?}"
+                );
+            }
+            if value == "a" {
+                for operator in ["Exists", "DoesNotExist"] {
+                    assert!(LabelMatcher::of_object(&of(key, &[], Some(operator))).is_err());
+                }
+            }
+        }
+        let empty = LabelMatcher::of_object(&of("a.io/b", &[""], Some("In"))).unwrap();
+        assert!(empty.matches(Some(&[("a.io/b", "")].map(owned).into())));
+    }
+
     #[test]
     fn ls_1_selectors_that_stand_in_objects() {
         let labels: BTreeMap<String, String> = [("app", "shop"), ("tier", "web")].map(owned).into();

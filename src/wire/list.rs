@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::batch::{self, Batch};
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Grant};
 use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
@@ -47,6 +47,15 @@ impl<K: Object> ListDecoder<K> {
             bytes: 0,
             kind: PhantomData,
         }
+    }
+
+    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    ///
+    /// # Errors
+    ///
+    /// `grant`'s own.
+    pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
+        self.buffer.reserve(self.read, grant)
     }
 
     /// Where to read into; never empty.

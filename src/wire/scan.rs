@@ -85,6 +85,15 @@ enum Token {
     Scalar,
 }
 
+/// What is known of newlines in strings. JSON does not allow them: a string with one was cut off there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Newlines {
+    #[default]
+    NotSearched,
+    Searched,
+    Found,
+}
+
 /// One value being scanned. The same bytes are handed in again with more behind them until its end is found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -99,6 +108,7 @@ pub(super) struct Scan {
     outer: [Frame; ANNOTATIONS],
     track: bool,
     trim: bool,
+    newlines: Newlines,
     shape: Shape,
 }
 
@@ -120,6 +130,20 @@ impl Scan {
         self.shape.cuts.clear();
         self.shape.kind = None;
         self.shape.api_version = None;
+    }
+
+    /// Whether values that begin from now on end where a string of them has a newline. Servers write none at all, so
+    /// nobody looks for it by default.
+    pub(super) fn be_strict(&mut self, strict: bool) {
+        self.newlines = if strict {
+            Newlines::Searched
+        } else {
+            Newlines::NotSearched
+        };
+    }
+
+    pub(super) fn is_strict(&self) -> bool {
+        self.newlines != Newlines::NotSearched
     }
 
     /// What was seen of the object since `begin_object`.
@@ -154,7 +178,7 @@ impl Scan {
                 },
                 Token::Text { start, escaped } => {
                     if !self.text(bytes, start, escaped) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
@@ -169,21 +193,55 @@ impl Scan {
                 }
                 Token::Between if self.depth > self.level => {
                     if !self.skip(bytes) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
                 Token::Between => {
                     if !self.members(bytes) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
             };
+            if self.newlines == Newlines::Found {
+                return Err(self.at_newline());
+            }
             if done {
                 return Ok(Some(self.at));
             }
         }
+    }
+
+    /// Asks for more bytes.
+    fn none(&self) -> Result<Option<usize>, Misplaced> {
+        if self.newlines == Newlines::Found {
+            return Err(self.at_newline());
+        }
+        Ok(None)
+    }
+
+    fn at_newline(&self) -> Misplaced {
+        Misplaced {
+            at: self.at,
+            byte: b'\n',
+        }
+    }
+
+    /// Where the string ends whose inside goes on at `from`.
+    fn string_end(&mut self, bytes: &[u8], from: usize) -> StringEnd {
+        let end = string_end(bytes, from);
+        if self.newlines == Newlines::Searched {
+            let until = match end {
+                StringEnd::At(end) => end,
+                StringEnd::Beyond { .. } => bytes.len(),
+            };
+            let inside = bytes.get(from..until).unwrap_or_default();
+            if memchr(b'\n', inside).is_some() {
+                self.newlines = Newlines::Found;
+            }
+        }
+        end
     }
 
     /// The first byte of the value. Never the end of it.
@@ -213,7 +271,7 @@ impl Scan {
         if escaped && from > bytes.len() {
             return false;
         }
-        match string_end(bytes, from) {
+        match self.string_end(bytes, from) {
             StringEnd::At(end) => {
                 self.at = end;
                 self.token = Token::Between;
@@ -237,7 +295,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match string_end(bytes, next) {
+                b'"' => match self.string_end(bytes, next) {
                     StringEnd::At(end) => {
                         at = end;
                         continue;
@@ -273,7 +331,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match string_end(bytes, next) {
+                b'"' => match self.string_end(bytes, next) {
                     StringEnd::At(end) => {
                         self.named(bytes, Span { start: at, end });
                         at = end;

@@ -12,6 +12,7 @@
 )]
 
 mod answers;
+mod budget;
 mod hostile;
 mod limits;
 mod managers;

@@ -261,6 +261,30 @@ mod tests {
         }
     }
 
+    /// F21: a member of another shape than the API's is as secret.
+    #[test]
+    fn f21_data_of_any_shape_is_replaced() {
+        for data in [
+            r#""canary""#,
+            r#"["canary"]"#,
+            r#"{"k":["canary"]}"#,
+            r#"{"canary":{"k":"v"}}"#,
+        ] {
+            for name in ["data", "stringData"] {
+                for kind in ["Secret", "SecretList"] {
+                    let object = format!(r#"{{"kind":"Secret","{name}":{data}}}"#);
+                    let text = match kind {
+                        "Secret" => object,
+                        _ => format!(r#"{{"kind":"SecretList","items":[{object}]}}"#),
+                    };
+                    let shows = redacted(&text, false).contains(r#""canary""#);
+                    // The keys of a map are its names, and no value.
+                    assert_eq!(shows, data.starts_with(r#"{"canary"#), "{text}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_text_cut_at_any_byte_shows_nothing_either() {
         let canary = base64("canary-of-a-password");
