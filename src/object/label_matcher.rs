@@ -100,16 +100,15 @@ impl LabelMatcher {
     ///
     /// # Errors
     ///
-    /// `Config` with the expression that says nothing: an unknown operator, or values that are missing or too many.
+    /// `Config` with the key or the value that no label can have, or the expression that says nothing: an unknown
+    /// operator, or values that are missing or too many.
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
-        let labels = selector.match_labels.iter().flatten();
-        let mut all: Vec<_> = labels
-            .map(|(label, value)| Requirement {
-                label: label.clone(),
-                must: Must::BeIn([value.clone()].into()),
-            })
-            .collect();
+        let mut all = Vec::new();
+        for (label, value) in selector.match_labels.iter().flatten() {
+            let must = Must::BeIn([value.clone()].into());
+            all.push(Requirement::validated(label, must)?);
+        }
         for expression in selector.match_expressions.iter().flatten() {
             let values: BTreeSet<String> = expression.values.iter().flatten().cloned().collect();
             let must = match (&*expression.operator, values.is_empty()) {
@@ -126,8 +125,7 @@ impl LabelMatcher {
                     return Err(Error::new(ErrorKind::Config, text));
                 }
             };
-            let label = expression.key.clone();
-            all.push(Requirement { label, must });
+            all.push(Requirement::validated(&expression.key, must)?);
         }
         Ok(Self(Match::All(all)))
     }
@@ -191,24 +189,58 @@ impl Requirement {
             return Self::of(label, Must::BeIn([value(wanted)?].into()));
         }
         if let Some((label, bound)) = text.split_once('>') {
-            return Self::of(label, Must::BeGreater(bound.trim().parse().ok()?));
+            return Self::of(label, Must::BeGreater(number(bound)?));
         }
         if let Some((label, bound)) = text.split_once('<') {
-            return Self::of(label, Must::BeLess(bound.trim().parse().ok()?));
+            return Self::of(label, Must::BeLess(number(bound)?));
         }
         Self::of(text, Must::Exist)
     }
 
     fn of(label: &str, must: Must) -> Option<Self> {
         let label = label.trim();
-        let (prefix, name) = label.split_once('/').unwrap_or(("", label));
-        let is_label = !name.is_empty() && is_of_label(name);
-        let has_prefix = label.len() > name.len();
-        (is_label && (!has_prefix || is_prefix(prefix))).then(|| Self {
+        is_key(label).then(|| Self {
             label: label.to_owned(),
             must,
         })
     }
+
+    /// A requirement of a selector that stands in an object.
+    ///
+    /// # Errors
+    ///
+    /// `Config` with the key, or the value, that no label can have.
+    fn validated(label: &str, must: Must) -> Result<Self, Error> {
+        let refused = |what: &str, text: &str| {
+            let message = format!("label selector: {text:?} cannot be the {what} of a label");
+            Err(Error::new(ErrorKind::Config, message))
+        };
+        if !is_key(label) {
+            return refused("key", label);
+        }
+        if let Must::BeIn(values) | Must::NotBeIn(values) = &must
+            && let Some(value) = values.iter().find(|value| !is_of_label(value))
+        {
+            return refused("value", value);
+        }
+        Ok(Self {
+            label: label.to_owned(),
+            must,
+        })
+    }
+}
+
+/// Whether the API takes it as the key of a label: a name, behind a prefix and a slash or alone.
+fn is_key(label: &str) -> bool {
+    match label.split_once('/') {
+        Some((prefix, name)) => is_prefix(prefix) && !name.is_empty() && is_of_label(name),
+        None => !label.is_empty() && is_of_label(label),
+    }
+}
+
+/// A number to compare with; it has to be a label's value, so it has no sign.
+fn number(text: &str) -> Option<i64> {
+    value(text)?.parse().ok()
 }
 
 /// A label's value; it may be empty.

@@ -12,7 +12,7 @@ use super::initial::InitialEvents;
 use super::item::{self, Fault, Identity};
 use super::members::{Members, NotAnObject};
 use super::message::{Undecodable, WatchEvent};
-use super::options::{DecodeOptions, Trim};
+use super::options::DecodeOptions;
 use super::reason;
 use super::scan::Shape;
 use super::whole::{decode_status, is_table};
@@ -66,7 +66,7 @@ impl<K: Object> EventDecoder<K> {
 
     fn with_limit(options: &DecodeOptions, limit: FrameLimit) -> Self {
         Self {
-            frames: Frames::new(options.trim == Trim::Skip, limit),
+            frames: Frames::new(item::cutting::<K>(options), limit),
             initial: None,
             ended: false,
             kind: PhantomData,

@@ -1,7 +1,7 @@
 //! Finds where a watch event ends, across refills, and on the way where its type and its object stand.
 
 use super::members::NotAnObject;
-use super::scan::{Scan, Shape, Span, is_space, spells};
+use super::scan::{Cutting, Scan, Shape, Span, is_space, spells};
 
 /// What the next byte of the event can be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,14 +43,14 @@ pub(super) struct EventScan {
     member: Member,
     envelope: Envelope,
     scan: Scan,
-    trim: bool,
+    cutting: Cutting,
 }
 
 impl EventScan {
-    /// With `trim`, the spans of an object that a cache does not keep are noted.
-    pub(super) fn new(trim: bool) -> Self {
+    /// The spans that are to be cut out of objects are noted.
+    pub(super) fn new(cutting: Cutting) -> Self {
         Self {
-            trim,
+            cutting,
             ..Self::default()
         }
     }
@@ -121,7 +121,7 @@ impl EventScan {
                     }
                     (Place::Value, _) => {
                         if self.member == Member::Object {
-                            self.scan.begin_object(self.trim);
+                            self.scan.begin_object(self.cutting);
                         } else {
                             self.scan.begin();
                         }

@@ -5,7 +5,7 @@ use memchr::memchr;
 use super::buffer::{Buffer, Grant};
 use super::event_scan::{Envelope, EventScan};
 use super::members::NotAnObject;
-use super::scan::{Shape, is_space};
+use super::scan::{Cutting, Shape, is_space};
 use crate::error::{Error, ErrorKind};
 
 /// What a quiet stream offers to read into: all it holds while it waits.
@@ -50,10 +50,10 @@ pub(super) enum Framed<'a> {
 }
 
 impl Frames {
-    pub(super) fn new(trim: bool, limit: FrameLimit) -> Self {
+    pub(super) fn new(cutting: Cutting, limit: FrameLimit) -> Self {
         Self {
             buffer: Buffer::default(),
-            scan: EventScan::new(trim),
+            scan: EventScan::new(cutting),
             searched: 0,
             used: 0,
             read: READ_BYTES_MIN,

@@ -8,7 +8,7 @@ use super::buffer::{Buffer, Grant};
 use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
-use super::options::{DecodeOptions, Trim, list_too_large};
+use super::options::{DecodeOptions, list_too_large};
 use crate::error::Error;
 use crate::object::Object;
 
@@ -39,7 +39,7 @@ impl<K: Object> ListDecoder<K> {
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             buffer: Buffer::default(),
-            scan: ListScan::new(options.trim == Trim::Skip, options.item_bytes_max),
+            scan: ListScan::new(item::cutting::<K>(options), options.item_bytes_max),
             batch: Batch::default(),
             read: READ_BYTES_MIN,
             items_max: options.list_items_max,
@@ -100,11 +100,14 @@ impl<K: Object> ListDecoder<K> {
     fn item(&mut self, length: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         let shape = self.scan.shape();
         let bytes = self.buffer.take(length);
-        let Some(found) = item::foreign_kind::<K>(bytes, shape) else {
-            self.batch.add(self.buffer.consumed(), length, &shape.cuts);
-            return Ok(());
+        let fault = match item::secret_data::<K>(bytes, shape) {
+            Ok(data) => {
+                let consumed = self.buffer.consumed();
+                self.batch.add(consumed, length, &shape.cuts, data);
+                return Ok(());
+            }
+            Err(fault) => fault,
         };
-        let fault = item::set_foreign_aside::<K>(bytes, found);
         self.batch.decode(
             self.buffer.consumed(),
             self.scan.items().saturating_sub(1),

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::buffer::Buffer;
 use super::message::ListPage;
-use super::scan::{Misplaced, Scan, Shape, is_space, spells};
+use super::scan::{Cutting, Misplaced, Scan, Shape, is_space, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
@@ -73,7 +73,7 @@ pub(super) struct ListScan {
     place: Place,
     member: Member,
     scan: Scan,
-    trim: bool,
+    cutting: Cutting,
     item_bytes_max: usize,
     /// Bytes used up since the last item.
     passed: usize,
@@ -86,12 +86,12 @@ pub(super) struct ListScan {
 }
 
 impl ListScan {
-    pub(super) fn new(trim: bool, item_bytes_max: usize) -> Self {
+    pub(super) fn new(cutting: Cutting, item_bytes_max: usize) -> Self {
         Self {
             place: Place::Body,
             member: Member::PassedOver,
             scan: Scan::default(),
-            trim,
+            cutting,
             item_bytes_max,
             passed: 0,
             offset: 0,
@@ -172,7 +172,7 @@ impl ListScan {
     fn begin(&mut self, part: Part) -> Option<Step> {
         self.place = Place::Inside(part);
         if part == Part::Item {
-            self.scan.begin_object(self.trim);
+            self.scan.begin_object(self.cutting);
         } else {
             self.scan.begin();
         }

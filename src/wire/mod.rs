@@ -17,6 +17,7 @@ mod message;
 mod options;
 mod reason;
 mod scan;
+mod secret_data;
 #[cfg(test)]
 mod tests;
 mod whole;

@@ -31,6 +31,15 @@ impl Span {
     }
 }
 
+/// What is cut out of an object before it is decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cutting {
+    /// What a cache does not keep (B19).
+    pub(super) trim: bool,
+    /// The values of a Secret, which are decoded apart.
+    pub(super) secret_data: bool,
+}
+
 /// What the scanner saw of an object.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
@@ -40,6 +49,8 @@ pub(super) struct Shape {
     pub(super) kind: Option<Span>,
     /// The object's `apiVersion`, likewise.
     pub(super) api_version: Option<Span>,
+    /// The member `data` where that is cut, its key and all behind it up to the comma; the last one of several.
+    pub(super) secret_data: Option<Span>,
 }
 
 /// No value can start, or end, with this byte.
@@ -60,7 +71,15 @@ enum Member {
     Metadata,
     Annotations,
     Cut,
+    /// The values of a Secret: cut as well, and noted.
+    SecretData,
     Other,
+}
+
+impl Member {
+    fn is_cut(self) -> bool {
+        matches!(self, Self::Cut | Self::SecretData)
+    }
 }
 
 /// Where we are in a container whose members matter.
@@ -107,7 +126,7 @@ pub(super) struct Scan {
     /// The frames around that one, from none on.
     outer: [Frame; ANNOTATIONS],
     track: bool,
-    trim: bool,
+    cutting: Cutting,
     newlines: Newlines,
     shape: Shape,
 }
@@ -122,11 +141,12 @@ impl Scan {
         self.track = false;
     }
 
-    /// Begins an object of the API; with `trim`, the spans that a cache does not keep are noted.
-    pub(super) fn begin_object(&mut self, trim: bool) {
+    /// Begins an object of the API; the spans that are to be cut out of it are noted.
+    pub(super) fn begin_object(&mut self, cutting: Cutting) {
         self.begin();
         self.track = true;
-        self.trim = trim;
+        self.cutting = cutting;
+        self.shape.secret_data = None;
         self.shape.cuts.clear();
         self.shape.kind = None;
         self.shape.api_version = None;
@@ -383,17 +403,22 @@ impl Scan {
     fn named(&mut self, bytes: &[u8], text: Span) {
         match self.frame.member {
             Member::Unnamed => {
-                self.frame.member = meaning(self.level, self.trim, text.of(bytes));
+                self.frame.member = meaning(self.level, self.cutting, text.of(bytes));
             }
             Member::Kind => self.shape.kind = Some(text),
             Member::ApiVersion => self.shape.api_version = Some(text),
-            Member::Metadata | Member::Annotations | Member::Cut | Member::Other => {}
+            Member::Metadata
+            | Member::Annotations
+            | Member::Cut
+            | Member::SecretData
+            | Member::Other => {}
         }
     }
 
     fn comma(&mut self, at: usize) {
         let end = at.saturating_add(1);
-        if self.frame.member == Member::Cut {
+        self.note_data(at);
+        if self.frame.member.is_cut() {
             let start = self.frame.member_start;
             self.cut(Span { start, end });
         } else {
@@ -405,7 +430,8 @@ impl Scan {
 
     fn leave(&mut self, at: usize) {
         let frame = self.frame;
-        if frame.member == Member::Cut {
+        self.note_data(at);
+        if frame.member.is_cut() {
             // The last member takes the comma before it along, and with it all that was cut since.
             let start = frame.kept_comma.unwrap_or(frame.member_start);
             self.shape.cuts.retain(|cut| cut.start < start);
@@ -422,6 +448,14 @@ impl Scan {
         self.frame = self.outer.get(self.level).copied().unwrap_or_default();
     }
 
+    /// A member ends here.
+    fn note_data(&mut self, end: usize) {
+        if self.frame.member == Member::SecretData {
+            let start = self.frame.member_start;
+            self.shape.secret_data = Some(Span { start, end });
+        }
+    }
+
     fn cut(&mut self, cut: Span) {
         match self.shape.cuts.last_mut() {
             Some(last) if last.end == cut.start => last.end = cut.end,
@@ -430,18 +464,20 @@ impl Scan {
     }
 }
 
-fn meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+fn meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
     let plain = inner(key).unwrap_or_default();
     if !plain.contains(&b'\\') {
-        return plain_meaning(level, trim, plain);
+        return plain_meaning(level, cutting, plain);
     }
     let key = serde_json::from_slice::<String>(key).unwrap_or_default();
-    plain_meaning(level, trim, key.as_bytes())
+    plain_meaning(level, cutting, key.as_bytes())
 }
 
-fn plain_meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+fn plain_meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
+    let Cutting { trim, secret_data } = cutting;
     match (level, key) {
         (OBJECT, b"metadata") => Member::Metadata,
+        (OBJECT, b"data") if secret_data => Member::SecretData,
         (OBJECT, b"kind") => Member::Kind,
         (OBJECT, b"apiVersion") => Member::ApiVersion,
         (METADATA, b"managedFields") if trim => Member::Cut,

@@ -111,17 +111,15 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
         Node::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
-                    ("data" | "stringData", value @ (Node::Object(_) | Node::Array(_)))
-                        if secret =>
-                    {
-                        leaves(value, changes);
-                    }
+                    // Whatever their shape: a server that is wrong in one thing may be so in another.
+                    ("data" | "stringData", value) if secret => leaves(value, changes),
                     ("annotations", Node::Object(annotations)) if secret => {
                         let private = annotations
                             .iter()
                             .filter(|one| one.key != INITIAL_EVENTS_END);
                         private.for_each(|annotation| leaves(&annotation.value, changes));
                     }
+                    ("annotations", value) if secret => leaves(value, changes),
                     (LAST_APPLIED | "token", value @ Node::String(_)) => leaves(value, changes),
                     (_, value) => collect(text, value, secret, changes),
                 }
