@@ -58,7 +58,7 @@ use roster::{Entered, Roster};
 /// let settings = set.lister::<ConfigMap>()?; // makes the informer
 /// set.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(10));
+/// let deadline = Clock::system().after(Duration::from_mins(1));
 /// let result = set.wait_for_sync(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name(), informer.error()); // and go on without it
