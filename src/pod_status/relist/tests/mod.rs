@@ -93,7 +93,7 @@ impl Played {
         };
         match answer {
             Answer::Fail(why) => Err(why.into()),
-            Answer::Panic(why) => panic!("{why}"),
+            Answer::Panic(why) => std::panic::panic_any(why),
             Answer::List(_) | Answer::Inspect(_) => Ok(answer),
         }
     }
