@@ -67,12 +67,17 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
             assert_eq!(error.kind(), ErrorKind::NotSynced);
             assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
             let text = error.to_string();
-            assert!(text.contains("transforming: a made it panic"), "{text}");
+            assert!(
+                text.contains("transforming: the transform of a panicked"),
+                "{text}"
+            );
             assert!(!text.contains("canary"), "{text}");
         }
         allow.send(()).unwrap();
         world.pass_until(|| informer.has_synced());
         assert_eq!(next(&told, 1), ["*a2"], "{order:?}");
+        // The status is shown before the watch is opened.
+        world.source.wait_for_watches(1);
         assert_eq!(informer.status().last_error.map(|error| error.kind()), None);
     }
 }
@@ -430,4 +435,96 @@ fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(world.source.requests().is_empty());
+}
+
+/// Each of the informer's two threads would wait for the other one's end.
+#[test]
+fn si_5_a_transform_and_an_index_function_may_stop_their_informer_at_once() {
+    let world = World::with(&["a"]);
+    let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
+    let together = Arc::new(std::sync::Barrier::new(2));
+    let (ended, end) = unbounded();
+    let shut_down = move |own: &std::sync::OnceLock<Informer>| {
+        together.wait();
+        let informer = own.get().unwrap();
+        ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+    };
+    let shut_down = Arc::new(shut_down);
+    let (own, of_index) = (Arc::clone(&cell), Arc::clone(&shut_down));
+    let indexers = Indexers::new().with("stops", move |_: &ConfigMap| {
+        of_index(&own);
+        Vec::new()
+    });
+    // The first object is in the store's hands when the second one comes to the transform.
+    let own = Arc::clone(&cell);
+    let options = world
+        .options(QueueOrder::InOrder)
+        .indexers(indexers)
+        .transform(move |object| {
+            if object.metadata.name.as_deref() == Some("b") {
+                shut_down(&own);
+            }
+            Ok(object)
+        });
+    let informer = cell.get_or_init(|| world.informer_with(options));
+    informer.start().unwrap();
+    world.source.wait_for_watches(1);
+    world.set("b");
+    for _ in 0..2 {
+        end.recv().unwrap().unwrap();
+    }
+    informer.shutdown(Deadline::NEVER).unwrap();
+}
+
+/// Metrics that stop their informer when they are told that it starts.
+#[derive(Debug)]
+struct Impatient {
+    informer: std::sync::Weak<Informer>,
+    waits: bool,
+    ended: Sender<Option<Error>>,
+}
+
+impl crate::reflector::ReflectorMetrics for Impatient {}
+
+impl crate::informer::InformerMetrics for Impatient {
+    fn informer_started(&self, _reading: crate::informer::InformerReading) {
+        let informer = self.informer.upgrade().unwrap();
+        let end = if self.waits {
+            informer.shutdown(Deadline::NEVER).err()
+        } else {
+            informer.stop();
+            None
+        };
+        self.ended.send(end).unwrap();
+    }
+}
+
+/// SI-5: code that the start calls may stop the informer; it cannot wait for the end, since the start would wait for it.
+#[test]
+fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
+    for waits in [false, true] {
+        let world = World::with(&["a"]);
+        let (ended, end) = unbounded();
+        let informer = Arc::new_cyclic(|own| {
+            let metrics = Impatient {
+                informer: std::sync::Weak::clone(own),
+                waits,
+                ended,
+            };
+            let options = world.options(QueueOrder::default());
+            world.informer_with(options.metrics(Arc::new(metrics)))
+        });
+        informer.start().unwrap();
+        let text = "informer configmaps ends when its start returns: shutdown was called on the thread that starts it";
+        let told = end.recv().unwrap().map(|error| error.to_string());
+        assert_eq!(told, waits.then(|| text.to_owned()));
+        assert!(informer.is_stopped());
+        assert!(
+            informer
+                .wait_until_synced(Deadline::NEVER)
+                .unwrap_err()
+                .is_stopped()
+        );
+        informer.shutdown(Deadline::NEVER).unwrap();
+    }
 }
