@@ -31,6 +31,12 @@ pub trait InformerMetrics: ReflectorMetrics {
     /// What was popped from the queue is in the store, and in the queues of the handlers; so long it took. The handlers' own
     /// time is not in it: [`Registration::lag`] tells of that.
     fn processed(&self, _took: Duration) {}
+
+    /// A handler lost a notification by a panic (SI-18). `handler` is the name of its options; `None` if it was given none,
+    /// so that handlers without a name are no series each.
+    ///
+    /// Called on the handler's thread; a panic here is logged.
+    fn handler_panicked(&self, _handler: Option<&str>) {}
 }
 
 /// Looks at one informer's state, for readings that cost nothing between two looks. Does not keep the informer alive.

@@ -67,7 +67,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// options.demand = Some(store.demand());
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
-/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
+/// store.wait_until_synced(Clock::system().after(Duration::from_mins(1)))?;
 /// assert!(store.get("shop", "db")?.is_some());
 /// reflector.join().expect("it did not panic");
 /// # }

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Api, ListerWatcher};
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
@@ -331,7 +331,7 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
     for (option, compression) in rows {
         let server = Server::start();
         let config = Config::for_server(&server.url()).unwrap();
-        let mut options = ClientOptions::default();
+        let mut options = super::patient();
         options.gzip = option;
         let client = Client::new(&config.with_compression(compression), options).unwrap();
         thread::scope(|scope| {

@@ -20,6 +20,9 @@ use super::{
 /// More than a client may buffer of what it cannot use: kernel buffers of both sides are in it.
 const FLOOD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// More than the kernel's buffers of both sides hold together.
+const BUFFERS_BYTES_MAX: usize = 12 * 1024 * 1024;
+
 /// Writes `piece` over and over until the client has closed; says how much went out.
 fn flood<S: Read + Write>(peer: &mut Peer<S>, piece: &str) -> usize {
     let piece = piece.repeat(64 * 1024 / piece.len());
@@ -90,7 +93,7 @@ fn a_stop_ends_a_flood_of_interim_answers() {
         let mut written = 0;
         while written < FLOOD_BYTES_MAX && peer.try_write(&piece) {
             written += piece.len();
-            if written > FLOOD_BYTES_MAX / 2 {
+            if written > BUFFERS_BYTES_MAX {
                 source.stop();
             }
         }

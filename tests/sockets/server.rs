@@ -5,6 +5,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 
 use super::PATIENCE;
 
+/// The head of a chunked answer.
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+
 /// Listens on a port of loopback.
 pub(crate) struct Server(TcpListener);
 
@@ -160,9 +164,12 @@ impl<S: Read + Write> Peer<S> {
 
     /// Begins a chunked answer.
     pub(crate) fn begin(&mut self) {
-        self.write(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-        );
+        self.write(CHUNKED);
+    }
+
+    /// Begins a chunked answer and sends its first chunk in the same write: no limit of the client ends in between.
+    pub(crate) fn begin_with(&mut self, bytes: &str) {
+        self.write(format!("{CHUNKED}{:x}\r\n{bytes}\r\n", bytes.len()));
     }
 
     pub(crate) fn chunk(&mut self, bytes: &str) {

@@ -58,7 +58,7 @@ use roster::{Entered, Roster};
 /// let settings = set.lister::<ConfigMap>()?; // makes the informer
 /// set.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(10));
+/// let deadline = Clock::system().after(Duration::from_mins(1));
 /// let result = set.wait_for_sync(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name(), informer.error()); // and go on without it
@@ -266,8 +266,8 @@ impl<C> InformerSet<C> {
     /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
     ///
     /// No informer waits for another one's end before it is told. Blocks on calls of handlers, and of transforms and index
-    /// functions of yours; a handler on whose thread this is called is not waited for. Two handlers that wait for each other
-    /// in this way do so until `deadline`.
+    /// functions of yours; a handler on whose thread this is called is not waited for, nor one that waits, over others or not,
+    /// for the end of the calling thread.
     ///
     /// # Errors
     ///
