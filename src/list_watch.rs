@@ -141,6 +141,11 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error>;
 
+    /// Tells, from another thread, that somebody now waits for the list under way: it goes before background requests.
+    ///
+    /// Never blocks. Default: nothing changes.
+    fn expedite(&self) {}
+
     /// Whether streamed lists (`sendInitialEvents`) may be tried here (LW-5, B8).
     fn supports_watch_list(&self) -> bool {
         false

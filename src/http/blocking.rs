@@ -34,6 +34,8 @@ pub(crate) struct Blocking {
     pub(crate) until: Until,
     /// The limit of sending the request, and once more of the wait for the answer to it; and the end of the whole call.
     pub(crate) first_byte: Option<(Duration, Until)>,
+    /// A shorter one for a kept connection, whose path may have died while nothing moved.
+    pub(crate) kept_first_byte: Option<Duration>,
     /// Such a request connects before others.
     pub(crate) waited_for: bool,
     /// The largest piece of the request's head.
@@ -106,6 +108,7 @@ impl Blocking {
             wake: Arc::clone(wake),
             until,
             first_byte: None,
+            kept_first_byte: None,
             waited_for: false,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
@@ -164,6 +167,8 @@ impl Blocking {
 
     fn begin_first_byte(&mut self) {
         if let Some((limit, whole)) = self.first_byte {
+            let kept = self.kept_first_byte.filter(|_| !self.dialed);
+            let limit = kept.unwrap_or(limit);
             self.until = whole.within(limit, Limit::FirstByte);
         }
     }

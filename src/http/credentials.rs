@@ -25,6 +25,19 @@ const READ_RETRY: Duration = Duration::from_secs(10);
 /// No token is so large: the largest header a server of Go's takes is 1 MiB, all headers together.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
+/// Stands in a text where a server quoted the client's credentials.
+const MARK: &str = "[credentials left out]";
+
+/// A password that is shorter is hidden beside its user name alone: it would be found in every word.
+const PASSWORD_BYTES_MIN: usize = 4;
+
+/// The value of an `Authorization` header, and what of it no text may show.
+pub(crate) struct Authorization {
+    header: Zeroizing<String>,
+    /// In the forms in which answers quote text; the longest first.
+    secrets: Vec<Zeroizing<String>>,
+}
+
 /// The `Authorization` header of a client's requests. Clones share the token they read.
 #[derive(Clone)]
 pub(crate) struct Credentials(Source);
@@ -33,7 +46,7 @@ pub(crate) struct Credentials(Source);
 enum Source {
     None,
     /// The whole header value.
-    Fixed(Arc<Zeroizing<String>>),
+    Fixed(Arc<Authorization>),
     File(Arc<TokenFile>),
 }
 
@@ -45,11 +58,55 @@ struct TokenFile {
 
 struct Cached {
     /// The whole header value; `None` before the first read and after a rejection.
-    header: Option<Arc<Zeroizing<String>>>,
+    header: Option<Arc<Authorization>>,
     /// When the file is to be read again.
     due: Option<Instant>,
     /// Whether the last read failed: the first failure of a series is logged, and the recovery.
     failing: bool,
+}
+
+impl Authorization {
+    fn new(header: Zeroizing<String>, secrets: &[&str]) -> Self {
+        let forms = secrets.iter().flat_map(|secret| quoted_forms(secret));
+        let mut forms: Vec<_> = forms.collect();
+        forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        forms.dedup();
+        Self {
+            header,
+            secrets: forms,
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.header
+    }
+
+    /// `text` of a server, with a mark wherever it quotes token or password.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let mut hidden = text.to_owned();
+        for secret in &self.secrets {
+            if hidden.contains(secret.as_str()) {
+                let before = Zeroizing::new(hidden);
+                hidden = before.replace(secret.as_str(), MARK);
+            }
+        }
+        hidden
+    }
+}
+
+/// A secret as it stands in plain text, in JSON, in JSON that Go writes, and in HTML.
+fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
+    let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
+    let go = json.replace('<', "\\u003c").replace('>', "\\u003e");
+    let html = secret.replace('&', "&amp;").replace('"', "&#34;");
+    let html = html.replace('<', "&lt;").replace('>', "&gt;");
+    [
+        secret.to_owned(),
+        json,
+        go.replace('&', "\\u0026"),
+        html.replace('\'', "&#39;"),
+    ]
+    .map(Zeroizing::new)
 }
 
 impl Credentials {
@@ -72,7 +129,12 @@ impl Credentials {
         let encoded =
             Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_bytes()));
         let header = Zeroizing::new(["Basic ", encoded.as_str()].concat());
-        Ok(Self(Source::Fixed(Arc::new(header))))
+        let mut secrets = vec![encoded.as_str(), plain.as_str()];
+        if password.len() >= PASSWORD_BYTES_MIN {
+            secrets.push(password);
+        }
+        let authorization = Authorization::new(header, &secrets);
+        Ok(Self(Source::Fixed(Arc::new(authorization))))
     }
 
     /// A token in a file, read when it is first needed and then as it rotates.
@@ -105,7 +167,7 @@ impl Credentials {
     /// # Errors
     ///
     /// `Config` when there is no token: the file could never be read, or not after the server rejected the token.
-    pub(crate) fn authorization(&self) -> Result<Option<Arc<Zeroizing<String>>>, Error> {
+    pub(crate) fn authorization(&self) -> Result<Option<Arc<Authorization>>, Error> {
         match &self.0 {
             Source::None => Ok(None),
             Source::Fixed(header) => Ok(Some(Arc::clone(header))),
@@ -148,6 +210,12 @@ impl Credentials {
     }
 }
 
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorization")
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -159,7 +227,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl TokenFile {
-    fn authorization(&self) -> Result<Arc<Zeroizing<String>>, Error> {
+    fn authorization(&self) -> Result<Arc<Authorization>, Error> {
         let now = self.clock.now();
         {
             let mut state = self.state.lock();
@@ -190,7 +258,7 @@ impl TokenFile {
         }
     }
 
-    fn read_failed(&self, why: &str) -> Result<Arc<Zeroizing<String>>, Error> {
+    fn read_failed(&self, why: &str) -> Result<Arc<Authorization>, Error> {
         let (header, first) = {
             let mut state = self.state.lock();
             let first = !std::mem::replace(&mut state.failing, true);
@@ -215,7 +283,7 @@ impl TokenFile {
         Ok(header)
     }
 
-    fn read(&self) -> Result<Zeroizing<String>, String> {
+    fn read(&self) -> Result<Authorization, String> {
         let bytes = read_bounded(&self.path, TOKEN_BYTES_MAX)?;
         let text = std::str::from_utf8(&bytes)
             .map_err(|_position| "holds bytes that are not text".to_owned())?;
@@ -224,14 +292,15 @@ impl TokenFile {
 }
 
 /// The header of a token; the reason for a refusal never repeats it.
-fn bearer(token: &str) -> Result<Zeroizing<String>, String> {
+fn bearer(token: &str) -> Result<Authorization, String> {
     if token.is_empty() {
         return Err("is empty".to_owned());
     }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("holds a space or another character that no token has".to_owned());
     }
-    Ok(Zeroizing::new(["Bearer ", token].concat()))
+    let header = Zeroizing::new(["Bearer ", token].concat());
+    Ok(Authorization::new(header, &[token]))
 }
 
 #[cfg(test)]
@@ -275,7 +344,8 @@ mod tests {
                 .authorization()
                 .unwrap()
                 .unwrap()
-                .to_string()
+                .as_str()
+                .to_owned()
         }
     }
 
@@ -373,6 +443,31 @@ mod tests {
         assert_eq!(header.as_str(), "Basic YWxhZGRpbjpvcGVuc2VzYW1l");
     }
 
+    /// D15: an error page may quote the request that it refuses, in the escapes of its own format.
+    #[test]
+    fn token_and_password_are_hidden_in_every_form_a_server_quotes_them_in() {
+        let token = Credentials::token("t<&\"\\>k").unwrap();
+        let token = token.authorization().unwrap().unwrap();
+        for quoted in [
+            "t<&\"\\>k",
+            r#"t<&\"\\>k"#,
+            r#"t\u003c\u0026\"\\\u003ek"#,
+            "t&lt;&amp;&#34;\\&gt;k",
+        ] {
+            let hidden = token.hide(&format!("no Bearer {quoted}, no entry"));
+            assert_eq!(hidden, format!("no Bearer {MARK}, no entry"));
+        }
+        let basic = Credentials::basic("aladdin", "opensesame").unwrap();
+        let basic = basic.authorization().unwrap().unwrap();
+        assert_eq!(
+            basic.hide("aladdin:opensesame opensesame YWxhZGRpbjpvcGVuc2VzYW1l aladdin"),
+            format!("{MARK} {MARK} {MARK} aladdin")
+        );
+        let short = Credentials::basic("aladdin", "o").unwrap();
+        let short = short.authorization().unwrap().unwrap();
+        assert_eq!(short.hide("aladdin:o to go"), format!("{MARK} to go"));
+    }
+
     #[test]
     fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
         let fixture = Fixture::new("both");
@@ -381,8 +476,10 @@ mod tests {
         let credentials = Credentials::token_file(path, &clock)
             .or_token("initial")
             .unwrap();
-        let header =
-            |credentials: &Credentials| credentials.authorization().unwrap().unwrap().to_string();
+        let header = |credentials: &Credentials| {
+            let header = credentials.authorization().unwrap().unwrap();
+            header.as_str().to_owned()
+        };
         assert_eq!(header(&credentials), "Bearer initial");
         fixture.write("rotated");
         fixture.clock.advance(Duration::from_secs(10));

@@ -150,7 +150,7 @@ mod tests {
 
     fn header(config: &Config) -> String {
         let header = config.credentials().authorization().unwrap();
-        header.unwrap().to_string()
+        header.unwrap().as_str().to_owned()
     }
 
     #[test]

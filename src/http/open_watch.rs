@@ -240,6 +240,13 @@ impl<K: Object> Stream<K> {
     fn decode(&mut self) {
         while self.events.len() < self.events_max {
             match self.decoder.next() {
+                Ok(Some(WatchEvent::Error(error))) => {
+                    let error = match &self.body {
+                        Some(body) => body.answer.hide(error),
+                        None => error,
+                    };
+                    self.events.push_back(WatchEvent::Error(error));
+                }
                 Ok(Some(event)) => self.events.push_back(event),
                 Ok(None) => break,
                 Err(error) => {

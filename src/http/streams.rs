@@ -9,6 +9,7 @@ use super::client::{Common, Inner};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
 use super::handover::{Giver, handover};
+use super::limiter::Urgency;
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
 use super::wakeup::WakeUp;
@@ -34,6 +35,8 @@ pub(crate) struct ScopeWatcher<K> {
     scope: Scope,
     agent: Arc<Agent>,
     wake: Mutex<Option<Arc<WakeUp>>>,
+    /// Of the list that is under way.
+    urgency: Urgency,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -71,6 +74,7 @@ impl<K: Object> ScopeWatcher<K> {
             scope,
             agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
             wake: Mutex::new(None),
+            urgency: Urgency::new(false),
             kind: PhantomData,
         }
     }
@@ -132,6 +136,7 @@ impl<K: Object> Listing<K> {
             first_byte: options.list_first_byte_timeout,
             waited_for: self.waited_for,
             until: Until::NEVER,
+            second_try: None,
             of_collection: true,
         };
         let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
@@ -158,15 +163,13 @@ impl<K: Object> Listing<K> {
             let mut items = Vec::new();
             decoder
                 .filled(count, &mut |item| items.push(item))
-                .map_err(|error| error.context(&body.answer.what))?;
+                .map_err(|error| body.answer.failed(error))?;
             let gone = !items.is_empty() && !self.items.give(items);
             if gone || body.call.stop.is_stopped() {
                 return Err(Error::stopped(&body.answer.what));
             }
         }
-        decoder
-            .finish()
-            .map_err(|error| error.context(&body.answer.what))
+        decoder.finish().map_err(|error| body.answer.failed(error))
     }
 }
 
@@ -178,7 +181,13 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
-        self.client.common.limiter.acquire(stop)?;
+        let _reset = self.urgency.reset_at_end();
+        if request.waited_for {
+            self.urgency.set();
+        }
+        let limiter = &self.client.common.limiter;
+        limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
+        let waited_for = self.urgency.is_urgent();
         let wakeable = self.wakeable(stop)?;
         let call = self.call(&wakeable, stop);
         let (send_items, items) = handover(BATCHES);
@@ -186,7 +195,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             common: Arc::clone(&self.client.common),
             agent: Arc::clone(&self.agent),
             path,
-            waited_for: request.waited_for,
+            waited_for,
             one_object: self.scope.is_one_object(),
             call: call.clone(),
             items: send_items,
@@ -194,7 +203,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let Inner {
             threads, readers, ..
         } = &*self.client;
-        let page = threads.run_by(readers, request.waited_for, move || listing.run())?;
+        let page = threads.run_by(readers, waited_for, move || listing.run())?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -220,6 +229,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 first_byte: common.options.watch_first_byte_timeout,
                 waited_for,
                 until: Until::NEVER,
+                second_try: None,
                 of_collection: true,
             };
             let answer = agent.ask(&common.site, &ask, &asking)?;
@@ -249,6 +259,10 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             stream?,
             registration,
         )))
+    }
+
+    fn expedite(&self) {
+        self.client.common.limiter.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {
@@ -328,7 +342,7 @@ impl<K: Object> ObjectGetter<K> {
         // A plain get keeps what only writers need (B19).
         decode.trim = Trim::Keep;
         let bytes = bytes.get(..filled).unwrap_or_default();
-        decode_object(bytes, &decode).map_err(|error| error.context(&body.answer.what))
+        decode_object(bytes, &decode).map_err(|error| body.answer.failed(error))
     }
 }
 
@@ -341,7 +355,8 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
-        self.client.common.limiter.acquire_by(stop, deadline)?;
+        let limiter = &self.client.common.limiter;
+        limiter.acquire(stop, deadline, &Urgency::new(true))?;
         let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
         let wakeable = Wakeable::new(wake, stop);
         let until = Until::caller(deadline);
@@ -352,6 +367,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             first_byte: self.client.common.options.get_first_byte_timeout,
             waited_for: true,
             until,
+            second_try: Some(limiter),
             of_collection: false,
         };
         let answer = self

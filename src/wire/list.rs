@@ -128,7 +128,7 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// The server's error when the body was a `Status`; `Protocol` when it was cut off or no list (PG-7).
     pub fn finish(self) -> Result<ListPage, Error> {
-        self.scan.finish(K::KIND)
+        self.scan.finish::<K>()
     }
 
     /// The heap memory held, in bytes.

@@ -17,7 +17,7 @@ use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
 use super::stops::Deaf;
-use super::{get_by, list, secret, secrets, watch_from};
+use super::{get_by, list, secret, secret_list, secrets, watch_from};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -273,4 +273,45 @@ fn of_the_caller_while_the_rate_limit_holds_a_get_back() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("rate limit"), "{error}");
     assert!(!server.has_visitors());
+}
+
+/// A2: a list that somebody begins to wait for goes before those that were queued before it.
+#[test]
+fn a_list_that_is_queued_for_the_rate_limit_can_become_urgent() {
+    let server = Server::start();
+    let fake = FakeClock::new();
+    let client = client(&server.url(), |options| {
+        options.rate = NonZeroU32::MIN;
+        options.burst = NonZeroU32::MIN;
+        options.clock = Clock::from(fake.clone());
+    });
+    let source = |name: &str| -> Arc<dyn ListerWatcher<Secret>> {
+        client.lister_watcher(Scope::object(&ObjectKey::new("shop", name)))
+    };
+    let names = ["a", "b", "c", "d"];
+    let sources = names.map(source);
+    thread::scope(|scope| {
+        for (parked, source) in sources.iter().enumerate() {
+            scope.spawn(|| list(&**source, &StopToken::never()).unwrap());
+            // The first one goes at once.
+            if parked == 0 {
+                answer_list(&server, "a");
+            }
+            fake.wait_for_parked(parked);
+        }
+        sources[2].expedite();
+        for name in ["c", "b", "d"] {
+            assert!(!server.has_visitors());
+            fake.wait_for_timer(Duration::from_secs(1));
+            fake.advance(Duration::from_secs(1));
+            answer_list(&server, name);
+        }
+    });
+}
+
+fn answer_list(server: &Server, name: &str) {
+    let mut peer = server.accept();
+    let line = peer.request().line;
+    assert!(line.contains(&format!("metadata.name%3D{name}")), "{line}");
+    peer.json(200, &secret_list("5", &[secret(name, "1")]));
 }

@@ -13,7 +13,9 @@
 
 mod answers;
 mod budget;
+mod canary;
 mod hostile;
+mod kept;
 mod limits;
 mod managers;
 mod server;

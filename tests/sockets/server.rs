@@ -78,6 +78,14 @@ impl Peer {
             .unwrap();
     }
 
+    /// Whether the client closes the connection, or says anything, within `wait`.
+    pub(crate) fn closes_within(&mut self, wait: std::time::Duration) -> bool {
+        self.stream.set_read_timeout(Some(wait)).unwrap();
+        let came = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        !came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Ends the sending side alone.
     pub(crate) fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
