@@ -70,3 +70,19 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         writeln!(to, "{}", line.trim_end())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name is a server's text: it forges no line and moves no cursor.
+    #[test]
+    fn a_cell_is_text() {
+        let mut written = Vec::new();
+        let mut table = Table::new(["NAME", "AGE"]);
+        let cells = ["a\n\u{1b}[2J".to_owned(), "1s".to_owned()];
+        table.write(&mut written, &[cells]).unwrap();
+        let expected = "NAME           AGE\na\\n\\u{1b}[2J   1s\n";
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+    }
+}

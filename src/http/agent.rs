@@ -22,6 +22,10 @@ use crate::sync::{Arc, Mutex};
 /// As much of an answer that is no success is read.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
+/// As much may come before the head of an answer is whole, all interim answers (1xx) together: four heads of the largest
+/// size, or some ten thousand small ones.
+const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
+
 /// The status of an answer says most: so long its body is waited for.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
@@ -171,7 +175,7 @@ impl Agent {
     /// What the server said, or what the transport met.
     pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
         let what = requests::shown(&format!("GET {}{}", site.base, ask.path));
-        site.dialer.refresh();
+        site.dialer.refresh(call);
         let mut sent = self.send(site, ask, call, &what)?;
         if sent.response.status() == 401 && site.credentials.rejected() {
             drop(read_refusal(&what, sent, ask, call));
@@ -225,7 +229,7 @@ impl Agent {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();
-            let (request, authorization) = request(site, ask, what)?;
+            let (request, authorization) = request(site, ask, call, what)?;
             let begun = Clock::system().now();
             let left = ask.until.deadline.remaining(begun);
             let last_wait = self.pool.lock().last_wait;
@@ -237,6 +241,7 @@ impl Agent {
                 waited_for: ask.waited_for,
                 output_bytes: head_bytes(&request),
                 dialed: false,
+                head_bytes_left: Some(HEADS_BYTES_MAX),
                 ..call.clone()
             };
             let entered = context.enter();
@@ -352,6 +357,7 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
 fn request(
     site: &Site,
     ask: &Ask<'_>,
+    call: &Blocking,
     what: &str,
 ) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
     let unwritable = |error: ureq::http::Error| {
@@ -364,7 +370,7 @@ fn request(
     headers.clone_from(&site.headers);
     let encoding = if ask.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-    let authorization = site.credentials.authorization()?;
+    let authorization = site.credentials.authorization(call)?;
     if let Some(authorization) = &authorization {
         let value = HeaderValue::from_str(authorization.as_str());
         let mut value = value.map_err(|error| unwritable(error.into()))?;

@@ -15,7 +15,7 @@ use super::byte_budget::Account;
 use super::halt::{Halt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 use crate::wire::Growth;
 use crate::worker::StopToken;
@@ -48,6 +48,8 @@ pub(crate) struct Blocking {
     pub(crate) only_what_is_there: bool,
     /// What the answer's unfinished part is counted in; it may be closed.
     pub(crate) account: Option<Account>,
+    /// So many bytes more may come before the head of the answer is whole.
+    pub(crate) head_bytes_left: Option<usize>,
 }
 
 /// A moment and the name of the limit that ends there.
@@ -115,6 +117,7 @@ impl Blocking {
             socket: None,
             only_what_is_there: false,
             account: None,
+            head_bytes_left: None,
         }
     }
 
@@ -208,6 +211,26 @@ pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
 /// The socket the request went out on.
 pub(crate) fn socket() -> Option<Arc<TcpStream>> {
     CURRENT.with(|current| current.borrow().as_ref()?.socket.clone())
+}
+
+/// Told that so many bytes came.
+///
+/// # Errors
+///
+/// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for ever.
+pub(crate) fn received(count: usize) -> Result<(), Halt> {
+    let mut is_too_much = false;
+    change(|call| {
+        if let Some(left) = &mut call.head_bytes_left {
+            *left = left.saturating_sub(count);
+            is_too_much = *left == 0;
+        }
+    });
+    if is_too_much {
+        let message = "interim answers without end: the head of the answer did not come";
+        return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+    }
+    Ok(())
 }
 
 /// Whether the call needed a new connection.

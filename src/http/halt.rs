@@ -32,6 +32,8 @@ pub(crate) enum Limit {
     Idle(Duration),
     /// From the first read of a body to its last.
     Body(Duration),
+    /// A read of a local file.
+    File(Duration),
     /// The caller's own.
     Deadline,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Limit {
             Self::FirstByte(limit) => write!(f, "no answer within {limit:.1?}"),
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
             Self::Body(limit) => write!(f, "the body did not end within {limit:.1?}"),
+            Self::File(limit) => write!(f, "not read within {limit:.1?}"),
             Self::Deadline => f.write_str("the caller's deadline passed"),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{
     Arc, Bell, Mutex,
@@ -307,10 +307,9 @@ impl Queue {
         };
         let rounds = u32::try_from(before).unwrap_or(u32::MAX);
         let wait = self.interval.saturating_mul(rounds);
-        let permit = self.next_permit(now);
         Turn {
             before,
-            at: permit.checked_add(wait).unwrap_or(permit),
+            at: later(self.next_permit(now), wait),
         }
     }
 }

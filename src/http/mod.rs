@@ -23,6 +23,7 @@ mod dialer;
 mod failure;
 mod halt;
 mod handover;
+mod helpers;
 mod open_watch;
 mod options;
 #[cfg(feature = "testing")]

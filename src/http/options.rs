@@ -50,6 +50,10 @@ pub struct ClientOptions {
     /// The limit from sending a watch to the first byte of its answer; 30 s. What comes then has no limit here.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
+    ///
+    /// On a kept connection, whose path may have died unseen, a get waits for half of that or of what its deadline
+    /// leaves, and for 2 s at most; then it goes out once more on a new connection. This second try takes a permit of the
+    /// rate. It is left out while the server is slow: when the last answer took more than half of that wait.
     pub get_first_byte_timeout: Duration,
     /// The limit of silence in the middle of the body of a list or a get; 30 s.
     pub body_idle_timeout: Duration,
@@ -59,6 +63,9 @@ pub struct ClientOptions {
     /// a block of the compressor.
     pub gzip: bool,
     /// Requests per second of this client, watch openings not counted (RS-1); 50.
+    ///
+    /// Requests that somebody waits for (gets, and lists of caches that a reader waits for) go before background ones, to
+    /// which one permit in eight is left.
     pub rate: NonZeroU32,
     /// Requests that may go out at once after a quiet time; 100.
     pub burst: NonZeroU32,

@@ -46,7 +46,7 @@ impl Client {
             of_collection: false,
         };
         let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));
-        inner.common.site.dialer.refresh();
+        inner.common.site.dialer.refresh(&call);
         let sent = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
         let response = sent.response;
         let headers = response.headers().iter().filter_map(|(name, value)| {

@@ -45,6 +45,7 @@ impl Worker {
     /// Starts a thread that runs `body` until it returns.
     ///
     /// Linux cuts thread names at 15 bytes: keep `name` short and unique, such as `rf-secret-17`.
+    /// A NUL in it becomes a question mark.
     ///
     /// # Errors
     ///
@@ -53,7 +54,8 @@ impl Worker {
         name: impl Into<String>,
         body: impl FnOnce(&StopToken) + Send + 'static,
     ) -> io::Result<Self> {
-        let name = name.into();
+        // The system's names end at a NUL.
+        let name = name.into().replace('\0', "?");
         let stop = StopSource::new();
         let token = stop.token();
         let panic = Arc::new(Mutex::new(None));
@@ -271,6 +273,14 @@ mod tests {
         drop(go);
         assert!(end.wait_until(&clock, Deadline::NEVER).unwrap());
         assert!(end.has_come());
+    }
+
+    /// F21: a name out of a program's configuration is no reason to panic.
+    #[test]
+    fn a_name_that_no_thread_can_have_is_mended() {
+        let worker = Worker::spawn("t-a\0b", StopToken::wait).unwrap();
+        assert_eq!(worker.name(), "t-a?b");
+        worker.join().unwrap();
     }
 
     #[test]

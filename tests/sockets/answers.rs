@@ -273,6 +273,28 @@ fn a_request_says_who_asks_and_what_it_takes() {
     assert!(user_agent.contains(" kubecache/"), "{user_agent}");
 }
 
+/// F21: a zone says which way the address is reached from here: it is looked up and not sent.
+#[test]
+#[cfg(feature = "testing")]
+fn an_address_with_a_zone_is_looked_up_with_it_and_sent_without() {
+    let server = Server::start();
+    let url = format!("http://[fe80::1%25eth0]:{}", server.port());
+    let config = Config::for_server(&url).unwrap();
+    let client = Client::with_lookup(&config, ClientOptions::default(), |host, port| {
+        assert_eq!(host, "fe80::1%eth0");
+        Ok(vec![([127, 0, 0, 1], port).into()])
+    });
+    let client = client.unwrap();
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        let host = format!("[fe80::1]:{}", server.port());
+        assert_eq!(peer.request().header("host"), Some(&*host));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+}
+
 #[test]
 fn a_token_of_64_kib_fits() {
     let server = Server::start();

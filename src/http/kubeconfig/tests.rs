@@ -69,7 +69,7 @@ fn at_context(name: &str) -> KubeconfigOptions {
 }
 
 fn header(config: &Config) -> Option<String> {
-    let header = config.credentials().authorization().unwrap();
+    let header = config.credentials().authorization_at_start().unwrap();
     header.map(|header| header.as_str().to_owned())
 }
 

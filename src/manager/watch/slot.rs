@@ -11,7 +11,7 @@ use crossbeam_channel::Receiver;
 
 use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
 use super::works::Run;
-use crate::clock::{Clock, Coarse, Deadline};
+use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Listed;
 use crate::manager::content::{Content, News, Written};
@@ -266,7 +266,7 @@ impl<K: ManagedKind> Slot<K> {
     /// Until when readers wait for the check that is under way; it passed long ago if none is.
     pub(crate) fn patience(&self) -> Deadline {
         let began = self.check_began.unwrap_or(self.began);
-        Deadline::at(began.checked_add(CHECK_PATIENCE).unwrap_or(began))
+        Deadline::at(later(began, CHECK_PATIENCE))
     }
 
     pub(crate) fn set_failure(&mut self, why: Error) {
