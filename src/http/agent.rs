@@ -29,9 +29,6 @@ const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
 /// The status of an answer says most: so long its body is waited for.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
-/// So long a kept connection may be silent before a get goes out once more on a new one, at most.
-const KEPT_FIRST_BYTE_MAX: Duration = Duration::from_secs(2);
-
 /// A kept connection older than this is not used again: servers close idle ones after 90 s and more.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
 
@@ -290,15 +287,15 @@ impl Agent {
 
 /// How long a get waits for the first byte on a kept connection before it goes out once more on a new one.
 ///
-/// Half of what is left, so that the second try has the other half, and at most two seconds. `None` is the full limit: the
-/// last answer took so long that silence says little.
+/// Half of what is left, so that the second try has the other half. `None` is the full limit: the last answer took so long
+/// that silence says little.
 fn kept_first_byte(
     first_byte: Duration,
     left: Option<Duration>,
     last_wait: Duration,
 ) -> Option<Duration> {
     let whole = left.map_or(first_byte, |left| left.min(first_byte));
-    let limit = half(whole).min(KEPT_FIRST_BYTE_MAX);
+    let limit = half(whole);
     (last_wait <= half(limit)).then_some(limit)
 }
 
@@ -509,12 +506,12 @@ mod tests {
         let millis = Duration::from_millis;
         let first_byte = millis(10_000);
         let rows = [
-            (None, 0, Some(2_000)),
-            (Some(60_000), 0, Some(2_000)),
+            (None, 0, Some(5_000)),
+            (Some(60_000), 0, Some(5_000)),
             (Some(1_000), 20, Some(500)),
             (Some(1_000), 250, Some(500)),
             (Some(1_000), 251, None),
-            (None, 1_001, None),
+            (None, 2_501, None),
             (Some(0), 1, None),
         ];
         for (left, last_wait, expected) in rows {

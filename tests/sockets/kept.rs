@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::Clock;
-use kubecache::http::Client;
+use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::worker::StopToken;
 
 use super::server::{Peer, Server};
@@ -43,7 +43,10 @@ fn serve(peer: &mut Peer) {
 #[test]
 fn a_silent_kept_connection_costs_one_second_try_and_no_get() {
     let server = Server::start();
-    let client = client(&server.url());
+    let mut options = ClientOptions::default();
+    // A kept connection may be silent for half of it.
+    options.get_first_byte_timeout = Duration::from_secs(4);
+    let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
     let dead = keep_some(&server, &client);
     thread::scope(|scope| {
         let gets = scope.spawn(|| {

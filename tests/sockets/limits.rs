@@ -315,3 +315,43 @@ fn answer_list(server: &Server, name: &str) {
     assert!(line.contains(&format!("metadata.name%3D{name}")), "{line}");
     peer.json(200, &secret_list("5", &[secret(name, "1")]));
 }
+
+/// F21: the longest duration there is means no limit.
+#[test]
+fn of_nothing_where_each_is_the_longest_duration() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| {
+        options.connect_timeout = Duration::MAX;
+        options.list_first_byte_timeout = Duration::MAX;
+        options.watch_first_byte_timeout = Duration::MAX;
+        options.get_first_byte_timeout = Duration::MAX;
+        options.body_idle_timeout = Duration::MAX;
+        options.body_timeout = Duration::MAX;
+    });
+    let stop = StopToken::never();
+    let watch = WatchRequest {
+        timeout: Duration::MAX,
+        ..watch_from("5")
+    };
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            get_by(&client, "db", Clock::system().after(Duration::MAX), &stop).unwrap();
+            let source = secrets(&client);
+            list(&*source, &stop).unwrap();
+            source.watch(&watch, &stop).map(drop).unwrap();
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret("db", "1"));
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("5", &[]));
+        let line = peer.request().line;
+        // A server counts in nanoseconds, with 63 bits.
+        let (_, timeout) = line.split_once("timeoutSeconds=").unwrap();
+        let seconds: u64 = timeout.split(' ').next().unwrap().parse().unwrap();
+        assert!(seconds < 9_000_000_000, "{line}");
+        peer.begin();
+        calls.join().unwrap();
+    });
+}
