@@ -179,7 +179,8 @@ impl Error {
         self.map(|inner| inner.message = format!("{what}: {}", inner.message))
     }
 
-    /// The same with each text as `change` gives it; a source that would show another text is left out.
+    /// The same with each text as `change` gives it; a source that would show another text is left
+    /// out.
     pub(crate) fn map_texts(self, change: &dyn Fn(&str) -> String) -> Self {
         let hides = |source: &dyn StdError| {
             let shown = format!("{source} {source:?}");

@@ -141,7 +141,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error>;
 
-    /// Tells, from another thread, that somebody now waits for the list under way: it goes before background requests.
+    /// Tells, from another thread, that somebody now waits for the list under way: it goes before
+    /// background requests.
     ///
     /// Never blocks. Default: nothing changes.
     fn expedite(&self) {}

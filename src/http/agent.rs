@@ -22,8 +22,8 @@ use crate::sync::{Arc, Mutex};
 /// As much of an answer that is no success is read.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
-/// As much may come before the head of an answer is whole, all interim answers (1xx) together: four heads of the largest
-/// size, or some ten thousand small ones.
+/// As much may come before the head of an answer is whole, all interim answers (1xx) together: four
+/// heads of the largest size, or some ten thousand small ones.
 const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
 
 /// The status of an answer says most: so long its body is waited for.
@@ -53,7 +53,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) first_byte: Duration,
     pub(crate) waited_for: bool,
     pub(crate) until: Until,
-    /// Where a kept connection stays silent, the request goes out once more on a new one, with a permit of this limiter.
+    /// Where a kept connection stays silent, the request goes out once more on a new one, with a
+    /// permit of this limiter.
     pub(crate) second_try: Option<&'a Limiter>,
     /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
     pub(crate) of_collection: bool,
@@ -210,8 +211,8 @@ impl Agent {
 
     /// Sends a request; an answer of any status is one.
     ///
-    /// It goes out again if a kept connection was closed meanwhile, and once more if one stays silent (see
-    /// [`kept_first_byte`]).
+    /// It goes out again if a kept connection was closed meanwhile, and once more if one stays
+    /// silent (see [`kept_first_byte`]).
     pub(crate) fn send(
         &self,
         site: &Site,
@@ -285,10 +286,11 @@ impl Agent {
     }
 }
 
-/// How long a get waits for the first byte on a kept connection before it goes out once more on a new one.
+/// How long a get waits for the first byte on a kept connection before it goes out once more on a
+/// new one.
 ///
-/// Half of what is left, so that the second try has the other half. `None` is the full limit: the last answer took so long
-/// that silence says little.
+/// Half of what is left, so that the second try has the other half. `None` is the full limit: the
+/// last answer took so long that silence says little.
 fn kept_first_byte(
     first_byte: Duration,
     left: Option<Duration>,
@@ -408,7 +410,8 @@ fn is_closed_by_peer(outcome: &Outcome) -> bool {
     )
 }
 
-/// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used again.
+/// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used
+/// again.
 fn read_refusal(what: &str, sent: Sent, ask: &Ask<'_>, call: &Blocking) -> Error {
     let code = sent.response.status().as_u16();
     let retry_after = failure::retry_after(Some(&sent.header("retry-after")));

@@ -36,10 +36,12 @@ const READERS_MAX: usize = 16;
 /// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
-/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are read and
-/// watches opened on others (`ask-1`, at most 32), and what comes on a watch is decoded on a third kind (`read-1`, at
-/// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
-/// are looked up on up to four (`resolver`), files read on `token-file` and `tls-files`. While nothing moves, one `read` thread is left. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
+/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are
+/// read and watches opened on others (`ask-1`, at most 32), and what comes on a watch is decoded on
+/// a third kind (`read-1`, at most 16): the threads that watch keep shallow stacks and empty
+/// allocator caches, which would stay resident. Names are looked up on up to four (`resolver`),
+/// files read on `token-file` and `tls-files`. While nothing moves, one `read` thread is left.
+/// Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
 /// cannot be interrupted and ends by itself.
 ///
 /// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the

@@ -122,7 +122,8 @@ fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     }
 }
 
-/// Sets what makes a connection quicker, or its death be noticed sooner: it works without, where a sandbox forbids it.
+/// Sets what makes a connection quicker, or its death be noticed sooner: it works without, where a
+/// sandbox forbids it.
 ///
 /// # Errors
 ///

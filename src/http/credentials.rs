@@ -39,7 +39,8 @@ const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 /// Stands in a text where a server quoted the client's credentials.
 const MARK: &str = "[credentials left out]";
 
-/// A password that is shorter is hidden beside its user name alone: it would be found in every word.
+/// A password that is shorter is hidden beside its user name alone: it would be found in every
+/// word.
 const PASSWORD_BYTES_MIN: usize = 4;
 
 /// The value of an `Authorization` header, and what of it no text may show.
@@ -173,13 +174,14 @@ impl Credentials {
 
     /// The whole value of the `Authorization` header; `None` when there is none to send.
     ///
-    /// Blocks by `call` for the read of a local file, at most once per 50 seconds. While the file cannot be read, or its
-    /// file system hangs, the last token that could be goes on being used; the server decides whether it is still good.
+    /// Blocks by `call` for the read of a local file, at most once per 50 seconds. While the file
+    /// cannot be read, or its file system hangs, the last token that could be goes on being used;
+    /// the server decides whether it is still good.
     ///
     /// # Errors
     ///
-    /// When there is no token, as the file could never be read, or not after the server rejected the token: `Config`,
-    /// or `Timeout` where its file system hangs. `Stopped`.
+    /// When there is no token, as the file could never be read, or not after the server rejected
+    /// the token: `Config`, or `Timeout` where its file system hangs. `Stopped`.
     pub(crate) fn authorization(
         &self,
         call: &Blocking,
@@ -191,7 +193,8 @@ impl Credentials {
         }
     }
 
-    /// The same at a program's start, where no stop can end the wait for the file: it ends after ten seconds.
+    /// The same at a program's start, where no stop can end the wait for the file: it ends after
+    /// ten seconds.
     ///
     /// # Errors
     ///
@@ -553,7 +556,8 @@ mod tests {
         Blocking::new(stop, &WakeUp::new().unwrap(), until)
     }
 
-    /// F21: a file on a network whose server is gone costs one short wait, and the token at hand goes on being used.
+    /// F21: a file on a network whose server is gone costs one short wait, and the token at hand
+    /// goes on being used.
     #[test]
     fn a_file_system_that_hangs_takes_no_token_away() {
         let fixture = Fixture::new("hang");

@@ -52,7 +52,8 @@ impl Dialer {
         }
     }
 
-    /// Has the TLS files looked at again, so that an idle connection of an old identity is not used. Blocks by `call`.
+    /// Has the TLS files looked at again, so that an idle connection of an old identity is not
+    /// used. Blocks by `call`.
     pub(crate) fn refresh(&self, call: &Blocking) {
         if let Some(tls) = &self.tls {
             tls.refresh(call);

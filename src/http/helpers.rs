@@ -1,4 +1,5 @@
-//! Work that nothing can interrupt (a name lookup, a read of a file), on helper threads: whoever waits for it can be stopped.
+//! Work that nothing can interrupt (a name lookup, a read of a file), on helper threads: whoever
+//! waits for it can be stopped.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ use crate::worker::Worker;
 /// What a helper thread answers.
 pub(crate) type Answer<T> = Result<T, Error>;
 
-/// Answers questions on a few threads, which live while there is a question. Equal questions share an answer.
+/// Answers questions on a few threads, which live while there is a question. Equal questions share
+/// an answer.
 pub(crate) struct Helpers<Q, T>(Arc<Shared<Q, T>>);
 
 type Work<Q, T> = dyn Fn(&Q) -> Answer<T> + Send + Sync;
@@ -21,7 +23,8 @@ type Work<Q, T> = dyn Fn(&Q) -> Answer<T> + Send + Sync;
 struct Shared<Q, T> {
     name: &'static str,
     threads_max: usize,
-    /// A question that a thread is at for so long is asked anew by the next who has it, on another thread.
+    /// A question that a thread is at for so long is asked anew by the next who has it, on another
+    /// thread.
     stuck_after: Duration,
     work: Box<Work<Q, T>>,
     state: Mutex<State<Q, T>>,
@@ -71,7 +74,8 @@ where
         }))
     }
 
-    /// Asks `question`, or joins those who wait for its answer. Never blocks: the answer comes to the taker.
+    /// Asks `question`, or joins those who wait for its answer. Never blocks: the answer comes to
+    /// the taker.
     ///
     /// # Errors
     ///

@@ -23,19 +23,23 @@ pub(crate) const PER_SECOND: NonZeroU32 = NonZeroU32::new(50).unwrap();
 /// Requests that may go at once after a rest, as the kubelet's `kubeAPIBurst`.
 pub(crate) const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
-/// So many urgent requests go in a row while a background request is queued: one permit in eight is the background's.
+/// So many urgent requests go in a row while a background request is queued: one permit in eight is
+/// the background's.
 const URGENT_IN_A_ROW: usize = 7;
 
-/// A token bucket with a queue of two classes: requests somebody waits for go first. Clones share the bucket.
+/// A token bucket with a queue of two classes: requests somebody waits for go first. Clones share
+/// the bucket.
 ///
-/// It has no thread: the request at the front waits for its permit on the clock, the others for their turn.
+/// It has no thread: the request at the front waits for its permit on the clock, the others for
+/// their turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
     clock: Clock,
     queue: Arc<Mutex<Queue>>,
 }
 
-/// Whether somebody waits for a request. It may become urgent while it is queued. Clones are the same request.
+/// Whether somebody waits for a request. It may become urgent while it is queued. Clones are the
+/// same request.
 #[derive(Clone, Debug)]
 pub(crate) struct Urgency(Arc<AtomicBool>);
 
@@ -109,8 +113,9 @@ impl Limiter {
 
     /// Takes one permit out of the bucket.
     ///
-    /// Blocks until the request may go, `stop` is raised, or `deadline` passes. A deadline that comes before the
-    /// request's turn fails at once. A request that gives up delays nobody behind it.
+    /// Blocks until the request may go, `stop` is raised, or `deadline` passes. A deadline that
+    /// comes before the request's turn fails at once. A request that gives up delays nobody behind
+    /// it.
     ///
     /// # Errors
     ///
@@ -179,7 +184,8 @@ impl Limiter {
         }
     }
 
-    /// Moves a queued request to the urgent ones; one that is not queued yet will queue there. Never blocks.
+    /// Moves a queued request to the urgent ones; one that is not queued yet will queue there.
+    /// Never blocks.
     pub(crate) fn expedite(&self, urgency: &Urgency) {
         // Before the look at the queue: a request that queues after it sees this.
         urgency.set();
@@ -246,7 +252,8 @@ impl Queue {
         class.push_back(Arc::clone(waiter));
     }
 
-    /// Whether it is the waiter's turn and there is a permit: then it is out of the queue, and the next one is told.
+    /// Whether it is the waiter's turn and there is a permit: then it is out of the queue, and the
+    /// next one is told.
     fn grant(&mut self, waiter: &Arc<Waiter>, now: Instant) -> bool {
         let permit = self.next_permit(now);
         if permit > now || !self.is_front(waiter) {

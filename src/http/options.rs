@@ -51,9 +51,10 @@ pub struct ClientOptions {
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
     ///
-    /// On a kept connection, whose path may have died unseen, a get waits for half of that, or of what its deadline
-    /// leaves. Then it goes out once more on a new connection, with another permit of the rate. This second try is left
-    /// out while the server is slow: when the last answer took more than half of that wait.
+    /// On a kept connection, whose path may have died unseen, a get waits for half of that, or of
+    /// what its deadline leaves. Then it goes out once more on a new connection, with another
+    /// permit of the rate. This second try is left out while the server is slow: when the last
+    /// answer took more than half of that wait.
     pub get_first_byte_timeout: Duration,
     /// The limit of silence in the middle of the body of a list or a get; 30 s.
     pub body_idle_timeout: Duration,
@@ -64,8 +65,8 @@ pub struct ClientOptions {
     pub gzip: bool,
     /// Requests per second of this client, watch openings not counted (RS-1); 50.
     ///
-    /// Requests that somebody waits for (gets, and lists of caches that a reader waits for) go before background ones, to
-    /// which one permit in eight is left.
+    /// Requests that somebody waits for (gets, and lists of caches that a reader waits for) go
+    /// before background ones, to which one permit in eight is left.
     pub rate: NonZeroU32,
     /// Requests that may go out at once after a quiet time; 100.
     pub burst: NonZeroU32,

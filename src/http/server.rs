@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Server {
     /// Whether TLS is spoken.
     pub(crate) https: bool,
-    /// A name or an address; an IPv6 address has no brackets here, and may have a zone (`fe80::1%eth0`).
+    /// A name or an address; an IPv6 address has no brackets here, and may have a zone
+    /// (`fe80::1%eth0`).
     pub(crate) host: String,
     /// The TCP port.
     pub(crate) port: u16,
@@ -173,7 +174,8 @@ mod tests {
         }
     }
 
-    /// F21: the zone is this machine's matter: it is looked up, and neither sent nor checked against a certificate.
+    /// F21: the zone is this machine's matter: it is looked up, and neither sent nor checked
+    /// against a certificate.
     #[test]
     fn an_address_may_have_a_zone() {
         for text in [

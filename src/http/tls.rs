@@ -140,8 +140,9 @@ impl Tls {
 
     /// Has the files looked at again, and the configuration made anew if they have changed.
     ///
-    /// A change that cannot be used (certificate and key are replaced one after the other) leaves the configuration
-    /// as it was and is warned of once. Blocks by `call`, and no longer than a file system that works takes.
+    /// A change that cannot be used (certificate and key are replaced one after the other) leaves
+    /// the configuration as it was and is warned of once. Blocks by `call`, and no longer than a
+    /// file system that works takes.
     pub(crate) fn refresh(&self, call: &Blocking) {
         if !self.shared.settings.has_files() || self.looks.is_stuck(FILE_WAIT) {
             return;

@@ -58,7 +58,8 @@ pub(crate) fn explain(error: rustls::Error, origins: &Origins) -> Error {
     Error::new(ErrorKind::Tls, message).with_source(error)
 }
 
-/// An error of rustls as a sentence: its own texts print Rust's values, and the numbers of algorithms.
+/// An error of rustls as a sentence: its own texts print Rust's values, and the numbers of
+/// algorithms.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "rustls's errors are many and grow; the rest are sentences"
@@ -102,7 +103,8 @@ pub(crate) fn pem_words(error: &pem::Error) -> String {
     }
 }
 
-/// The name of a Rust value as words: `NoCipherSuitesInCommon { .. }` as `no cipher suites in common`.
+/// The name of a Rust value as words: `NoCipherSuitesInCommon { .. }` as `no cipher suites in
+/// common`.
 fn spelled(value: &str) -> String {
     let name = value.split(|char: char| !char.is_alphanumeric()).next();
     let mut words = String::new();

@@ -1,8 +1,10 @@
-//! Text of a server as it may be shown: it moves no cursor, forges no line and turns no text around.
+//! Text of a server as it may be shown: it moves no cursor, forges no line and turns no text
+//! around.
 
 use std::borrow::Cow;
 
-/// Escapes what a terminal, a log or a reader's eye would obey: control characters, newlines, and marks of direction.
+/// Escapes what a terminal, a log or a reader's eye would obey: control characters, newlines, and
+/// marks of direction.
 ///
 /// All else stays as it is, quotes and backslashes included. What is clean already is borrowed.
 ///
@@ -29,7 +31,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, and those of no width: marks of direction, joiners, separators of lines and paragraphs.
+/// Control characters, and those of no width: marks of direction, joiners, separators of lines and
+/// paragraphs.
 fn is_obeyed(char: char) -> bool {
     char.is_control()
         || matches!(

@@ -69,7 +69,8 @@ impl Demand {
         self.0.lock().count > 0
     }
 
-    /// Calls `expedite` once when somebody waits, now or later, until the guard is dropped: a request is under way.
+    /// Calls `expedite` once when somebody waits, now or later, until the guard is dropped: a
+    /// request is under way.
     pub(crate) fn expedites(&self, expedite: Arc<dyn Wake>) -> Expediting<'_> {
         let now = {
             let mut waiters = self.0.lock();

@@ -126,8 +126,8 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// # Errors
     ///
-    /// The server's error when the body was a `Status`; `Protocol` when it was cut off, no list (PG-7),
-    /// or one of another kind or version (RF-25).
+    /// The server's error when the body was a `Status`; `Protocol` when it was cut off, no list
+    /// (PG-7), or one of another kind or version (RF-25).
     pub fn finish(self) -> Result<ListPage, Error> {
         self.scan.finish::<K>()
     }

@@ -375,7 +375,8 @@ fn refuse_table(head: &Value, kind: &str) -> Result<(), Error> {
 fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
     let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
     let ours = format!("{}List", K::KIND);
-    // A group with a dot may be of custom resources, which choose the kind of their lists (`listKind`).
+    // A group with a dot may be of custom resources, which choose the kind of their lists
+    // (`listKind`).
     let is_kind =
         said == ours || said == "List" || K::GROUP.contains('.') && said.ends_with("List");
     let is_version = version.is_empty() || version == K::API_VERSION;

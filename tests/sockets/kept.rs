@@ -1,4 +1,5 @@
-//! Kept connections whose path died without a reset: one silence is enough, and the request goes out again.
+//! Kept connections whose path died without a reset: one silence is enough, and the request goes
+//! out again.
 
 use std::thread;
 use std::time::Duration;
@@ -39,7 +40,8 @@ fn serve(peer: &mut Peer) {
     peer.json(200, &secret("db", "1"));
 }
 
-/// A3: the get that meets the first dead connection is answered on a new one, and the others are not tried.
+/// A3: the get that meets the first dead connection is answered on a new one, and the others are
+/// not tried.
 #[test]
 fn a_silent_kept_connection_costs_one_second_try_and_no_get() {
     let server = Server::start();
@@ -66,7 +68,8 @@ fn a_silent_kept_connection_costs_one_second_try_and_no_get() {
     assert!(!server.has_visitors());
 }
 
-/// A3: also where there is no time for a second try, the silent connections are the last ones of their age.
+/// A3: also where there is no time for a second try, the silent connections are the last ones of
+/// their age.
 #[test]
 fn the_callers_deadline_on_a_kept_connection_drops_those_of_its_age() {
     let server = Server::start();

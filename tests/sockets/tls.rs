@@ -350,7 +350,8 @@ fn a_file_system_that_hangs_stops_no_request() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A new connection shows the new certificate; the old connection, though still open, is not used any more.
+/// A new connection shows the new certificate; the old connection, though still open, is not used
+/// any more.
 #[test]
 fn rotated_files_are_used_for_the_next_request() {
     let server = Server::start();

@@ -27,8 +27,8 @@ fn limiter() -> (Limiter, FakeClock) {
     (limiter, fake)
 }
 
-/// A background request, one that becomes urgent, and one that is stopped: three permits are enough for all, whoever comes,
-/// goes or overtakes when.
+/// A background request, one that becomes urgent, and one that is stopped: three permits are enough
+/// for all, whoever comes, goes or overtakes when.
 #[test]
 fn a_permit_is_never_missed() {
     shuttle::check_random(

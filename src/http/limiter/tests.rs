@@ -177,7 +177,8 @@ fn a_deadline_before_the_turn_is_told_at_once_and_one_that_passes_ends_the_wait(
         error.to_string().ends_with("9 requests go first"),
         "{error}"
     );
-    // The tenth background request would go in time, but urgent ones come: it waits until its deadline.
+    // The tenth background request would go in time, but urgent ones come: it waits until its
+    // deadline.
     let (limiter, late) = (
         waiting.limiter.clone(),
         clock.after(10 * SECOND + SECOND / 2),
@@ -305,8 +306,9 @@ impl History {
     }
 }
 
-/// A2: in every history the rate holds, each class is first come first served, urgent requests go first, and a queued
-/// background request is overtaken by seven in a row at most. Who gives up takes no permit along.
+/// A2: in every history the rate holds, each class is first come first served, urgent requests go
+/// first, and a queued background request is overtaken by seven in a row at most. Who gives up
+/// takes no permit along.
 #[test]
 fn random_histories_keep_the_rate_the_order_and_the_share() {
     let (mut dice, _seed) = Dice::new();
