@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::informer::{InformerOptions, SharedInformer};
 use crate::list_watch::Api;
 use crate::object::{Object, Scope};
@@ -101,7 +102,7 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Stopped` when it would have to be made after the stop.
+    /// `Stopped` when it would have to be made after the stop; `Panicked` when the client does as it makes what lists it.
     #[doc(alias = "InformerFor")]
     #[doc(alias = "ForResource")]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
@@ -136,7 +137,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop.
+    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop;
+    /// `Panicked` as there.
     #[doc(alias = "WithCustomResyncConfig")]
     #[doc(alias = "WithTransform")]
     pub fn informer_with<K: Object>(
@@ -288,8 +290,9 @@ impl<C> InformerSet<C> {
     {
         let name = self.name::<K>(scope);
         let number = self.roster.announce(&name)?;
-        let options = adjust(self.options.of_informer(name, number));
-        let source = self.client.lister_watcher(scope.clone());
+        let options = adjust(self.options.of_informer(name.clone(), number));
+        let port = format_args!("the lister-watcher of informer {name}");
+        let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
         let informer = Arc::new(SharedInformer::new(source, options));
         let member = AnyInformer::new(Arc::clone(&informer), scope.clone());
         let entered = self.roster.enter(&member, |known| of(known, scope))?;
