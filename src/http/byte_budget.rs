@@ -178,12 +178,15 @@ impl State {
         if signal.is_closed() {
             return (Err(IsClosed), closed);
         }
-        let Growth { held, least, most } = growth;
-        self.set(number, signal, most, held);
+        let Growth {
+            held, least, most, ..
+        } = growth;
+        let moved = if growth.moves { held } else { 0 };
+        self.set(number, signal, most, moved);
         if self.open.saturating_add(self.closing) <= bytes_max {
             return (Ok(most), closed);
         }
-        self.set(number, signal, least, held);
+        self.set(number, signal, least, moved);
         while self.open > bytes_max && !signal.is_closed() {
             let largest = self.largest().unwrap_or(number);
             closed.extend(self.close(largest));

@@ -38,7 +38,13 @@ impl Reader {
     /// Grows as a buffer does; says what it was granted.
     fn grow(&mut self, least: usize, most: usize) -> Result<usize, Error> {
         let held = self.held;
-        let granted = self.account.grow(Growth { held, least, most });
+        let growth = Growth {
+            held,
+            moves: true,
+            least,
+            most,
+        };
+        let granted = self.account.grow(growth);
         self.held = *granted.as_ref().unwrap_or(&self.held);
         if granted.is_ok() {
             self.account.settle(self.held);
@@ -102,6 +108,21 @@ fn b7_a_growth_is_granted_whole_or_to_what_is_needed() {
     assert_eq!(two.grow(30 * KIB, 31 * KIB).unwrap(), 30 * KIB);
     assert_eq!(totals(&budget), (2, 70 * KIB, 0));
     assert!(!one.is_closed() && !two.is_closed());
+}
+
+#[test]
+fn b7_a_buffer_that_grows_in_place_counts_once() {
+    let (budget, [mut one]) = readers(100 * KIB);
+    one.grow(90 * KIB, 90 * KIB).unwrap();
+    let growth = Growth {
+        held: 90 * KIB,
+        moves: false,
+        least: 99 * KIB,
+        most: 101 * KIB,
+    };
+    assert_eq!(one.account.grow(growth).unwrap(), 99 * KIB);
+    assert_eq!(totals(&budget), (1, 99 * KIB, 0));
+    one.let_go();
 }
 
 #[test]
