@@ -1,16 +1,18 @@
-//! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the need.
+//! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the
+//! need.
 
 use super::wiped::Wiped;
 use crate::error::Error;
 
-/// Up to this size a buffer doubles; a larger one grows by a quarter, so that it does not hold twice what it needs.
+/// Up to this size a buffer doubles; a larger one grows by a quarter, so that it does not hold
+/// twice what it needs.
 const DOUBLED_BYTES_MAX: usize = 64 * 1024;
 
-/// A buffer of this size is given space to grow in place: it stays resident only as far as it is filled, and the
-/// allocator keeps nothing of it.
+/// From this size on a buffer gets space to grow in place: only its filled part takes memory, and
+/// the allocator keeps nothing of it.
 const IN_PLACE_BYTES_MIN: usize = 1024 * 1024;
 
-/// By so much it grows in place: that moves nothing, so the steps may be small.
+/// The step of a growth in place: it moves nothing, so it may be small.
 const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
 
 /// A buffer that has to grow.
@@ -38,8 +40,8 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// At least `least` bytes to read into, behind what is pending. The memory follows `least` and what is pending,
-    /// up and down.
+    /// At least `least` bytes to read into, behind what is pending. The memory follows `least` and
+    /// what is pending, up and down.
     pub(super) fn space(&mut self, least: usize) -> &mut [u8] {
         // What is granted without a question cannot fail.
         let _granted = self.reserve(least, &mut |growth| Ok(growth.most));
@@ -102,7 +104,8 @@ impl Buffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Uses up `count` bytes and hands them out; they stay where they are until the next call of `space`.
+    /// Uses up `count` bytes and hands them out; they stay where they are until the next call of
+    /// `space`.
     pub(super) fn take(&mut self, count: usize) -> &mut [u8] {
         let from = self.start;
         self.start = from.saturating_add(count).min(self.end);

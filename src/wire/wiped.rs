@@ -2,8 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// So much address space a buffer that grows in place is given. glibc learns from what is freed which sizes it had
-/// better keep for the process, up to 32 MiB: what is larger it gives back to the system at once.
+/// The address space of a buffer that grows in place. When a program frees a block of up to 32 MiB,
+/// glibc keeps later blocks of that size for the process. It returns larger blocks at once.
 const GROWING_BYTES: usize = 33 * 1024 * 1024;
 
 /// Bytes that were read or are to be sent. What they held does not outlive them in freed memory.
@@ -23,7 +23,8 @@ impl Wiped {
         Self(bytes)
     }
 
-    /// The same, with address space to grow in place where the system has it. Memory follows the size, not the space.
+    /// The same, with address space to grow in place if the system has it. Only the size takes
+    /// memory.
     pub(crate) fn growing(kept: &[u8], size: usize) -> Self {
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(GROWING_BYTES.max(size)).is_err() {
@@ -34,12 +35,12 @@ impl Wiped {
         Self(bytes)
     }
 
-    /// Up to which size it may grow in place.
+    /// The size up to which it can grow in place.
     pub(crate) fn space(&self) -> usize {
         self.0.capacity()
     }
 
-    /// Grows to `size` in place, as far as there is space.
+    /// Grows to `size` in place, or to the space if that is less. Never shrinks.
     pub(crate) fn grow(&mut self, size: usize) {
         let size = size.min(self.0.capacity());
         if size > self.0.len() {
@@ -69,8 +70,9 @@ impl DerefMut for Wiped {
 
 impl Drop for Wiped {
     fn drop(&mut self) {
-        // In one piece: a buffer is given back each time a connection falls quiet, and byte by byte costs tens of
-        // microseconds for a large one. The barrier keeps the compiler from leaving it out.
+        // In one piece: a buffer is given back each time a connection falls quiet, and byte by byte
+        // costs tens of microseconds for a large one. The barrier keeps the compiler from leaving
+        // it out.
         self.0.fill(0);
         zeroize::optimization_barrier(self.0.as_slice());
     }

@@ -180,7 +180,8 @@ fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     for reader in &mut all {
         reader.grow(60 * KIB, 60 * KIB).unwrap_or_default();
     }
-    // Of two of 60 KiB one is closed, whichever it is; the third one brings the sum to 180, the fourth beyond 200.
+    // Of two of 60 KiB one is closed, whichever it is; the third one brings the sum to 180, the
+    // fourth beyond 200.
     let (_, open, closing) = totals(&budget);
     assert!(
         open <= 100 * KIB && closing + open <= 200 * KIB,
@@ -197,7 +198,8 @@ fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     );
 }
 
-/// Whatever comes in whatever order: the sums are right, the limit holds, and only the largest are closed.
+/// Whatever comes in whatever order: the sums are right, the limit holds, and only the largest are
+/// closed.
 #[test]
 fn b7_random_steps_close_only_the_largest_and_count_right() {
     let (mut dice, seed) = Dice::new();
