@@ -1,8 +1,10 @@
-//! The bytes that the unfinished answers of one client hold together: counted, limited, and the largest answer closed.
+//! The byte budget of one client: counts what its unfinished answers hold, and closes the largest
+//! past the limit.
 //!
-//! An answer is never refused memory for the sake of a larger one: past the limit the largest is closed. It is woken
-//! out of its wait, or finds out at its next read, and nobody waits until it has gone. So what it holds may stand
-//! beside the limit for that long; an answer that would bring the sum to twice the limit is refused itself.
+//! A small answer never fails because of a large one: the budget closes the largest. Closing wakes
+//! the answer's reader out of its wait; a busy reader sees it at its next read. The budget waits
+//! for nobody, so a closed answer holds its bytes beside the limit until its reader drops them. The
+//! budget refuses an answer that would bring the sum of both to twice the limit.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +14,7 @@ use crate::sync::{Arc, Mutex};
 use crate::wire::Growth;
 use crate::worker::Wake;
 
-/// An answer that holds no more is not counted: what watches of small objects need, without a lock.
+/// The budget does not count an answer that holds no more: watches of small objects take no lock.
 const UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// The budget of one client.
@@ -31,26 +33,26 @@ struct State {
     closing: usize,
 }
 
-/// An account that holds more than is left uncounted.
+/// An account that holds more than `UNCOUNTED_BYTES`.
 struct Entry {
     signal: Arc<Signal>,
     held: usize,
     /// The old buffer, while its bytes are moved to the new one.
     moved: usize,
-    /// Which of the two sums has it.
+    /// Whether its bytes are in `closing`, or in `open`.
     is_closed: bool,
 }
 
-/// How an account is told that it was closed.
+/// How the budget tells a reader that its account is closed.
 struct Signal {
     wake: Arc<dyn Wake>,
-    /// What it held, or asked for, when it was closed; 0 before.
+    /// The bytes that it held, or asked for, when it was closed; 0 before.
     closed_at: AtomicUsize,
-    /// How many held something then.
+    /// The number of accounts that were counted then.
     sharers: AtomicUsize,
 }
 
-/// What one unfinished answer holds. Clones are the same account, which ends with the last of them.
+/// What one unfinished answer holds. Clones share one account, which ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct Account(Arc<Holder>);
 
@@ -58,7 +60,7 @@ struct Holder {
     budget: Arc<ByteBudget>,
     number: u64,
     signal: Arc<Signal>,
-    /// What the budget was told last; 0 where there is no entry.
+    /// The bytes that the budget counts for it; 0 without an entry.
     counted: AtomicUsize,
 }
 
@@ -91,7 +93,8 @@ impl ByteBudget {
         })
     }
 
-    /// Opens the account of an answer. `wake` ends the wait of its reader when the budget closes it.
+    /// Opens the account of an answer. `wake` ends the wait of its reader when the budget closes
+    /// it.
     pub(crate) fn open(self: &Arc<Self>, wake: Arc<dyn Wake>) -> Account {
         let number = {
             let mut state = self.state.lock();
@@ -166,7 +169,8 @@ impl State {
         largest.map(|(number, _)| *number)
     }
 
-    /// Grants a growth, if need be by closing larger accounts: these are to be woken.
+    /// Grants a growth, if need be by closing larger accounts. Returns those that the caller must
+    /// wake.
     fn grow(
         &mut self,
         number: u64,
@@ -178,12 +182,15 @@ impl State {
         if signal.is_closed() {
             return (Err(IsClosed), closed);
         }
-        let Growth { held, least, most } = growth;
-        self.set(number, signal, most, held);
+        let Growth {
+            held, least, most, ..
+        } = growth;
+        let moved = if growth.moves { held } else { 0 };
+        self.set(number, signal, most, moved);
         if self.open.saturating_add(self.closing) <= bytes_max {
             return (Ok(most), closed);
         }
-        self.set(number, signal, least, held);
+        self.set(number, signal, least, moved);
         while self.open > bytes_max && !signal.is_closed() {
             let largest = self.largest().unwrap_or(number);
             closed.extend(self.close(largest));
@@ -200,7 +207,7 @@ impl State {
 }
 
 impl Account {
-    /// Asks for room, and returns how large the new buffer may be: between the least and the most asked for.
+    /// Asks for room. Returns the size that the buffer may have, between `least` and `most`.
     /// Never blocks.
     ///
     /// # Errors
@@ -226,7 +233,7 @@ impl Account {
         granted.map_err(|IsClosed| self.error())
     }
 
-    /// Tells what the answer holds now: after its buffer has grown, or was given back.
+    /// Sets what the answer holds, after its buffer has grown or was given back.
     pub(crate) fn settle(&self, held: usize) {
         let holder = &*self.0;
         let held = counted(held);
@@ -247,7 +254,7 @@ impl Account {
         }
     }
 
-    /// What a closed account's reader is told.
+    /// The error for the reader of a closed account.
     fn error(&self) -> Error {
         let Holder { budget, signal, .. } = &*self.0;
         let message = format!(

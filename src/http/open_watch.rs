@@ -88,9 +88,11 @@ impl<K: Object> OpenWatch<K> {
         if let (true, Some(socket)) = (drained, &self.socket) {
             let socket = [socket.as_fd()];
             let waited = blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER);
-            if let (Err(Halt::Failed(error)), Some(stream)) = (&waited, &mut self.stream) {
-                // What it holds goes now, and not when the caller comes round to it.
-                stream.fail(error.clone());
+            if let Err(Halt::Failed(error)) = waited {
+                // What it holds goes now, and not when its caller drops it.
+                let stream = self.stream.as_mut().ok_or_else(lost)?;
+                stream.fail(error.context(&self.what));
+                return Ok(());
             }
             waited?;
         } else if Clock::system().has_passed(deadline) {

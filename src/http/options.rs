@@ -79,7 +79,7 @@ pub struct ClientOptions {
     /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved. Decoded objects do
     /// not count.
     ///
-    /// glibc keeps freed memory for the process: after a flood, up to the whole limit. The environment variable
+    /// glibc may keep part of what was freed for the process. The environment variable
     /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at once.
     pub buffered_bytes_max: usize,
     /// Whether collections may be listed as a stream (`sendInitialEvents`) where the server can; on (B8).

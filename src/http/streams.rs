@@ -319,7 +319,13 @@ impl<K: Object> ObjectGetter<K> {
                 let least = filled.saturating_add(OBJECT_BYTES);
                 let most = filled.saturating_mul(2).min(bytes_max).max(least);
                 let held = filled;
-                let growth = Growth { held, least, most };
+                let moves = true;
+                let growth = Growth {
+                    held,
+                    moves,
+                    least,
+                    most,
+                };
                 let granted = body.call.grow(growth);
                 let granted = granted.map_err(|error| error.context(&body.answer.what))?;
                 bytes = Wiped::beginning_with(&bytes, granted);

@@ -1,4 +1,5 @@
-//! Watch events out of chunks: one JSON object is one event, told apart by type before what it holds is decoded.
+//! Watch events out of chunks: one JSON object is one event, told apart by type before what it
+//! holds is decoded.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,10 +27,11 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Decodes the body of a watch as it arrives.
 ///
 /// Read into [`space`](Self::space), say with [`filled`](Self::filled) how much came, then call
-/// [`next`](Self::next) until it gives `None`. Between events it holds no more than the 512 bytes that `space`
-/// offers, and nothing after [`release`](Self::release).
+/// [`next`](Self::next) until it gives `None`. Between events it holds no more than the 512 bytes
+/// that `space` offers, and nothing after [`release`](Self::release).
 ///
-/// An event is a JSON object. What stands between two of them, and whether there is a newline, has no meaning.
+/// An event is a JSON object. What stands between two of them, and whether there is a newline, has
+/// no meaning.
 pub struct EventDecoder<K> {
     frames: Frames,
     initial: Option<InitialEvents>,
@@ -73,8 +75,9 @@ impl<K: Object> EventDecoder<K> {
         }
     }
 
-    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it takes no more
-    /// items and bytes than a list may have ([`list_items_max`](DecodeOptions::list_items_max),
+    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it
+    /// takes no more items and bytes than a list may have
+    /// ([`list_items_max`](DecodeOptions::list_items_max),
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max)).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
@@ -92,7 +95,8 @@ impl<K: Object> EventDecoder<K> {
         self.frames.reserve(grant)
     }
 
-    /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill it.
+    /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill
+    /// it.
     pub fn space(&mut self) -> &mut [u8] {
         self.frames.space()
     }
@@ -153,7 +157,8 @@ impl<K: Object> EventDecoder<K> {
         self.ended
     }
 
-    /// To be called at the end of the body: the error of an event that was cut off, if there is one (RS-4).
+    /// To be called at the end of the body: the error of an event that was cut off, if there is one
+    /// (RS-4).
     pub fn finish(&mut self) -> Option<Error> {
         let partial = self.frames.partial();
         let cut = !self.ended && partial > 0;

@@ -1,4 +1,5 @@
-//! Finds where a watch event ends, across refills, and on the way where its type and its object stand.
+//! Finds where a watch event ends, across refills, and on the way where its type and its object
+//! stand.
 
 use super::members::NotAnObject;
 use super::scan::{Cutting, Scan, Shape, Span, is_space, spells};
@@ -27,7 +28,8 @@ enum Member {
     Other,
 }
 
-/// Where the members of an event stand, the last ones where there are several (as the decoder has it).
+/// Where the members of an event stand, the last ones where there are several (as the decoder has
+/// it).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Envelope {
     /// The value of `type`.
@@ -35,7 +37,8 @@ pub(super) struct Envelope {
     pub(super) object: Option<Span>,
 }
 
-/// One event being scanned. The same bytes are handed in again with more behind them until its end is found.
+/// One event being scanned. The same bytes are handed in again with more behind them until its end
+/// is found.
 #[derive(Debug, Default)]
 pub(super) struct EventScan {
     at: usize,
@@ -60,7 +63,8 @@ impl EventScan {
         self.at == 0
     }
 
-    /// Begins the event anew; it ends where a string of it has a newline, which JSON does not allow.
+    /// Begins the event anew; it ends where a string of it has a newline, which JSON does not
+    /// allow.
     pub(super) fn begin_strictly(&mut self) {
         self.end();
         self.scan.be_strict(true);
@@ -70,7 +74,8 @@ impl EventScan {
         self.scan.is_strict()
     }
 
-    /// Where the members stand of the event whose end was found; the next one begins. Its object's shape stays.
+    /// Where the members stand of the event whose end was found; the next one begins. Its object's
+    /// shape stays.
     pub(super) fn end(&mut self) -> Envelope {
         self.at = 0;
         self.place = Place::Start;
@@ -91,7 +96,8 @@ impl EventScan {
         self.scan.held()
     }
 
-    /// Goes on in `bytes`, the event from its first byte on; `None` asks for more of it, `Some` is its length.
+    /// Goes on in `bytes`, the event from its first byte on; `None` asks for more of it, `Some` is
+    /// its length.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotAnObject> {
         loop {
             if matches!(self.place, Place::InKey | Place::InValue) {

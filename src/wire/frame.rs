@@ -1,4 +1,5 @@
-//! Events out of chunks: each is one JSON value, bounded, found when its last byte has come, no memory held in between.
+//! Events out of chunks: each is one JSON value, bounded, found when its last byte has come, no
+//! memory held in between.
 
 use memchr::memchr;
 
@@ -94,8 +95,9 @@ impl Frames {
             let until = length.unwrap_or(within.len());
             let unsearched = within.get(self.searched..until).unwrap_or_default();
             self.searched = until;
-            // Servers end an event with its only newline. One before its end either stands between tokens, or tells
-            // that the event was cut off in a string: such a string would swallow the events behind it.
+            // Servers end an event with its only newline. One before its end either stands between
+            // tokens, or tells that the event was cut off in a string: such a string would swallow
+            // the events behind it.
             if memchr(b'\n', unsearched).is_some() {
                 self.scan.begin_strictly();
                 scanned = self.scan.advance(within);

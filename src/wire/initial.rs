@@ -35,7 +35,8 @@ impl InitialEvents {
         Ok(())
     }
 
-    /// An event came. Each that puts an object in counts: who tells them apart by key would have to keep the keys.
+    /// An event came. Each that puts an object in counts: who tells them apart by key would have to
+    /// keep the keys.
     pub(super) fn event<K: Object>(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
         match event {
             WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Undecodable(_) => {

@@ -36,8 +36,8 @@ pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<H
     decode_json(cut(bytes, &shape.cuts), data)
 }
 
-/// Decodes what stands apart of an object that was scanned, if it says that it is a `K`. When that fails, its bytes
-/// are used up.
+/// Decodes what stands apart of an object that was scanned, if it says that it is a `K`. When that
+/// fails, its bytes are used up.
 pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<SecretData, Fault> {
     if let Some(found) = foreign_kind::<K>(bytes, shape) {
         let json = cut(bytes, &shape.cuts);
@@ -153,7 +153,8 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
         .unwrap_or_default()
 }
 
-/// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say nothing.
+/// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
+/// nothing.
 pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<String> {
     let differs = |said: Option<Span>, ours: &str| {
         said.is_some_and(|said| !super::scan::spells(said.of(bytes), ours))

@@ -1,7 +1,9 @@
-//! The values of a Secret, decoded apart from it: the JSON decoder leaves copies of what it met when it fails.
+//! The values of a Secret, decoded apart from it: the JSON decoder leaves copies of what it met
+//! when it fails.
 //!
-//! Its errors quote what they are about, and it drops what it had decoded before without overwriting it. So the JSON
-//! decoder is not given the values: they are cut out of the text like fields that a cache does not keep.
+//! Its errors quote what they are about, and it drops what it had decoded before without
+//! overwriting it. So the JSON decoder is not given the values: they are cut out of the text like
+//! fields that a cache does not keep.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -21,7 +23,8 @@ use crate::object::Object;
 /// The key of the values, with its quotes.
 const DATA: &[u8] = b"\"data\"";
 
-/// What `data` of a Secret comes to; nothing for objects of other types. Overwritten when it is dropped.
+/// What `data` of a Secret comes to; nothing for objects of other types. Overwritten when it is
+/// dropped.
 #[derive(Default)]
 pub(super) struct SecretData(Option<BTreeMap<String, ByteString>>);
 
@@ -151,7 +154,8 @@ fn unescaped(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(plain)
 }
 
-/// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON type.
+/// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
+/// type.
 #[cold]
 fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> DataFault {
     if let Err(error) = serde_json::from_slice::<IgnoredAny>(json) {
@@ -219,7 +223,8 @@ mod tests {
         [apart, alone]
     }
 
-    /// F21: the values come to what they came to in one piece with their Secret, errors to the word.
+    /// F21: the values come to what they came to in one piece with their Secret, errors to the
+    /// word.
     #[test]
     fn f21_values_that_are_decoded_apart_come_to_the_same() {
         let datas = [

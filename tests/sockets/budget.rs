@@ -1,4 +1,5 @@
-//! The byte budget of a client (B7 of the failures): the largest unfinished answer is closed, and the others go on.
+//! The byte budget of a client (B7 of the failures): the largest unfinished answer is closed, and
+//! the others go on.
 
 use std::sync::Arc;
 use std::thread;
@@ -57,7 +58,8 @@ fn over_budget(error: &Error) {
     assert!(text.contains("ClientOptions::buffered_bytes_max"), "{text}");
 }
 
-/// Sizes are such that the large event is the largest whenever the budget is used up, in whatever order bytes come.
+/// Sizes are such that the large event is the largest whenever the budget is used up, in whatever
+/// order bytes come.
 #[test]
 fn b7_the_largest_unfinished_event_is_closed_and_the_other_watches_go_on() {
     let server = Server::start();

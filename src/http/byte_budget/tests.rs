@@ -38,7 +38,13 @@ impl Reader {
     /// Grows as a buffer does; says what it was granted.
     fn grow(&mut self, least: usize, most: usize) -> Result<usize, Error> {
         let held = self.held;
-        let granted = self.account.grow(Growth { held, least, most });
+        let growth = Growth {
+            held,
+            moves: true,
+            least,
+            most,
+        };
+        let granted = self.account.grow(growth);
         self.held = *granted.as_ref().unwrap_or(&self.held);
         if granted.is_ok() {
             self.account.settle(self.held);
@@ -105,6 +111,21 @@ fn b7_a_growth_is_granted_whole_or_to_what_is_needed() {
 }
 
 #[test]
+fn b7_a_buffer_that_grows_in_place_counts_once() {
+    let (budget, [mut one]) = readers(100 * KIB);
+    one.grow(90 * KIB, 90 * KIB).unwrap();
+    let growth = Growth {
+        held: 90 * KIB,
+        moves: false,
+        least: 99 * KIB,
+        most: 101 * KIB,
+    };
+    assert_eq!(one.account.grow(growth).unwrap(), 99 * KIB);
+    assert_eq!(totals(&budget), (1, 99 * KIB, 0));
+    one.let_go();
+}
+
+#[test]
 fn b7_the_largest_is_closed_woken_once_and_refused_from_then_on() {
     let (budget, [mut small, mut large, mut last]) = readers(100 * KIB);
     small.grow(20 * KIB, 20 * KIB).unwrap();
@@ -159,7 +180,8 @@ fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     for reader in &mut all {
         reader.grow(60 * KIB, 60 * KIB).unwrap_or_default();
     }
-    // Of two of 60 KiB one is closed, whichever it is; the third one brings the sum to 180, the fourth beyond 200.
+    // Of two of 60 KiB one is closed, whichever it is; the third one brings the sum to 180, the
+    // fourth beyond 200.
     let (_, open, closing) = totals(&budget);
     assert!(
         open <= 100 * KIB && closing + open <= 200 * KIB,
@@ -176,7 +198,8 @@ fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     );
 }
 
-/// Whatever comes in whatever order: the sums are right, the limit holds, and only the largest are closed.
+/// Whatever comes in whatever order: the sums are right, the limit holds, and only the largest are
+/// closed.
 #[test]
 fn b7_random_steps_close_only_the_largest_and_count_right() {
     let (mut dice, seed) = Dice::new();
