@@ -3,6 +3,7 @@
 mod behaviour;
 mod failures;
 mod metrics;
+mod panics;
 mod simulation;
 mod sinks;
 mod streams;
