@@ -105,6 +105,15 @@ impl Action {
         }
     }
 
+    /// This one, or `other` if there is nothing to do.
+    pub(crate) fn or(self, other: impl FnOnce() -> Self) -> Self {
+        if self.effect == Effect::Nothing {
+            other()
+        } else {
+            self
+        }
+    }
+
     /// A new item's first start.
     pub(crate) fn first() -> Self {
         Self {
@@ -164,6 +173,22 @@ impl<K: ManagedKind> Slot<K> {
             return Action::nothing();
         }
         self.act(Input::Wanted)
+    }
+
+    /// The object was given to a reader. One that cannot change needs no watch from then on (OC-15); before, its end or
+    /// another in its place must not be missed.
+    pub(crate) fn given(&mut self) -> Action {
+        if self.is_filled() && self.content.holds_immutable() {
+            self.act(Input::ImmutableRead)
+        } else {
+            Action::nothing()
+        }
+    }
+
+    /// Whether there was no room for its last run.
+    pub(crate) fn found_no_room(&self) -> bool {
+        let kind = self.failure().map(Error::kind);
+        self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
     }
 
     /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the server said when.

@@ -4,6 +4,7 @@ mod behaviour;
 mod demand;
 mod failures;
 mod metrics;
+mod panics;
 mod simulation;
 mod sinks;
 mod streams;
