@@ -164,6 +164,7 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
     let request = WatchRequest {
         resource_version: ResourceVersion::from("7"),
         timeout: std::time::Duration::from_mins(5),
+        head_timeout: std::time::Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,

@@ -1,12 +1,23 @@
-//! "Somebody waits": the count that makes a first sync retry fast, and wakes a reflector that backs off (B3).
+//! "Somebody waits, or reads": what makes a first sync retry fast, and wakes a reflector that backs off (B3, B10).
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
-/// How many callers wait for a first sync. Cheap to clone; shared by the waiters and one reflector.
+/// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone; shared by the callers and
+/// one reflector.
 #[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<Monitor<usize>>);
+pub struct Demand(Arc<Monitor<Callers>>);
+
+/// What callers want of the reflector.
+#[derive(Debug, Default)]
+struct Callers {
+    waiting: usize,
+    /// The reflector rests, and may be woken by a read.
+    resting: bool,
+    /// A caller has read what is held during this rest.
+    read: bool,
+}
 
 /// One caller's wait; it ends when this is dropped.
 #[derive(Debug)]
@@ -32,8 +43,8 @@ impl Demand {
     /// A reflector that backs off before its first sync wakes up and retries fast.
     pub fn wait(&self) -> DemandGuard {
         {
-            let mut waiting = self.0.lock();
-            *waiting = waiting.saturating_add(1);
+            let mut callers = self.0.lock();
+            callers.waiting = callers.waiting.saturating_add(1);
         }
         self.0.notify_all();
         DemandGuard(self.clone())
@@ -41,10 +52,26 @@ impl Demand {
 
     /// Whether somebody waits.
     pub fn is_waited_for(&self) -> bool {
-        *self.0.lock() > 0
+        self.0.lock().waiting > 0
     }
 
-    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits.
+    /// Declares that somebody reads what is held, and would rather read something newer. Never blocks on the network.
+    ///
+    /// A reflector that backs off then shortens its wait to the backoff's first one, once per failure, unless the server
+    /// has asked to wait or to be asked less. At other times nothing happens, so that a reader may call this for each read.
+    pub fn expedite(&self) {
+        let woken = {
+            let mut callers = self.0.lock();
+            let woken = callers.resting && !callers.read;
+            callers.read |= woken;
+            woken
+        };
+        if woken {
+            self.0.notify_all();
+        }
+    }
+
+    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads.
     pub(crate) fn rest(
         &self,
         clock: &Clock,
@@ -54,31 +81,34 @@ impl Demand {
     ) -> RestEnd {
         let wake: Arc<dyn Wake> = Arc::new(WakeRest(Arc::clone(&self.0)));
         let _registration = stop.register(&wake);
-        let mut waiting = self.0.lock();
-        loop {
+        let mut callers = self.0.lock();
+        (callers.resting, callers.read) = (wakes, false);
+        let end = loop {
             if stop.is_stopped() {
-                return RestEnd::Stopped;
+                break RestEnd::Stopped;
             }
             if clock.has_passed(deadline) {
-                return RestEnd::DeadlinePassed;
+                break RestEnd::DeadlinePassed;
             }
-            if wakes && *waiting > 0 {
-                return RestEnd::Demanded;
+            if wakes && (callers.waiting > 0 || callers.read) {
+                break RestEnd::Demanded;
             }
-            waiting = clock.wait_until(&self.0, waiting, deadline);
-        }
+            callers = clock.wait_until(&self.0, callers, deadline);
+        };
+        callers.resting = false;
+        end
     }
 }
 
 impl Drop for DemandGuard {
     fn drop(&mut self) {
-        let mut waiting = self.0.0.lock();
-        *waiting = waiting.saturating_sub(1);
+        let mut callers = self.0.0.lock();
+        callers.waiting = callers.waiting.saturating_sub(1);
     }
 }
 
 /// Wakes a rest when the stop is raised.
-struct WakeRest(Arc<Monitor<usize>>);
+struct WakeRest(Arc<Monitor<Callers>>);
 
 impl Wake for WakeRest {
     fn wake(&self) {

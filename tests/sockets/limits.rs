@@ -58,14 +58,21 @@ fn of_the_first_byte_by_kind_of_request() {
     thread::scope(|scope| {
         let calls = scope.spawn(|| {
             timed_out(&list(&*secrets(&client), &stop).unwrap_err(), text);
-            let opened = secrets(&client).watch(&watch_from("1"), &stop);
-            timed_out(&opened.map(drop).unwrap_err(), text);
+            for (head_timeout, send_initial_events) in [(SHORT, false), (super::PATIENCE, true)] {
+                let request = WatchRequest {
+                    head_timeout,
+                    send_initial_events,
+                    ..watch_from("1")
+                };
+                let opened = secrets(&client).watch(&request, &stop);
+                timed_out(&opened.map(drop).unwrap_err(), text);
+            }
             timed_out(
                 &get_by(&client, "db", Deadline::NEVER, &stop).unwrap_err(),
                 text,
             );
         });
-        for _ in 0..3 {
+        for _ in 0..4 {
             let mut peer = server.accept();
             peer.request();
             peer.wait_for_close();

@@ -251,7 +251,7 @@ fn b11_a_run_knows_of_the_bookmarks_that_another_one_saw() {
     let source = FakeSource::<Secret>::new();
     let run = || Successor::new(Arc::new(source.clone()), Vec::new());
     let (first, second) = (run(), run());
-    assert!(!second.sends_bookmarks());
-    first.bookmark_came();
-    assert!(second.sends_bookmarks());
+    assert!(second.bookmark_interval().is_none());
+    first.bookmark_came(Duration::from_secs(7));
+    assert_eq!(second.bookmark_interval(), Some(Duration::from_secs(7)));
 }
