@@ -53,8 +53,9 @@ pub struct WatchRequest {
     pub resource_version: ResourceVersion,
     /// After which the server ends the watch (`timeoutSeconds`).
     pub timeout: Duration,
-    /// How long the head of the answer may be awaited once the request is sent. Some proxies hold it back until the
-    /// first event, so it may come as late as a bookmark, or as the server's end of the watch.
+    /// How long the head of the answer may be awaited once the request is sent. Some proxies hold
+    /// it back until the first event, so it may come as late as a bookmark, or as the server's end
+    /// of the watch.
     pub head_timeout: Duration,
     /// Ask for bookmarks.
     pub bookmarks: bool,
@@ -95,8 +96,9 @@ pub enum Backlog {
 pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
     ///
-    /// An event that has come is handed over even when `deadline` has passed: a program that was stopped for a while, or
-    /// whose sink is slow, must not take its own pause for the server's silence.
+    /// An event that has come is handed over even when `deadline` has passed: a program that was
+    /// stopped for a while, or whose sink is slow, must not take its own pause for the server's
+    /// silence.
     ///
     /// A line that does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
     /// own making, an internal error (RS-6).
@@ -158,17 +160,20 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Told when a streamed list made no progress: the server and resource are remembered as without it (B8).
     fn watch_list_failed(&self) {}
 
-    /// The longest time between two bookmarks that was told of a watch of that server and resource, this one or an earlier;
-    /// `None` when no bookmark came yet. Where bookmarks come, silence on a watch means something (B11).
+    /// The longest time between two bookmarks that was told of a watch of that server and resource,
+    /// this one or an earlier; `None` when no bookmark came yet. Where bookmarks come, silence on a
+    /// watch means something (B11).
     fn bookmark_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Told when the first bookmark came between the events of a reflector's watches, and when the time between two of
-    /// them was longer than any before: the server and resource are remembered with it (B11).
+    /// Told when the first bookmark came between the events of a reflector's watches, and when the
+    /// time between two of them was longer than any before: the server and resource are remembered
+    /// with it (B11).
     fn bookmark_came(&self, _interval: Duration) {}
 
-    /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and tells more (B11).
+    /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and
+    /// tells more (B11).
     fn lists_one_object(&self) -> bool {
         false
     }

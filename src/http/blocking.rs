@@ -248,7 +248,8 @@ pub(crate) fn wait_for_any(
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }
-        // What is ready comes before a deadline that has passed: it may be this program that was late.
+        // What is ready comes before a deadline that has passed: it may be this program that was
+        // late.
         let now = Clock::system().now();
         let timeout = timespec(call.until.deadline.earlier(pause), now);
         match poll(&mut fds, timeout.as_ref()) {

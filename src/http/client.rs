@@ -69,7 +69,8 @@ pub(crate) struct Common {
     pub(crate) bookmark_intervals: Kinds<Duration>,
 }
 
-/// What was learnt of a server, by group and resource: few of them, each put in once. The larger value stays.
+/// What was learnt of a server, by group and resource: few of them, each put in once. The larger
+/// value stays.
 #[derive(Default)]
 pub(crate) struct Kinds<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
 

@@ -26,7 +26,8 @@ use crate::worker::WakeRegistration;
 /// After so many bytes the events decoded so far are handed over, though more are there.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// So often what has come is read although the deadline has passed: more than a socket holds, and than the longest event has.
+/// So often what has come is read although the deadline has passed: more than a socket holds, and
+/// than the longest event has.
 const LATE_READS: usize = 256;
 
 /// An open watch, on its lister-watcher's connection.

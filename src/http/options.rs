@@ -44,8 +44,9 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// The limit from sending a list to the first byte of its answer; 60 s.
     pub list_first_byte_timeout: Duration,
-    /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its answer; 30 s. What comes then
-    /// has no limit here. The head of another watch may come as late as its first event: a proxy may hold it back, so that
+    /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its
+    /// answer; 30 s. What comes then has no limit here. The head of another watch may come as late
+    /// as its first event: a proxy may hold it back, so that
     /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout) is its limit.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.

@@ -197,7 +197,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let initial_events = request.send_initial_events;
         let options = &self.client.common.options;
         let first_byte = if initial_events {
-            // A list that nothing begins is no list that is held back: it has no event to wait for (B8).
+            // A list that nothing begins is no list that is held back: it has no event to wait for
+            // (B8).
             options.watch_first_byte_timeout.min(request.head_timeout)
         } else {
             request.head_timeout

@@ -1,11 +1,12 @@
-//! "Somebody waits, or reads": what makes a first sync retry fast, and wakes a reflector that backs off (B3, B10).
+//! "Somebody waits, or reads": what makes a first sync retry fast, and wakes a reflector that backs
+//! off (B3, B10).
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
-/// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone; shared by the callers and
-/// one reflector.
+/// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone;
+/// shared by the callers and one reflector.
 #[derive(Clone, Debug, Default)]
 pub struct Demand(Arc<Monitor<Callers>>);
 
@@ -55,10 +56,12 @@ impl Demand {
         self.0.lock().waiting > 0
     }
 
-    /// Declares that somebody reads what is held, and would rather read something newer. Never blocks on the network.
+    /// Declares that somebody reads what is held, and would rather read something newer. Never
+    /// blocks on the network.
     ///
-    /// A reflector that backs off then shortens its wait to the backoff's first one, once per failure, unless the server
-    /// has asked to wait or to be asked less. At other times nothing happens, so that a reader may call this for each read.
+    /// A reflector that backs off then shortens its wait to the backoff's first one, once per
+    /// failure, unless the server has asked to wait or to be asked less. At other times nothing
+    /// happens, so that a reader may call this for each read.
     pub fn expedite(&self) {
         let woken = {
             let mut callers = self.0.lock();

@@ -347,7 +347,8 @@ fn a_request_that_met_a_closed_connection_goes_out_again_once() {
     });
 }
 
-/// B11: an event that lies in the socket is handed over although the deadline has passed: the program may have been stopped.
+/// B11: an event that lies in the socket is handed over although the deadline has passed: the
+/// program may have been stopped.
 #[test]
 fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
     let server = Server::start();
@@ -379,8 +380,9 @@ fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
     });
 }
 
-/// B11: a proxy may hold back the head of a watch until its first event. The watch is opened again where it was, behind a
-/// probe and not behind a list, and the event that comes with the head is taken.
+/// B11: a proxy may hold back the head of a watch until its first event. The watch is opened again
+/// where it was, behind a probe and not behind a list, and the event that comes with the head is
+/// taken.
 #[test]
 fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
     let server = Server::start();
@@ -416,7 +418,8 @@ fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
                 peer.json(200, &secret_list("9", &[]));
                 let watch = peer.request().line;
                 let event = secret("db", "6");
-                // On a busy machine the client may have given this one up, too: then it comes again.
+                // On a busy machine the client may have given this one up, too: then it comes
+                // again.
                 let _gone = peer.try_write(format!(
                     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\
                      {{\"type\":\"ADDED\",\"object\":{event}}}\n"

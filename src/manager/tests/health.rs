@@ -87,7 +87,8 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     stage.manager.check_health().unwrap();
 }
 
-/// B14: an object that is known to be behind the server says so to every reader and to a health check at once.
+/// B14: an object that is known to be behind the server says so to every reader and to a health
+/// check at once.
 #[test]
 fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     let stage = Stage::new();

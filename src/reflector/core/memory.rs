@@ -19,7 +19,8 @@ const STEADY_MIN: Duration = Duration::from_millis(1);
 const IDLE_LIMIT_MAX: Duration = Duration::from_hours(10 * 365 * 24);
 /// No try that the end of a grace or an expired position calls for comes sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
-/// A list that follows an expired position comes within this time: a server that comes back expires all watches at once.
+/// A list that follows an expired position comes within this time: a server that comes back expires
+/// all watches at once.
 const SOON: Duration = Duration::from_secs(1);
 /// So many times the longest interval between two bookmarks may pass without one.
 const BOOKMARKS_MISSED: u32 = 3;
@@ -52,9 +53,9 @@ enum Bookmarks {
     Told,
 }
 
-/// Whether the server lives, and what its answers may do once until a watch has served again: a server whose every watch
-/// expires, or whose lists succeed while its watches fail, is not asked without end at the first step of the backoff
-/// (B9, B10).
+/// Whether the server lives, and what its answers may do once until a watch has served again: a
+/// server whose every watch expires, or whose lists succeed while its watches fail, is not asked
+/// without end at the first step of the backoff (B9, B10).
 #[derive(Clone, Copy, Debug)]
 struct Life {
     /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
@@ -90,7 +91,8 @@ pub(super) struct Memory {
     idle_limit: Duration,
     pub(super) page_size: Option<u32>,
     what: String,
-    /// Since when the server owes a confirmation that never came: the beginning, or a refusal that is an answer.
+    /// Since when the server owes a confirmation that never came: the beginning, or a refusal that
+    /// is an answer.
     unconfirmed_since: Instant,
     /// Until when an open watch may be quiet where bookmarks are not known to come (B14).
     quiet_until: Option<Instant>,
@@ -198,8 +200,9 @@ impl Memory {
         self.bookmark_interval = self.bookmark_interval.max(interval);
     }
 
-    /// A bookmark came by itself, as on other watches of that server and resource, so long after the one before: the source is
-    /// told of the first, and of an interval that makes the idle limit longer (B11).
+    /// A bookmark came by itself, as on other watches of that server and resource, so long after
+    /// the one before: the source is told of the first, and of an interval that makes the idle
+    /// limit longer (B11).
     pub(super) fn bookmark_came(&mut self, interval: Duration) {
         let first = std::mem::replace(&mut self.bookmarks, Bookmarks::Told) != Bookmarks::Told;
         let limit = self.idle_limit();
@@ -210,8 +213,8 @@ impl Memory {
         }
     }
 
-    /// Silence on a watch that means something: the option, or three times the longest interval between bookmarks where they
-    /// come more seldom, which is never longer than a watch lives.
+    /// Silence on a watch that means something: the option, or three times the longest interval
+    /// between bookmarks where they come more seldom, which is never longer than a watch lives.
     pub(super) fn idle_limit(&self) -> Duration {
         let longest = self.watch_timeout_min.saturating_mul(2);
         let seldom = self.bookmark_interval.saturating_mul(BOOKMARKS_MISSED);
@@ -245,7 +248,8 @@ impl Memory {
         }
     }
 
-    /// An answer came. After failures that prove no life the backoff starts again, once until a watch has served (B10).
+    /// An answer came. After failures that prove no life the backoff starts again, once until a
+    /// watch has served (B10).
     pub(super) fn lives_again(&mut self) {
         if std::mem::take(&mut self.life.away) && std::mem::take(&mut self.life.restart) {
             self.backoff.restart();
@@ -259,7 +263,8 @@ impl Memory {
         }
     }
 
-    /// Whether the server has confirmed the content since the last watch was opened: only then may another be quiet.
+    /// Whether the server has confirmed the content since the last watch was opened: only then may
+    /// another be quiet.
     pub(super) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -278,8 +283,9 @@ impl Memory {
         }
     }
 
-    /// Shows by when the server has to be heard from: the idle limit after the last contact, unless a watch may be quiet for
-    /// longer. Without an open watch, that is the idle limit from now at the most.
+    /// Shows by when the server has to be heard from: the idle limit after the last contact, unless
+    /// a watch may be quiet for longer. Without an open watch, that is the idle limit from now at
+    /// the most.
     pub(super) fn reckon(&mut self, may_be_quiet: bool, now: Instant) {
         if let Some(behind) = self.status.behind_since {
             self.status.contact_due = Some(behind);
@@ -379,8 +385,9 @@ impl Memory {
         (until, hastened)
     }
 
-    /// Notes that the position has expired. Says when the list follows, and whether somebody may hasten it: at a moment of the
-    /// next second, once until a watch has served (B9); else as after any failure.
+    /// Notes that the position has expired. Says when the list follows, and whether somebody may
+    /// hasten it: at a moment of the next second, once until a watch has served (B9); else as after
+    /// any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
         if asks_to_wait || !std::mem::take(&mut self.life.list_soon) {
@@ -394,7 +401,8 @@ impl Memory {
         (later(facts.now, wait), false)
     }
 
-    /// The end of a rest that somebody began to wait in (B3), or read what is held (B10): never later than it would have been.
+    /// The end of a rest that somebody began to wait in (B3), or read what is held (B10): never
+    /// later than it would have been.
     pub(super) fn hastened(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
         if self.status.synced {
             return until.min(later(since, self.backoff.first(&mut self.chance)));
@@ -509,7 +517,8 @@ impl Memory {
     }
 }
 
-/// Whether a failure is an answer that only a server gives which can work: 5xx and 429 come from those that cannot, too.
+/// Whether a failure is an answer that only a server gives which can work: 5xx and 429 come from
+/// those that cannot, too.
 fn proves_life(error: &Error) -> bool {
     let code = error.status().map(crate::object::Status::code);
     code.is_some_and(|code| code < 500 && code != 429)

@@ -9,8 +9,8 @@
 //!     +--> OpeningStream -> Streaming+
 //! ```
 //!
-//! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a list of one item at the
-//! most recent version, whose version alone counts.
+//! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a
+//! list of one item at the most recent version, whose version alone counts.
 //!
 //! A *pass* is one list, plain or streamed, and the watches after it. Time comes in with each input.
 
@@ -138,8 +138,8 @@ pub(crate) struct Facts {
     pub(crate) waited_for: bool,
     /// The source can stream lists (LW-5); asked for where a pass may begin.
     pub(crate) streams: bool,
-    /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for where a watch is
-    /// about to be opened, and where it was.
+    /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
+    /// where a watch is about to be opened, and where it was.
     pub(crate) bookmarks: Option<Duration>,
     /// What is listed is one object by name.
     pub(crate) one_object: bool,

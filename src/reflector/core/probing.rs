@@ -1,7 +1,8 @@
 //! The probe between a watch that was silent from its opening to its end and the next one (B11).
 //!
-//! Silence says that nothing changed, or that the server cannot know: a history that was restored from a backup lies
-//! behind the watch's version, and a watch from a version of the future is opened and silent.
+//! Silence says that nothing changed, or that the server cannot know: a history that was restored
+//! from a backup lies behind the watch's version, and a watch from a version of the future is
+//! opened and silent.
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
@@ -13,8 +14,8 @@ use super::memory::History;
 use super::{Action, Core, Facts, Next, State};
 
 impl Core {
-    /// Asks where the server stands: for one item, as the version alone counts; for one object as it is, since that list is
-    /// as cheap and mends whatever was missed.
+    /// Asks where the server stands: for one item, as the version alone counts; for one object as
+    /// it is, since that list is as cheap and mends whatever was missed.
     pub(super) fn probe(&mut self, facts: &Facts) -> Action {
         if facts.one_object {
             return self.probe_by_list(facts);

@@ -15,8 +15,8 @@ use super::{
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
-/// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest objects fit in at 30 kB a
-/// second. Blank lines are bytes, too.
+/// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
+/// objects fit in at 30 kB a second. Blank lines are bytes, too.
 const EVENT_LIMIT: Duration = Duration::from_mins(1);
 
 /// A watch that was asked for.
@@ -30,7 +30,8 @@ pub(super) struct Opening {
 /// An open watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
-    /// When it was asked for: its life begins there, as a proxy may hold back the head of the answer to its end.
+    /// When it was asked for: its life begins there, as a proxy may hold back the head of the
+    /// answer to its end.
     asked_at: Instant,
     opened_at: Instant,
     timeout: Duration,
@@ -69,7 +70,8 @@ impl Watching {
         later(self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
     }
 
-    /// When it is taken for dead: bytes of an event that is coming in keep it, and not for ever (B11).
+    /// When it is taken for dead: bytes of an event that is coming in keep it, and not for ever
+    /// (B11).
     fn dead_at(&self, bookmarks: bool, idle_limit: Duration) -> Instant {
         let outlived = self.outlived_at();
         if !bookmarks {
@@ -86,7 +88,8 @@ fn later(from: Instant, wait: Duration) -> Instant {
 }
 
 impl Core {
-    /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its first event.
+    /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its
+    /// first event.
     pub(super) fn open(&mut self, facts: &Facts) -> Action {
         self.memory.status.phase = Phase::Opening;
         if let Some(interval) = facts.bookmarks {
@@ -136,7 +139,8 @@ impl Core {
         self.read(watching)
     }
 
-    /// A head that did not come in its time is a watch on which nothing came: it is opened again, behind a probe (B11).
+    /// A head that did not come in its time is a watch on which nothing came: it is opened again,
+    /// behind a probe (B11).
     pub(super) fn open_failed(&mut self, opening: &Opening, error: Error, facts: &Facts) -> Action {
         let asked_for = facts.now.saturating_duration_since(opening.asked_at);
         let reaction = disposition(Site::OpenWatch, &error);
@@ -332,7 +336,8 @@ impl Core {
         self.fail(error, next, facts)
     }
 
-    /// The position is not in the server's history: the content is behind, and listed again soon (RF-34, RF-41, B9).
+    /// The position is not in the server's history: the content is behind, and listed again soon
+    /// (RF-34, RF-41, B9).
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
         self.memory.fell_behind(facts.now);
         let (until, on_demand) = self.memory.expired(error, facts);
@@ -410,8 +415,8 @@ impl Core {
     }
 }
 
-/// What follows the end of a watch: one that was silent from its opening on may have been so because the server cannot know
-/// what changed.
+/// What follows the end of a watch: one that was silent from its opening on may have been so
+/// because the server cannot know what changed.
 fn after(watching: &Watching) -> Next {
     if watching.had_events {
         Next::Watch

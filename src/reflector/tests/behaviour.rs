@@ -393,8 +393,9 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     assert_eq!(due(&second), seconds(130));
 }
 
-/// B11, B18: after a restore from a backup a watch from our version, which lies in the server's future, is opened and
-/// silent. The cache says that nothing is confirmed, asks where the server stands, and follows it back.
+/// B11, B18: after a restore from a backup a watch from our version, which lies in the server's
+/// future, is opened and silent. The cache says that nothing is confirmed, asks where the server
+/// stands, and follows it back.
 #[test]
 fn b11_a_server_that_opens_silent_watches_after_a_restore_is_followed_back() {
     let world = World::new();
@@ -426,7 +427,8 @@ fn b11_a_server_that_opens_silent_watches_after_a_restore_is_followed_back() {
     assert!(!reflector.status().is_behind());
 }
 
-/// B14: bytes without an end and without an event keep the connection for a while, and the health for no moment.
+/// B14: bytes without an end and without an event keep the connection for a while, and the health
+/// for no moment.
 #[test]
 fn b14_a_trickle_is_no_contact_and_ends() {
     let world = World::new();

@@ -234,7 +234,8 @@ impl Sink<ConfigMap> for Slow {
     }
 }
 
-/// B11: what has come while the sink was slow, or the program was stopped, is taken before silence is told.
+/// B11: what has come while the sink was slow, or the program was stopped, is taken before silence
+/// is told.
 #[test]
 fn b11_events_that_have_come_are_no_silence() {
     let mut world = World::new();

@@ -188,8 +188,8 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.pages_at_zero = pages);
     }
 
-    /// Whether a watch from a version of the future opens and is silent, as on a server whose history was restored from a
-    /// backup. Default: it is refused.
+    /// Whether a watch from a version of the future opens and is silent, as on a server whose
+    /// history was restored from a backup. Default: it is refused.
     pub fn silent_futures(&self, silent: bool) {
         self.change(|server| server.silent_futures = silent);
     }

@@ -7,9 +7,9 @@ use crate::reflector::ReflectorOptions;
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Plays a story whose lines say in how long the server has to be heard from: `input = 130s`, `input = overdue`,
-/// `input = timeout`: the time-out that was asked of the server, and half a minute; or `input = opening`, the same
-/// while the head of its answer is awaited.
+/// Plays a story whose lines say in how long the server has to be heard from: `input = 130s`,
+/// `input = overdue`, `input = timeout`: the time-out that was asked of the server, and half a
+/// minute; or `input = opening`, the same while the head of its answer is awaited.
 fn check(options: &str, story: &str) {
     let mut bench = Bench::new(options);
     let mut allowed = Duration::ZERO;
@@ -61,8 +61,8 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
     );
 }
 
-/// A server that sends one bookmark and then opens watches on which nothing comes, as one does whose history is behind
-/// ours: an opened watch confirms nothing.
+/// A server that sends one bookmark and then opens watches on which nothing comes, as one does
+/// whose history is behind ours: an opened watch confirms nothing.
 #[test]
 fn b14_an_opened_watch_confirms_nothing() {
     check(
@@ -88,7 +88,8 @@ fn b14_an_opened_watch_confirms_nothing() {
     assert_eq!(status.age(bench.now), Some(duration("7s")));
 }
 
-/// Blank lines, bytes of an event that never ends, events that are none of ours, errors: none of them confirms anything.
+/// Blank lines, bytes of an event that never ends, events that are none of ours, errors: none of
+/// them confirms anything.
 #[test]
 fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
     for nothing in [
@@ -314,7 +315,8 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
          page 5 = overdue
          committed = opening",
     );
-    // A position that expired is no failure of the server, but the cache is behind until the whole list has come.
+    // A position that expired is no failure of the server, but the cache is behind until the whole
+    // list has come.
     check(
         "page=1",
         "start = 130s

@@ -25,8 +25,9 @@ use crate::object::Status;
 
 /// A row: the ID, the options it needs, and its story.
 ///
-/// Each line of a story is `input -> action`. An input may begin with the time that passes before it (`+5s`,
-/// `+50ms`); `rested` lets exactly the time of the rest pass. `soon` is a rest of less than a second that nobody hastens.
+/// Each line of a story is `input -> action`. An input may begin with the time that passes before
+/// it (`+5s`, `+50ms`); `rested` lets exactly the time of the rest pass. `soon` is a rest of less
+/// than a second that nobody hastens.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) options: &'static str,

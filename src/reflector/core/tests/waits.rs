@@ -235,7 +235,8 @@ fn b10_a_proof_of_life_starts_the_backoff_again() {
     check(PROOFS_OF_LIFE);
 }
 
-/// The list after a 410 comes at a moment that is uniform in a second, so that a thousand caches do not ask at once.
+/// The list after a 410 comes at a moment that is uniform in a second, so that a thousand caches do
+/// not ask at once.
 #[test]
 fn b9_the_list_after_a_410_is_spread_over_a_second() {
     let mut waits: Vec<Duration> = (0..200)
@@ -251,8 +252,8 @@ fn b9_the_list_after_a_410_is_spread_over_a_second() {
     assert!((400..600).contains(&at(100)), "{waits:?}");
 }
 
-/// A read of what is held during a backoff shortens it to its first step, once per failure; a wait that the server asked
-/// for, or too many requests, nobody shortens.
+/// A read of what is held during a backoff shortens it to its first step, once per failure; a wait
+/// that the server asked for, or too many requests, nobody shortens.
 #[test]
 fn b10_a_read_shortens_a_backoff_to_its_first_step() {
     check(&[

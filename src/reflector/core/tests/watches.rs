@@ -494,8 +494,8 @@ fn silence() {
     bench.tell("+301s quiet 630s -> probe\nprobed 5 -> watch 5");
 }
 
-/// B11: bytes of an event that is still coming in keep the connection, for as long as the largest event takes and no
-/// longer; blank lines, which are bytes too, keep it no longer either.
+/// B11: bytes of an event that is still coming in keep the connection, for as long as the largest
+/// event takes and no longer; blank lines, which are bytes too, keep it no longer either.
 #[test]
 fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
     let mut bench = open("bookmarks");
@@ -511,8 +511,8 @@ fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
     );
 }
 
-/// B11: a watch that the server does not end by its time-out has an end all the same; one on which something comes is
-/// opened again without a word of failure.
+/// B11: a watch that the server does not end by its time-out has an end all the same; one on which
+/// something comes is opened again without a word of failure.
 #[test]
 fn a_watch_that_outlives_its_time_out_is_opened_again() {
     let mut bench = open("bookmarks");
