@@ -309,15 +309,15 @@ pub(crate) fn wait_for_any(
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }
+        // What is ready comes before a deadline that has passed: it may be this program that was
+        // late.
         let now = Clock::system().now();
-        if call.until.deadline.has_passed(now) {
-            return Err(Halt::Limit(call.until.limit));
-        }
-        if pause.has_passed(now) {
-            return Ok(vec![false; descriptors.len()]);
-        }
         let timeout = timespec(call.until.deadline.earlier(pause), now);
         match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) if call.until.deadline.has_passed(now) => {
+                return Err(Halt::Limit(call.until.limit));
+            }
+            Ok(0) if pause.has_passed(now) => return Ok(vec![false; descriptors.len()]),
             Err(rustix::io::Errno::INTR) | Ok(0) => continue,
             Err(error) => return Err(Halt::Io(error.into())),
             Ok(_) => {}

@@ -13,7 +13,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A list may have to be read from etcd and sorted before its first byte: a server gives up after 60 s itself.
 const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
 
-/// A server answers a watch when it has taken its place in the event stream.
+/// A server answers a streamed list when it has taken its place in the event stream.
 const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 
 /// One object is read at once or not at all.
@@ -47,7 +47,10 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// The limit from sending a list to the first byte of its answer; 60 s.
     pub list_first_byte_timeout: Duration,
-    /// The limit from sending a watch to the first byte of its answer; 30 s. What comes then has no limit here.
+    /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its
+    /// answer; 30 s. What comes then has no limit here. The head of another watch may come as late
+    /// as its first event: a proxy may hold it back, so that
+    /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout) is its limit.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
     ///

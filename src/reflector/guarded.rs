@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
@@ -114,12 +114,20 @@ impl<K: Object> ListerWatcher<K> for Guarded<K> {
         self.or_default(|source| source.watch_list_failed());
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.or_default(|source| source.sends_bookmarks())
+    fn expedite(&self) {
+        self.or_default(|source| source.expedite());
     }
 
-    fn bookmark_came(&self) {
-        self.or_default(|source| source.bookmark_came());
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.or_default(|source| source.bookmark_interval())
+    }
+
+    fn bookmark_came(&self, interval: Duration) {
+        self.or_default(|source| source.bookmark_came(interval));
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.or_default(|source| source.lists_one_object())
     }
 
     fn disconnect(&self) {

@@ -81,6 +81,7 @@ fn watch_from(version: &str) -> WatchRequest {
     WatchRequest {
         resource_version: ResourceVersion::from(version),
         timeout: Duration::from_mins(5),
+        head_timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,
