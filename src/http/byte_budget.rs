@@ -1,10 +1,11 @@
 //! The byte budget of one client: counts what its unfinished answers hold, and closes the largest
 //! past the limit.
 //!
-//! A small answer never fails because of a large one: the budget closes the largest. Closing wakes
-//! the answer's reader out of its wait; a busy reader sees it at its next read. The budget waits
-//! for nobody, so a closed answer holds its bytes beside the limit until its reader drops them. The
-//! budget refuses an answer that would bring the sum of both to twice the limit.
+//! A small answer never fails because of large ones: the budget closes the largest. It refuses an
+//! answer for which no larger ones could make room. Closing wakes the answer's reader out of its
+//! wait; a busy reader sees it at its next read. The budget waits for nobody, so a closed answer
+//! holds its bytes beside the limit until its reader drops them. The budget refuses an answer that
+//! would bring the sum of both to twice the limit.
 
 use std::collections::BTreeMap;
 
@@ -162,6 +163,13 @@ impl State {
         Some(signal)
     }
 
+    /// What the open accounts that hold more than `held` count together.
+    fn larger_than(&self, held: usize) -> usize {
+        let open = self.accounts.values().filter(|entry| !entry.is_closed);
+        let larger = open.filter(|entry| entry.held > held).map(Entry::bytes);
+        larger.fold(0, usize::saturating_add)
+    }
+
     /// The open account that holds the most.
     fn largest(&self) -> Option<u64> {
         let open = self.accounts.iter().filter(|(_, entry)| !entry.is_closed);
@@ -191,16 +199,18 @@ impl State {
             return (Ok(most), closed);
         }
         self.set(number, signal, least, moved);
-        while self.open > bytes_max && !signal.is_closed() {
-            let largest = self.largest().unwrap_or(number);
-            closed.extend(self.close(largest));
-        }
-        if self.open.saturating_add(self.closing) > bytes_max.saturating_mul(2) {
+        let sum = self.open.saturating_add(self.closing);
+        let others = self.open.saturating_sub(self.larger_than(least));
+        if others > bytes_max || sum > bytes_max.saturating_mul(2) {
+            // No larger answer is closed in vain.
             self.close(number);
-        }
-        if signal.is_closed() {
             self.set(number, signal, counted(held), 0);
             return (Err(IsClosed), closed);
+        }
+        while self.open > bytes_max
+            && let Some(largest) = self.largest()
+        {
+            closed.extend(self.close(largest));
         }
         (Ok(least), closed)
     }
@@ -258,7 +268,7 @@ impl Account {
     fn error(&self) -> Error {
         let Holder { budget, signal, .. } = &*self.0;
         let message = format!(
-            "the client closed the answer: its unfinished part needs {} bytes, the most of {} unfinished answers that \
+            "the client closed the answer: its unfinished part needs {} bytes, and {} unfinished answers \
              share a budget of {} bytes; ClientOptions::buffered_bytes_max raises it",
             signal.closed_at.load(Ordering::Acquire),
             signal.sharers.load(Ordering::Relaxed),

@@ -78,7 +78,8 @@ pub struct ClientOptions {
     /// The most bytes that the unfinished answers of this client hold together; 256 MiB.
     ///
     /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole. Past the limit
-    /// the client closes the answer that holds the most, with an error of kind `TooLarge`, and the others go on. An
+    /// the client closes the largest of those that hold more than the one that grows, or else that one, with an error
+    /// of kind `TooLarge`. The others go on. An
     /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved. Decoded objects do
     /// not count.
     ///
