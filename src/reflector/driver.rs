@@ -2,7 +2,6 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::guard::guard;
 use crate::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
@@ -365,9 +364,7 @@ struct Expedite<K: Object>(Arc<dyn ListerWatcher<K>>);
 
 impl<K: Object> Wake for Expedite<K> {
     fn wake(&self) {
-        if let Err(error) = guard("the lister-watcher", || self.0.expedite()) {
-            log::error!("a list was not made urgent: {error}");
-        }
+        self.0.expedite();
     }
 }
 
