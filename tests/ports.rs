@@ -13,14 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::{Clock, Deadline};
+use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::informer::{
     EventHandler, FilteringHandler, Handlers, InformerMetrics, InformerOptions, InformerReading,
     InformerSet, InformerSetOptions, Registration, SharedInformer,
 };
 use kubecache::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+};
+use kubecache::manager::{
+    ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, SecretManager,
 };
 use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use kubecache::pod_status::{
@@ -31,7 +35,7 @@ use kubecache::reflector::{
     SinkEvent, Staged,
 };
 use kubecache::store::Indexers;
-use kubecache::testing::{FakeSource, objects};
+use kubecache::testing::{Answer, Exchange, FakeSource, FixtureServer, Recording, objects};
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
@@ -147,8 +151,63 @@ fn rows_of_informers() -> Vec<Row> {
     ]
 }
 
+fn rows_of_reflectors() -> Vec<Row> {
+    let source = "the source of reflector configmaps panicked";
+    vec![
+        ("ReflectorMetrics", measured, "list_started", Seen::Log),
+        ("ReflectorMetrics", measured, "listed", Seen::Log),
+        ("ReflectorMetrics", measured, "watch_started", Seen::Log),
+        ("ListerWatcher", listed, "describe", end(source)),
+        ("ListerWatcher", listed, "list", error(source)),
+        ("ListerWatcher", listed, "watch", error(source)),
+        ("ListerWatcher", listed, "supports_watch_list", Seen::Log),
+        (
+            "WatchStream",
+            listed,
+            "next",
+            error("the source of reflector configmaps, reading its watch, panicked"),
+        ),
+    ]
+}
+
+fn rows_of_managers() -> Vec<Row> {
+    vec![
+        (
+            "Api",
+            managed,
+            "lister_watcher",
+            error("the Api's lister_watcher for secret shop/db panicked"),
+        ),
+        (
+            "Api",
+            managed,
+            "getter",
+            end("the Api's getter for secrets panicked"),
+        ),
+        (
+            "Getter",
+            managed,
+            "get",
+            error("the getter of secret shop/db panicked"),
+        ),
+        (
+            "ManagerMetrics",
+            managed,
+            "manager_started",
+            end("the metrics of the secret cache panicked"),
+        ),
+        ("ManagerMetrics", managed, "read", Seen::Log),
+    ]
+}
+
 fn rows_of_others() -> Vec<Row> {
     vec![
+        (
+            "lookup",
+            resolved,
+            "lookup",
+            error("looking up shop.example panicked"),
+        ),
         (
             "Sink",
             sink,
@@ -196,7 +255,17 @@ fn a_panic_in_a_port_of_an_informer_is_an_error_of_that_call() {
 }
 
 #[test]
-fn a_panic_in_a_sink_ends_its_reflector_and_one_in_a_runtime_a_relist() {
+fn a_panic_in_a_port_of_a_reflector_is_an_error_of_that_call() {
+    check(rows_of_reflectors());
+}
+
+#[test]
+fn a_panic_in_a_port_of_a_manager_is_an_error_of_that_call() {
+    check(rows_of_managers());
+}
+
+#[test]
+fn a_panic_in_a_lookup_a_sink_or_a_runtime_is_told_with_its_cause() {
     check(rows_of_others());
 }
 
@@ -353,6 +422,17 @@ impl InformerMetrics for Fuse {
     }
 }
 
+impl ManagerMetrics for Fuse {
+    fn manager_started(&self, _reading: ManagerReading) -> Result<(), Error> {
+        self.reach("manager_started");
+        Ok(())
+    }
+
+    fn read(&self, _took: Duration, _failure: Option<&Error>) {
+        self.reach("read");
+    }
+}
+
 fn measured(fuse: &Fuse) -> Seen {
     let source = source();
     let options = options().metrics(Arc::new(fuse.clone()));
@@ -440,6 +520,24 @@ impl<K: Object> Api<K> for BadSource<K> {
     }
 }
 
+fn listed(fuse: &Fuse) -> Seen {
+    let source = source();
+    let bad = BadSource(source.clone(), fuse.clone());
+    let informer = SharedInformer::new(Arc::new(bad), options());
+    if let Err(error) = informer.start() {
+        assert!(informer.is_stopped());
+        return Seen::End(text(&error));
+    }
+    let seen = if fuse.at == "supports_watch_list" {
+        Seen::Log
+    } else {
+        Seen::Error(text(&until(|| informer.status().last_error)))
+    };
+    fuse.put_out();
+    goes_on(&informer, &source);
+    seen
+}
+
 fn set(fuse: &Fuse) -> Seen {
     let source = source();
     let api = BadSource(source.clone(), fuse.clone());
@@ -449,6 +547,32 @@ fn set(fuse: &Fuse) -> Seen {
     let informer = set.informer::<ConfigMap>().unwrap();
     set.start().unwrap();
     goes_on(&informer, &source);
+    Seen::Error(text(&error))
+}
+
+/// A client whose name lookup panics where the fuse says.
+fn resolved(fuse: &Fuse) -> Seen {
+    const LIST: &str = "/api/v1/namespaces/shop/configmaps";
+    let list = Answer::list("7", &[objects::config_map("shop", "a", "5", &[])]).unwrap();
+    let recording = Recording::new().with(Exchange::get(LIST, list));
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let (address, inside) = (server.address(), fuse.clone());
+    let lookup = move |_: &str, _: u16| {
+        inside.reach("lookup");
+        Ok(vec![address])
+    };
+    let config = Config::for_server(&format!("http://shop.example:{}", address.port())).unwrap();
+    let client = Client::with_lookup(&config, ClientOptions::default(), lookup).unwrap();
+    let source: Arc<dyn ListerWatcher<ConfigMap>> = client.lister_watcher(Scope::namespace("shop"));
+    let list = || {
+        let mut items = Vec::new();
+        let request = ListRequest::default();
+        let listed = source.list(&request, &StopToken::never(), &mut |item| items.push(item));
+        listed.map(|_page| items.len())
+    };
+    let error = list().unwrap_err();
+    fuse.put_out();
+    assert_eq!(list().unwrap(), 1);
     Seen::Error(text(&error))
 }
 
@@ -533,6 +657,39 @@ fn relisted(fuse: &Fuse) -> Seen {
     });
     relist.shutdown(soon()).unwrap();
     Seen::Error(text)
+}
+
+fn managed(fuse: &Fuse) -> Seen {
+    let source = FakeSource::<Secret>::new();
+    source.set(objects::secret("shop", "db", "", &[]));
+    let mode = match fuse.at {
+        "get" => ChangeDetection::Get,
+        _ => ChangeDetection::Watch,
+    };
+    let options = ManagerOptions::default()
+        .change_detection(mode)
+        .metrics(Arc::new(fuse.clone()));
+    let api = BadSource(source, fuse.clone());
+    let manager = match SecretManager::new(api, options) {
+        Ok(manager) => manager,
+        Err(error) => return Seen::End(text(&error)),
+    };
+    manager.register_pod(&objects::pod("shop", "web", "n1", &["db"], &[]));
+    // A read may come before the first try has failed.
+    let seen = until(|| {
+        let short = Clock::system().after(Duration::from_millis(20));
+        match manager.get_secret_by("shop", "db", short) {
+            Ok(_) => Some(Seen::Log),
+            Err(error) => {
+                let failure = error.last_failure().unwrap_or(&error);
+                let panicked = failure.kind() == ErrorKind::Panicked;
+                panicked.then(|| Seen::Error(text(failure)))
+            }
+        }
+    });
+    fuse.put_out();
+    manager.get_secret_by("shop", "db", soon()).unwrap();
+    seen
 }
 
 impl fmt::Debug for Bad {
