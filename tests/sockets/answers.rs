@@ -409,7 +409,7 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
     for (option, compression) in rows {
         let server = Server::start();
         let config = Config::for_server(&server.url()).unwrap();
-        let mut options = super::patient();
+        let mut options = patient();
         options.gzip = option;
         let client = Client::new(&config.with_compression(compression), options).unwrap();
         thread::scope(|scope| {
