@@ -9,6 +9,9 @@ use crate::store::{Floor, Identity};
 use crate::sync::Arc;
 
 /// The content of one object's place.
+///
+/// What is offered to it is taken if it is admitted. What is refused is left where it is, for the caller to drop under no
+/// lock: that may overwrite secrets.
 #[derive(Debug)]
 pub(crate) struct Content<K: ManagedKind> {
     object: Option<Arc<Held<K>>>,
@@ -117,10 +120,10 @@ impl<K: ManagedKind> Content<K> {
     pub(crate) fn replace(
         &mut self,
         begun: u64,
-        item: Option<Listed<K>>,
+        item: &mut Option<Listed<K>>,
         of: &Replacement,
     ) -> Result<Written<K>, Error> {
-        let uid = match &item {
+        let uid = match &*item {
             Some(Listed::Object(object)) => Some(object.uid()),
             Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
             None => None,
@@ -140,19 +143,19 @@ impl<K: ManagedKind> Content<K> {
             return Err(self.stale(&of.resource_version));
         }
         self.gone = None;
-        Ok(self.take_in(item))
+        Ok(self.take_in(item.take()))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12); `None` if it is older than what is
     /// known.
-    pub(crate) fn change(&mut self, state: Listed<K>) -> Option<Written<K>> {
-        let admitted = match &state {
+    pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<Written<K>> {
+        let admitted = match state.as_ref()? {
             Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
             Listed::Undecodable(set_aside) => {
                 self.admits(&set_aside.uid, &set_aside.resource_version)
             }
         };
-        admitted.then(|| self.take_in(Some(state)))
+        admitted.then(|| self.take_in(state.take()))
     }
 
     /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than what is known.
@@ -168,7 +171,8 @@ impl<K: ManagedKind> Content<K> {
 
     /// An answer that may come out of a cache of the server which lags. `None` if it is older than what is known: another
     /// state of the object that is held is judged by that one's version, which the floor may be ahead of.
-    pub(crate) fn answer(&mut self, object: Arc<Held<K>>) -> Option<Written<K>> {
+    pub(crate) fn answer(&mut self, answer: &mut Option<Arc<Held<K>>>) -> Option<Written<K>> {
+        let object = answer.as_ref()?;
         let held = self.object.as_ref().map(|held| held.uid());
         let admitted = if held == Some(object.uid()) && !self.is_gone(object.uid()) {
             let version = self.object.as_ref().map(|held| held.resource_version());
@@ -184,7 +188,7 @@ impl<K: ManagedKind> Content<K> {
             return None;
         }
         self.floor.raise(&object.resource_version());
-        Some(self.take_in(Some(Listed::Object(object))))
+        Some(self.take_in(answer.take().map(Listed::Object)))
     }
 
     /// To be called before a consistent read is sent.
@@ -197,7 +201,7 @@ impl<K: ManagedKind> Content<K> {
     }
 
     /// A state that was read for others than the readers of this content; `None` if it is not newer than what is known.
-    pub(crate) fn hear(&mut self, object: Arc<Held<K>>) -> Option<Written<K>> {
+    pub(crate) fn hear(&mut self, object: &mut Option<Arc<Held<K>>>) -> Option<Written<K>> {
         let never = Asked {
             revision: self.revision.wrapping_sub(1),
             uid: None,
@@ -210,11 +214,12 @@ impl<K: ManagedKind> Content<K> {
     pub(crate) fn found(
         &mut self,
         asked: &Asked,
-        object: Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<Held<K>>>,
     ) -> Option<Written<K>> {
-        match object {
-            Some(object) => self.take_fresh(asked, object),
-            None => self.take_gone(asked),
+        if object.is_some() {
+            self.take_fresh(asked, object)
+        } else {
+            self.take_gone(asked)
         }
     }
 
@@ -223,7 +228,7 @@ impl<K: ManagedKind> Content<K> {
     pub(crate) fn found_at_least(
         &mut self,
         asked: &Asked,
-        object: Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<Held<K>>>,
         version: &ResourceVersion,
     ) -> Option<Written<K>> {
         let uid = object.as_ref().map(|object| object.uid());
@@ -238,7 +243,12 @@ impl<K: ManagedKind> Content<K> {
     }
 
     /// A consistent read is always accepted, also when it is older (B18), unless something came in meanwhile.
-    fn take_fresh(&mut self, asked: &Asked, object: Arc<Held<K>>) -> Option<Written<K>> {
+    fn take_fresh(
+        &mut self,
+        asked: &Asked,
+        fresh: &mut Option<Arc<Held<K>>>,
+    ) -> Option<Written<K>> {
+        let object = fresh.as_ref()?;
         let version = object.resource_version();
         let floor = self.floor.position();
         if self.revision != asked.revision {
@@ -255,7 +265,7 @@ impl<K: ManagedKind> Content<K> {
         }
         self.gone = None;
         self.floor.raise(&version);
-        Some(self.take_in(Some(Listed::Object(object))))
+        Some(self.take_in(fresh.take().map(Listed::Object)))
     }
 
     /// Whether the answer shows that the server's history was put back: a state that was known to be over.
@@ -355,5 +365,45 @@ impl<K: ManagedKind> Content<K> {
             _old: if other { self.object.take() } else { None },
             ..Written::changed()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+    use crate::manager::tests::fake::{secret, with_uid};
+
+    fn listed(version: &str) -> Listed<Secret> {
+        Listed::Object(Arc::new(Held::new(secret("s", version))))
+    }
+
+    /// Whoever drops an object overwrites its secrets: what is refused stays with the caller, who has no lock then.
+    #[test]
+    fn what_is_refused_is_left_to_the_caller() {
+        let mut content = Content::<Secret>::default();
+        let mut first = Some(listed("9"));
+        assert!(content.change(&mut first).is_some() && first.is_none());
+        let mut old = Some(listed("8"));
+        assert!(content.change(&mut old).is_none());
+        assert!(old.is_some());
+        let of = Replacement {
+            resource_version: "7".into(),
+            ..Replacement::default()
+        };
+        let begun = content.revision();
+        assert!(content.replace(begun, &mut old, &of).is_err());
+        assert!(old.is_some());
+        let asked = content.ask();
+        let mut newer = Some(listed("10"));
+        assert!(content.change(&mut newer).is_some());
+        let mut late = Some(Arc::new(Held::new(with_uid(secret("s", "5"), "other"))));
+        assert!(content.found(&asked, &mut late).is_none());
+        assert!(late.is_some());
+        assert!(content.answer(&mut late).is_none());
+        assert!(late.is_some());
+        assert!(content.hear(&mut late).is_none());
+        assert!(late.is_some());
     }
 }

@@ -303,6 +303,16 @@ impl<K: Object> Store<K> {
         let mut functions = Arc::new(state.indices.functions().merged(indexers)?);
         let mut based_on = Arc::clone(state.indices.functions());
         loop {
+            if !Arc::ptr_eq(state.indices.functions(), &based_on) {
+                based_on = Arc::clone(state.indices.functions());
+                functions = Arc::new(based_on.merged(indexers)?);
+                let outdated = std::mem::take(&mut known);
+                // What is dropped may be the last share of an object: not under the lock.
+                drop(state);
+                drop(outdated);
+                state = self.state.lock();
+                continue;
+            }
             let missing = missing(&state, &known);
             if missing.is_empty() {
                 break;
@@ -316,11 +326,6 @@ impl<K: Object> Store<K> {
                 known.insert(key, Entry { content, values });
             }
             state = self.state.lock();
-            if !Arc::ptr_eq(state.indices.functions(), &based_on) {
-                based_on = Arc::clone(state.indices.functions());
-                functions = Arc::new(based_on.merged(indexers)?);
-                known.clear();
-            }
         }
         for (key, entry) in &mut state.items {
             if let Some(fresh) = known.get_mut(&**key) {

@@ -235,10 +235,11 @@ impl<K: ManagedKind> Record<K> {
         let before = self.face();
         let (how, result, written) = match fetched {
             Fetched::Object(object) => {
+                let mut object = Some(object);
                 let written = if fetch.version.is_empty() {
-                    self.content.found(&fetch.asked, Some(object))
+                    self.content.found(&fetch.asked, &mut object)
                 } else {
-                    self.content.answer(object)
+                    self.content.answer(&mut object)
                 };
                 let taken = written.is_some();
                 if taken {
@@ -319,9 +320,9 @@ impl<K: ManagedKind> Record<K> {
         let before = self.face();
         let (result, written) = match fetched {
             Fetched::Object(object) => {
-                let written = self
-                    .content
-                    .found_at_least(&read.asked, Some(object), &read.version);
+                let written =
+                    self.content
+                        .found_at_least(&read.asked, &mut Some(object), &read.version);
                 if written.is_some() {
                     self.confirmed(None, at);
                 } else {
@@ -364,7 +365,10 @@ impl<K: ManagedKind> Record<K> {
     pub(crate) fn hear(&mut self, object: Arc<Held<K>>, at: &Moment<'_>) -> Settled<K, ()> {
         let before = self.face();
         // What is absent here is asked for anew by each reader (OS-16), past every cache.
-        let heard = self.absent.is_none().then(|| self.content.hear(object));
+        let heard = self
+            .absent
+            .is_none()
+            .then(|| self.content.hear(&mut Some(object)));
         let written = heard.flatten();
         if written.is_some() && self.updated.is_some() {
             self.confirmed(None, at);
@@ -429,7 +433,7 @@ impl<K: ManagedKind> Record<K> {
         version: &ResourceVersion,
         at: &Moment<'_>,
     ) -> Option<Written<K>> {
-        let written = self.content.found_at_least(asked, None, version);
+        let written = self.content.found_at_least(asked, &mut None, version);
         if written.is_some() {
             self.confirmed(Some(error.clone()), at);
         }

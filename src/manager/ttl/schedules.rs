@@ -1,6 +1,5 @@
 //! Model checks: readers, a leader's end of every kind, references and the shutdown in every order, without real threads.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -262,23 +261,28 @@ fn b17_a_leader_out_of_time_hands_over_in_every_order() {
     });
 }
 
-/// A leader that panics is followed by another reader.
+/// A getter that panics is a failure: its readers share it, and nobody waits for ever.
 #[test]
-fn os_5_a_leader_that_panics_hands_over_in_every_order() {
+fn os_5_a_getter_that_panics_is_a_failure_in_every_order() {
     check(|| {
         let model = Model::new(First::Panics, MINUTE);
         let readers: Vec<_> = (0..3)
             .map(|_| {
                 let model = model.clone();
-                thread::spawn(move || {
-                    let get = AssertUnwindSafe(|| model.get(Deadline::NEVER).unwrap());
-                    catch_unwind(get).is_err()
-                })
+                thread::spawn(move || model.get(Deadline::NEVER).map(drop))
             })
             .collect();
-        let panics = readers.into_iter().map(|reader| reader.join().unwrap());
-        assert_eq!(panics.filter(|panicked| *panicked).count(), 1);
-        assert_eq!(model.server.asked(), 2);
+        let results: Vec<_> = readers
+            .into_iter()
+            .map(|reader| reader.join().unwrap())
+            .collect();
+        let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
+        assert!(!failures.is_empty());
+        assert!(
+            failures
+                .iter()
+                .all(|error| error.kind() == ErrorKind::Panicked)
+        );
     });
 }
 

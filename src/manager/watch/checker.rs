@@ -225,14 +225,18 @@ fn settle<K: ManagedKind>(
     found: Result<Arc<Held<K>>, Error>,
 ) {
     let now = works.clock().now();
+    let (mut object, failure) = match found {
+        Ok(object) => (Some(object), None),
+        Err(error) if error.is_not_found() => (None, None),
+        Err(error) => (None, Some(error)),
+    };
     let decided = works.change(item, |slot| {
         if !matches!(slot.state(), State::Rechecking(_)) {
             return None;
         }
-        let found = match found {
-            Ok(object) => slot.found(asked, Some(object), now),
-            Err(error) if error.is_not_found() => slot.found(asked, None, now),
-            Err(error) => Found {
+        let found = match failure {
+            None => slot.found(asked, &mut object, now),
+            Some(error) => Found {
                 action: slot.not_checked(error, now),
                 written: Written::changed(),
             },

@@ -157,7 +157,7 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let works = self.works();
         let Question { item, asked } = question;
-        let (object, absent) = match answer {
+        let (mut object, absent) = match answer {
             Ok(object) => (Some(object), None),
             Err(error) if error.is_not_found() => (None, Some(error)),
             Err(error) => return Err(error),
@@ -165,7 +165,7 @@ impl<K: ManagedKind> WatchStore<K> {
         let now = works.clock().now();
         let not_found = || Error::not_found(K::RESOURCE, item.about.key.name());
         let (found, result) = works.change(item, |slot| {
-            let mut found = slot.found_at_least(asked, object, version, now);
+            let mut found = slot.found_at_least(asked, &mut object, version, now);
             found.action = found.action.or(|| slot.given());
             let result = match (absent, slot.undecodable()) {
                 // That was true while this read was under way.

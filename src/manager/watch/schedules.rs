@@ -92,7 +92,8 @@ impl Model {
                 ..Replacement::default()
             };
             let mut slot = item.slot.lock();
-            let staged = (slot.content().revision(), Some(object));
+            let mut listed = Some(object);
+            let staged = (slot.content().revision(), &mut listed);
             let written = slot.replace(RunId::FIRST, staged, &of, now);
             drop(slot);
             drop(written);

@@ -331,7 +331,8 @@ impl<K: ManagedKind> Slot<K> {
         }
     }
 
-    /// The list of the one object, or of none, and the content's revision when it was begun.
+    /// The list of the one object, or of none, and the content's revision when it was begun. As with each of these, what is
+    /// not taken is left to the caller, to be dropped under no lock.
     ///
     /// # Errors
     ///
@@ -339,7 +340,7 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn replace(
         &mut self,
         run: RunId,
-        (begun, item): (u64, Option<Listed<K>>),
+        (begun, item): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
     ) -> Result<Written<K>, Error> {
@@ -361,7 +362,7 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn change(
         &mut self,
         run: RunId,
-        state: Listed<K>,
+        state: &mut Option<Listed<K>>,
         now: Instant,
     ) -> Result<Written<K>, Error> {
         self.hear(run)?;

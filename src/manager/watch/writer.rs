@@ -104,7 +104,8 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
 
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let now = self.works.clock().now();
-        self.write(|slot| slot.replace(self.run, staging, of, now))
+        let (begun, mut item) = staging;
+        self.write(|slot| slot.replace(self.run, (begun, &mut item), of, now))
     }
 
     fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
@@ -114,14 +115,16 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
             SinkEvent::Added(object) | SinkEvent::Modified(object)
                 if self.is_ours(&object.key()) =>
             {
-                self.write(|slot| slot.change(run, Listed::Object(object), now))
+                let mut state = Some(Listed::Object(object));
+                self.write(|slot| slot.change(run, &mut state, now))
             }
             SinkEvent::Deleted(object) if self.is_ours(&object.key()) => {
                 let version = object.resource_version();
                 self.write(|slot| slot.remove(run, object.uid(), &version, now))
             }
             SinkEvent::Undecodable(set_aside) if self.is_ours(&set_aside.key) => {
-                self.write(|slot| slot.change(run, Listed::Undecodable(set_aside), now))
+                let mut state = Some(Listed::Undecodable(set_aside));
+                self.write(|slot| slot.change(run, &mut state, now))
             }
             SinkEvent::DeletedUndecodable(gone) if self.is_ours(&gone.key) => {
                 self.write(|slot| slot.remove(run, &gone.uid, &gone.resource_version, now))

@@ -26,7 +26,7 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn found(
         &mut self,
         asked: &Asked,
-        object: Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<Held<K>>>,
         now: Instant,
     ) -> Found<K> {
         self.found_at_least(asked, object, &ResourceVersion::most_recent(), now)
@@ -36,7 +36,7 @@ impl<K: ManagedKind> Slot<K> {
     pub(crate) fn found_at_least(
         &mut self,
         asked: &Asked,
-        object: Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<Held<K>>>,
         version: &ResourceVersion,
         now: Instant,
     ) -> Found<K> {
