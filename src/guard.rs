@@ -27,7 +27,6 @@ pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T
 /// # Errors
 ///
 /// The code's own, or `Panicked`.
-#[cfg_attr(not(test), expect(dead_code, reason = "its users land next"))]
 pub(crate) fn guard_call<T>(
     port: impl Display,
     call: impl FnOnce() -> Result<T, Error>,

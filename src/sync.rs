@@ -2,7 +2,7 @@
 //!
 //! Locks are taken only upwards in rank: manager registry 10, references 20, reflector status 30, a mutation
 //! cache's own writes 35, store and slots 40, a set's list of informers 44, a manager's answers 45, an informer's life 46, an informer's table of handlers 48, delta queue, handler queue, a manager's
-//! chores, checks and subscriptions 50, what one subscriber has not taken yet 51, an informer's old states 52, stop token 55, the tables of metrics
+//! chores, checks and subscriptions 50, what one subscriber has not taken yet 51, an informer's old states 52, a client's slots 54, stop token 55, the tables of metrics
 //! 57, fake clock 60. Under none of them is there I/O, a join, user code or logging.
 
 #[cfg(not(shuttle))]

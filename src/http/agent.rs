@@ -42,7 +42,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
-    pub(crate) waited_for: bool,
     pub(crate) until: Until,
     /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
     pub(crate) of_collection: bool,
@@ -173,7 +172,6 @@ impl Agent {
             let context = Blocking {
                 until: ask.until,
                 first_byte: Some((ask.first_byte, ask.until)),
-                waited_for: ask.waited_for,
                 output_bytes: head_bytes(&request),
                 dialed: false,
                 ..call.clone()

@@ -1,7 +1,8 @@
-//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its behalf.
+//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its
+//! behalf.
 //!
-//! ureq hands no per-request value down to a transport. So each call enters its context on its own thread, and the
-//! transport waits by the context of the thread it runs on.
+//! ureq hands no per-request value down to a transport. So each call enters its context on its own
+//! thread, and the transport waits by the context of the thread it runs on.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::halt::{Halt, Limit};
+use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::sync::Arc;
@@ -29,10 +31,9 @@ pub(crate) struct Blocking {
     pub(crate) wake: Arc<WakeUp>,
     /// When the wait ends, and which limit that is.
     pub(crate) until: Until,
-    /// The limit of sending the request, and once more of the wait for the answer to it; and the end of the whole call.
+    /// The limit of sending the request, and once more of the wait for the answer to it; and the
+    /// end of the whole call.
     pub(crate) first_byte: Option<(Duration, Until)>,
-    /// Such a request connects before others.
-    pub(crate) waited_for: bool,
     /// The largest piece of the request's head.
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
@@ -41,6 +42,10 @@ pub(crate) struct Blocking {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
     pub(crate) only_what_is_there: bool,
+    /// Given back while a wait is long.
+    pub(crate) slot: Option<Arc<Slot>>,
+    /// The deadline of the caller, whatever other limits end before it.
+    pub(crate) caller: Deadline,
 }
 
 /// A moment and the name of the limit that ends there.
@@ -101,11 +106,40 @@ impl Blocking {
             wake: Arc::clone(wake),
             until,
             first_byte: None,
-            waited_for: false,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             socket: None,
             only_what_is_there: false,
+            slot: None,
+            caller: until.deadline,
+        }
+    }
+
+    /// The same call, on a thread that works with `slot`.
+    pub(crate) fn with_slot(&self, slot: Arc<Slot>) -> Self {
+        Self {
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// Gives the slot back before a wait of unknown length.
+    pub(crate) fn give_slot_back(&self) {
+        if let Some(slot) = &self.slot {
+            slot.give_back();
+        }
+    }
+
+    /// Takes the slot again that was given back. What came in time is not refused because the slot
+    /// came late: only the stop and the caller's deadline end this.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the caller's deadline.
+    pub(crate) fn resume(&self) -> Result<(), Halt> {
+        match &self.slot {
+            Some(slot) => slot.resume(&self.stop, self.caller),
+            None => Ok(()),
         }
     }
 
@@ -160,7 +194,8 @@ pub(crate) fn dialed() {
     change(|call| call.dialed = true);
 }
 
-/// Told which socket the request goes out on: the connection is there, and what it took is not the answer's to bear.
+/// Told which socket the request goes out on: the connection is there, and what it took is not the
+/// answer's to bear.
 pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
     change(|call| {
         call.socket = Some(Arc::clone(socket));
@@ -225,7 +260,8 @@ pub(crate) fn wait(descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<()
     })
 }
 
-/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause` ended first.
+/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause`
+/// ended first. A wait that takes long gives the slot of the call back meanwhile.
 ///
 /// # Errors
 ///
@@ -236,6 +272,18 @@ pub(crate) fn wait_for_any(
     interest: PollFlags,
     pause: Deadline,
 ) -> Result<Vec<bool>, Halt> {
+    let ready = poll_for_any(call, descriptors, interest, pause)?;
+    call.resume()?;
+    Ok(ready)
+}
+
+fn poll_for_any(
+    call: &Blocking,
+    descriptors: &[BorrowedFd<'_>],
+    interest: PollFlags,
+    pause: Deadline,
+) -> Result<Vec<bool>, Halt> {
+    let clock = Clock::system();
     let polled = descriptors.iter();
     let mut fds: Vec<_> = polled
         .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, interest))
@@ -248,26 +296,38 @@ pub(crate) fn wait_for_any(
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }
-        let now = Clock::system().now();
+        let now = clock.now();
+        let patience = call.slot.as_ref().and_then(|slot| slot.patience());
+        let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
+        let end = call.until.deadline.earlier(pause);
+        // A deadline that has passed still looks once: what came in time is no failure.
+        let timeout = timespec(end.earlier(patience), now);
+        let polled = poll(&mut fds, timeout.as_ref());
+        if let Some(slot) = &call.slot {
+            slot.has_waited(clock.now().saturating_duration_since(now));
+        }
+        match polled {
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(Halt::Io(error.into())),
+            Ok(0) => {}
+            Ok(_) => {
+                let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+                // The wake-up is this call's own, and is not taken back: whoever else waits by it
+                // sees it too.
+                let woken = ready.pop() == Some(true);
+                if !woken || ready.contains(&true) {
+                    return Ok(ready);
+                }
+                return Err(Halt::Stopped);
+            }
+        }
+        let now = clock.now();
         if call.until.deadline.has_passed(now) {
             return Err(Halt::Limit(call.until.limit));
         }
         if pause.has_passed(now) {
             return Ok(vec![false; descriptors.len()]);
         }
-        let timeout = timespec(call.until.deadline.earlier(pause), now);
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(rustix::io::Errno::INTR) | Ok(0) => continue,
-            Err(error) => return Err(Halt::Io(error.into())),
-            Ok(_) => {}
-        }
-        let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready.pop() == Some(true) {
-            // Either the stop, seen at the top, or what an earlier call's stop left behind.
-            call.wake.drain();
-            continue;
-        }
-        return Ok(ready);
     }
 }
 

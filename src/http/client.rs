@@ -7,13 +7,14 @@ use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Site};
 use super::config::Config;
-use super::dial::Threads;
 use super::dialer::Dialer;
 use super::environment::Environment;
 use super::limiter::Limiter;
 use super::options::ClientOptions;
 use super::resolve::{Lookup, SystemLookup};
+use super::slots::Slots;
 use super::streams::{ObjectGetter, ScopeWatcher};
+use super::threads::Threads;
 use super::tls::Tls;
 use crate::error::Error;
 use crate::list_watch::{Api, Getter, ListerWatcher};
@@ -23,9 +24,9 @@ use crate::sync::{Arc, Mutex};
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
 
-/// So many lists and openings of watches of one client are under way at the same time: a server that comes back is
-/// not asked by thousands at once, and their buffers do not pile up.
-const ASKS_MAX: usize = 32;
+/// So many requests of one client connect, write or decode at the same time: a server that comes back is not asked by
+/// thousands at once, and their buffers do not pile up. A request whose peer is silent is not counted.
+const SLOTS: usize = 32;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
 const READERS_MAX: usize = 16;
@@ -35,11 +36,12 @@ const READERS_MAX: usize = 16;
 /// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
-/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are read and
-/// watches opened on others (`ask-1`, at most 32), and what comes on a watch is decoded on a third kind (`read-1`, at
-/// most 16): the threads that watch keep shallow stacks and empty allocator caches, which would stay resident. Names
-/// are looked up on one (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
-/// cannot be interrupted and ends by itself.
+/// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a watch is decoded on
+/// a second kind (`read-1`, at most 16): the threads that watch keep shallow stacks and empty allocator caches, which
+/// would stay resident. Gets run on the caller's thread. At most 32 requests work at a time, those that somebody waits
+/// for first; a request whose server is silent gives its place to another one and keeps its `ask` thread. Names
+/// are looked up on one thread (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and
+/// all that it made joins them; a lookup inside the system's resolver cannot be interrupted and ends by itself.
 ///
 /// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
 /// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
@@ -50,8 +52,8 @@ pub struct Client(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     pub(crate) pool: Agent,
-    /// Where lists and the opening of watches run.
-    pub(crate) threads: Threads,
+    /// What a request holds while it works, and where lists and the opening of watches run.
+    pub(crate) slots: Slots,
     /// Where watches are read when something has come; nothing waits for the network there.
     pub(crate) readers: Threads,
 }
@@ -135,8 +137,8 @@ impl Client {
         let inner = Inner {
             common: Arc::new(common),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
-            threads: Threads::new("ask", ASKS_MAX),
-            readers: Threads::with_resident("read", READERS_MAX),
+            slots: Slots::new("ask", SLOTS),
+            readers: Threads::new("read", READERS_MAX),
         };
         Ok(Self(Arc::new(inner)))
     }

@@ -1,4 +1,4 @@
-//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it; on a dialing thread.
+//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};

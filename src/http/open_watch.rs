@@ -17,6 +17,7 @@ use super::failure::{self, Phase};
 use super::halt::{Halt, Outcome};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
@@ -70,12 +71,6 @@ impl<K: Object> OpenWatch<K> {
 
     /// Waits for more by the deadline, unless more is there; then has it read.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
-        let lost = || {
-            Halt::Failed(Error::new(
-                ErrorKind::Resources,
-                "its reader panicked or is gone: the log says which",
-            ))
-        };
         let call = Blocking {
             until: Until::caller(deadline),
             ..self.call.clone()
@@ -88,15 +83,20 @@ impl<K: Object> OpenWatch<K> {
             // What comes without a pause, and is no event, is never waited for.
             return Err(Halt::Limit(call.until.limit));
         }
-        let mut stream = self.stream.take().ok_or_else(lost)?;
-        let reading = move || {
-            stream.read();
-            stream
+        let Some(mut stream) = self.stream.take() else {
+            let error = Error::new(ErrorKind::Panicked, "its decoder panicked before");
+            return Err(Halt::Failed(error));
         };
-        let read = self.client.readers.run(false, reading);
-        let read = read.map_err(Halt::Failed)?;
+        let port = format!("the decoder of {}", K::URL_PATH_SEGMENT);
+        let reading = move || {
+            guard(port, move || {
+                stream.read();
+                stream
+            })
+        };
+        let read = self.client.readers.run(reading).map_err(Halt::Failed)?;
         // A reader waits for nothing, so that only the stop is to be heeded.
-        self.stream = Some(read.take_one(&self.call)?);
+        self.stream = Some(read.take_one(&self.call)?.map_err(Halt::Failed)?);
         Ok(())
     }
 }

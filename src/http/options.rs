@@ -13,6 +13,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A list may have to be read from etcd and sorted before its first byte: a server gives up after 60 s itself.
 const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
 
+/// One object is found at once: who waits for it is told soon.
+const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
+
 /// A server answers a watch when it has taken its place in the event stream.
 const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 
@@ -42,8 +45,10 @@ const BODY: Duration = Duration::from_mins(10);
 pub struct ClientOptions {
     /// The limit of name lookup, connect and TLS handshake together, over all addresses of the server; 10 s.
     pub connect_timeout: Duration,
-    /// The limit from sending a list to the first byte of its answer; 60 s.
+    /// The limit from sending a list of a collection to the first byte of its answer; 60 s.
     pub list_first_byte_timeout: Duration,
+    /// The limit from sending a list of one object, by its name, to the first byte of its answer; 20 s.
+    pub object_list_first_byte_timeout: Duration,
     /// The limit from sending a watch to the first byte of its answer; 30 s. What comes then has no limit here.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
@@ -74,6 +79,7 @@ impl Default for ClientOptions {
         Self {
             connect_timeout: CONNECT,
             list_first_byte_timeout: LIST_FIRST_BYTE,
+            object_list_first_byte_timeout: OBJECT_LIST_FIRST_BYTE,
             watch_first_byte_timeout: WATCH_FIRST_BYTE,
             get_first_byte_timeout: GET_FIRST_BYTE,
             body_idle_timeout: BODY_IDLE,

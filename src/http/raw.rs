@@ -41,7 +41,6 @@ impl Client {
             path,
             gzip: false,
             first_byte: inner.common.options.list_first_byte_timeout,
-            waited_for: true,
             until: Until::NEVER,
             of_collection: false,
         };

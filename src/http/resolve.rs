@@ -161,7 +161,7 @@ impl Shared {
             };
             for waiter in waiters.into_iter().flatten() {
                 // A waiter that is gone needs no answer.
-                waiter.give(answer.clone());
+                waiter.give(answer.clone(), None);
             }
         }
     }

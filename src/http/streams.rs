@@ -10,6 +10,7 @@ use super::halt::{Halt, Limit, Outcome};
 use super::handover::{Giver, handover};
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
+use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -17,7 +18,7 @@ use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use crate::wire::{EventDecoder, ListDecoder, Trim, Wiped, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
@@ -32,27 +33,28 @@ pub(crate) struct ScopeWatcher<K> {
     client: Arc<Inner>,
     scope: Scope,
     agent: Arc<Agent>,
-    wake: Mutex<Option<Arc<WakeUp>>>,
     kind: PhantomData<fn() -> K>,
 }
 
-/// A stop's way to the thread that is blocked in a call.
+/// A stop's way to the threads that are blocked in one call.
 struct Wakeable {
     wake: Arc<WakeUp>,
     registration: WakeRegistration,
 }
 
 impl Wakeable {
-    fn new(wake: Arc<WakeUp>, stop: &StopToken) -> Self {
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor.
+    fn new(stop: &StopToken) -> Result<Self, Error> {
+        let wake = WakeUp::new().map_err(|error| {
+            let message = format!("no descriptor for a request: {error}");
+            Error::new(ErrorKind::Resources, message)
+        })?;
         let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
         let registration = stop.register(&as_wake);
-        Self { wake, registration }
+        Ok(Self { wake, registration })
     }
-}
-
-fn no_descriptor(error: &std::io::Error) -> Error {
-    let message = format!("no descriptor for a request: {error}");
-    Error::new(ErrorKind::Resources, message)
 }
 
 impl<K: Object> ScopeWatcher<K> {
@@ -61,24 +63,13 @@ impl<K: Object> ScopeWatcher<K> {
             client: Arc::clone(client),
             scope,
             agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
-            wake: Mutex::new(None),
             kind: PhantomData,
         }
     }
 
-    /// The one wake-up descriptor, made when the first request is.
-    fn wakeable(&self, stop: &StopToken) -> Result<Wakeable, Error> {
-        let wake = {
-            let mut wake = self.wake.lock();
-            if let Some(wake) = &*wake {
-                Arc::clone(wake)
-            } else {
-                let made = WakeUp::new().map_err(|error| no_descriptor(&error))?;
-                *wake = Some(Arc::clone(&made));
-                made
-            }
-        };
-        Ok(Wakeable::new(wake, stop))
+    /// The program's code that runs on the threads of the client.
+    fn port(&self) -> String {
+        format!("the decoder of {}", requests::describe::<K>(&self.scope))
     }
 
     fn failed(&self, halt: Halt) -> Error {
@@ -103,28 +94,28 @@ struct Listing<K: Object> {
     common: Arc<Common>,
     agent: Arc<Agent>,
     path: String,
-    waited_for: bool,
     one_object: bool,
     call: Blocking,
     items: Giver<Vec<Listed<K>>>,
 }
 
 impl<K: Object> Listing<K> {
-    fn run(self) -> Result<ListPage, Error> {
+    fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
+        let call = self.call.with_slot(slot);
         let options = &self.common.options;
         let ask = Ask {
             path: &self.path,
             gzip: self.common.gzip,
-            first_byte: options.list_first_byte_timeout,
-            waited_for: self.waited_for,
+            first_byte: if self.one_object {
+                options.object_list_first_byte_timeout
+            } else {
+                options.list_first_byte_timeout
+            },
             until: Until::NEVER,
             of_collection: true,
         };
-        let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
-        let mut body = Body {
-            answer,
-            call: self.call,
-        };
+        let answer = self.agent.ask(&self.common.site, &ask, &call)?;
+        let mut body = Body { answer, call };
         let mut decoder = if self.one_object {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
@@ -141,7 +132,7 @@ impl<K: Object> Listing<K> {
             decoder
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| error.context(&body.answer.what))?;
-            let gone = !items.is_empty() && !self.items.give(items);
+            let gone = !items.is_empty() && !self.items.give(items, Some(&body.call));
             if gone || body.call.stop.is_stopped() {
                 return Err(Error::stopped(&body.answer.what));
             }
@@ -161,22 +152,20 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
         self.client.common.limiter.acquire(stop)?;
-        let wakeable = self.wakeable(stop)?;
+        let wakeable = Wakeable::new(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
             agent: Arc::clone(&self.agent),
             path,
-            waited_for: request.waited_for,
             one_object: self.scope.is_one_object(),
             call: call.clone(),
             items: send_items,
         };
-        let Inner {
-            threads, readers, ..
-        } = &*self.client;
-        let page = threads.run_by(readers, request.waited_for, move || listing.run())?;
+        let Inner { slots, readers, .. } = &*self.client;
+        let urgent = request.waited_for;
+        let page = slots.run_by(readers, urgent, self.port(), move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -189,21 +178,21 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let wakeable = self.wakeable(stop)?;
+        let wakeable = Wakeable::new(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
-        let opening = move || {
+        let opening = move |slot| {
             let ask = Ask {
                 path: &path,
                 gzip: false,
                 first_byte: common.options.watch_first_byte_timeout,
-                waited_for,
                 until: Until::NEVER,
                 of_collection: true,
             };
-            let answer = agent.ask(&common.site, &ask, &asking)?;
+            let answer = agent.ask(&common.site, &ask, &asking.with_slot(slot))?;
+            // The events are read on other threads, and without a slot: nothing waits there.
             let body = Body {
                 answer,
                 call: asking,
@@ -216,10 +205,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             };
             Ok(Stream::boxed(decoder, body))
         };
-        let Inner {
-            threads, readers, ..
-        } = &*self.client;
-        let stream = threads.run_by(readers, waited_for, opening)?;
+        let Inner { slots, readers, .. } = &*self.client;
+        let stream = slots.run_by(readers, waited_for, self.port(), opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
         Ok(Box::new(OpenWatch::new(
@@ -314,15 +301,18 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
         self.client.common.limiter.acquire_by(stop, deadline)?;
-        let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
-        let wakeable = Wakeable::new(wake, stop);
+        let slot = self.client.slots.enter(true, stop, deadline);
+        let slot = slot.map_err(|halt| {
+            let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
+            failure::failed(&what, Phase::Head, Outcome::Halt(halt))
+        })?;
+        let wakeable = Wakeable::new(stop)?;
         let until = Until::caller(deadline);
-        let call = Blocking::new(stop, &wakeable.wake, until);
+        let call = Blocking::new(stop, &wakeable.wake, until).with_slot(slot);
         let ask = Ask {
             path: &path,
             gzip: false,
             first_byte: self.client.common.options.get_first_byte_timeout,
-            waited_for: true,
             until,
             of_collection: false,
         };

@@ -16,6 +16,7 @@ mod hostile;
 mod limits;
 mod managers;
 mod server;
+mod slots;
 mod stops;
 mod streaming;
 #[cfg(feature = "ring")]
