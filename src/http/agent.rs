@@ -12,7 +12,7 @@ use super::buffers::UNREAD_BYTES_MAX;
 use super::credentials::Credentials;
 use super::dialer::{Dialer, Dialing, NoLookup};
 use super::failure::{self, Phase};
-use super::halt::{Halt, Outcome};
+use super::halt::{Halt, Limit, Outcome};
 use super::requests;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
@@ -43,8 +43,18 @@ pub(crate) struct Ask<'a> {
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
     pub(crate) until: Until,
+    pub(crate) second_try: Option<SecondTry<'a>>,
     /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
     pub(crate) of_collection: bool,
+}
+
+/// A request that meets silence goes out once more, on a new connection: one of several servers behind an address may be
+/// dead.
+pub(crate) struct SecondTry<'a> {
+    /// The silence.
+    pub(crate) after: Duration,
+    /// Waits until the second request may go.
+    pub(crate) count: &'a dyn Fn() -> Result<(), Error>,
 }
 
 /// A ureq agent with its pool of connections.
@@ -154,7 +164,8 @@ impl Agent {
         Ok(Answer { what, body, socket })
     }
 
-    /// Sends a request, on another connection if a kept one was closed meanwhile; an answer of any status is one.
+    /// Sends a request, on another connection if a kept one was closed meanwhile or the server is silent; an answer of
+    /// any status is one.
     pub(crate) fn send(
         &self,
         site: &Site,
@@ -163,7 +174,8 @@ impl Agent {
         what: &str,
     ) -> Result<(Response<ureq::Body>, Option<Arc<TcpStream>>), Error> {
         refuse_loud_logs()?;
-        let agent = self.inner();
+        let mut second_try = ask.second_try.as_ref();
+        let (mut first_byte, mut tried) = (ask.first_byte, String::new());
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
@@ -171,22 +183,47 @@ impl Agent {
             let request = request(site, ask, what)?;
             let context = Blocking {
                 until: ask.until,
-                first_byte: Some((ask.first_byte, ask.until)),
+                first_byte: Some((first_byte, ask.until)),
+                silence: second_try.map(|second| second.after),
                 output_bytes: head_bytes(&request),
                 dialed: false,
                 ..call.clone()
             };
             let entered = context.enter();
-            let answered = agent.run(request);
+            let answered = self.inner().run(request);
             let (dialed, socket) = (blocking::has_dialed(), blocking::socket());
             drop(entered);
             let outcome = match answered {
                 Ok(response) => return Ok((response, socket)),
                 Err(error) => Outcome::from(error),
             };
+            if let (Outcome::Halt(Halt::Limit(Limit::Silence(silence))), Some(second)) =
+                (&outcome, second_try.take())
+            {
+                // The silent connection is closed before any wait; kept ones are older than it.
+                drop(socket);
+                self.disconnect();
+                call.give_slot_back();
+                let (silence, allowed) = (*silence, (second.count)());
+                if allowed.is_err() {
+                    return Err(failure::failed(what, Phase::Head, outcome));
+                }
+                call.resume()
+                    .map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
+                log::debug!("{what}: silent for {silence:.1?}, tried again on a new connection");
+                first_byte = first_byte.saturating_sub(silence);
+                tried = format!(
+                    ": on a second connection, after {silence:.1?} of silence on the first"
+                );
+                continue;
+            }
             // Each turn uses up one kept connection, so this ends.
             if dialed || !is_closed_by_peer(&outcome) {
-                return Err(failure::failed(what, Phase::Head, outcome));
+                return Err(failure::failed(
+                    &format!("{what}{tried}"),
+                    Phase::Head,
+                    outcome,
+                ));
             }
         }
     }

@@ -34,6 +34,8 @@ pub(crate) struct Blocking {
     /// The limit of sending the request, and once more of the wait for the answer to it; and the
     /// end of the whole call.
     pub(crate) first_byte: Option<(Duration, Until)>,
+    /// After so much silence, before the first byte of the answer, this try of the request ends.
+    pub(crate) silence: Option<Duration>,
     /// The largest piece of the request's head.
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
@@ -106,6 +108,7 @@ impl Blocking {
             wake: Arc::clone(wake),
             until,
             first_byte: None,
+            silence: None,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             socket: None,
@@ -166,7 +169,15 @@ impl Blocking {
 
     fn begin_first_byte(&mut self) {
         if let Some((limit, whole)) = self.first_byte {
-            self.until = whole.within(limit, Limit::FirstByte);
+            self.until = self.unless_silent(whole.within(limit, Limit::FirstByte));
+        }
+    }
+
+    /// The earlier of `until` and the end of the silence, which begins now.
+    pub(crate) fn unless_silent(&self, until: Until) -> Until {
+        match self.silence {
+            Some(silence) => until.within(silence, Limit::Silence),
+            None => until,
         }
     }
 

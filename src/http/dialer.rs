@@ -54,7 +54,7 @@ impl Dialer {
     fn dial(&self) -> Result<Connection, Halt> {
         blocking::dialed();
         let mut call = blocking::current()?;
-        call.until = call.until.within(self.limit, Limit::Connect);
+        call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
         let Server { host, port, .. } = &self.server;
         let resolved = self.resolver.resolve(host, *port, &call);
         let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;

@@ -22,6 +22,9 @@ const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 /// One object is read at once or not at all.
 const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
 
+/// A server that lives has begun its answer by then, nearly always; a second request costs it little.
+const SECOND_TRY: Duration = Duration::from_secs(5);
+
 /// Between two reads of a body that has an end.
 const BODY_IDLE: Duration = Duration::from_secs(30);
 
@@ -53,6 +56,10 @@ pub struct ClientOptions {
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
     pub get_first_byte_timeout: Duration,
+    /// After so much silence a get, a list of one object or the opening of a watch is tried once more on a new connection;
+    /// 5 s. The silence is measured until the connection is there, and from then until the first byte. Lists of
+    /// collections are not tried again.
+    pub second_try_after: Duration,
     /// The limit of silence in the middle of the body of a list or a get; 30 s.
     pub body_idle_timeout: Duration,
     /// The limit of the whole body of a list or a get, however it trickles in; 10 min.
@@ -82,6 +89,7 @@ impl Default for ClientOptions {
             object_list_first_byte_timeout: OBJECT_LIST_FIRST_BYTE,
             watch_first_byte_timeout: WATCH_FIRST_BYTE,
             get_first_byte_timeout: GET_FIRST_BYTE,
+            second_try_after: SECOND_TRY,
             body_idle_timeout: BODY_IDLE,
             body_timeout: BODY,
             gzip: cfg!(feature = "gzip"),

@@ -42,6 +42,7 @@ impl Client {
             gzip: false,
             first_byte: inner.common.options.list_first_byte_timeout,
             until: Until::NEVER,
+            second_try: None,
             of_collection: false,
         };
         let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));

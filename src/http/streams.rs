@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use super::agent::{Agent, Answer, Ask, Body};
+use super::agent::{Agent, Answer, Ask, Body, SecondTry};
 use super::blocking::{Blocking, Until};
 use super::client::{Common, Inner};
 use super::failure::{self, Phase};
@@ -103,6 +103,11 @@ impl<K: Object> Listing<K> {
     fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
         let call = self.call.with_slot(slot);
         let options = &self.common.options;
+        let count = || self.common.limiter.acquire(&call.stop);
+        let second_try = SecondTry {
+            after: options.second_try_after,
+            count: &count,
+        };
         let ask = Ask {
             path: &self.path,
             gzip: self.common.gzip,
@@ -112,6 +117,8 @@ impl<K: Object> Listing<K> {
                 options.list_first_byte_timeout
             },
             until: Until::NEVER,
+            // A collection may take its time before its first byte.
+            second_try: self.one_object.then_some(second_try),
             of_collection: true,
         };
         let answer = self.agent.ask(&self.common.site, &ask, &call)?;
@@ -189,6 +196,11 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 gzip: false,
                 first_byte: common.options.watch_first_byte_timeout,
                 until: Until::NEVER,
+                second_try: Some(SecondTry {
+                    after: common.options.second_try_after,
+                    // The limiter does not count what opens a watch (RS-1).
+                    count: &|| Ok(()),
+                }),
                 of_collection: true,
             };
             let answer = agent.ask(&common.site, &ask, &asking.with_slot(slot))?;
@@ -314,6 +326,10 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             gzip: false,
             first_byte: self.client.common.options.get_first_byte_timeout,
             until,
+            second_try: Some(SecondTry {
+                after: self.client.common.options.second_try_after,
+                count: &|| self.client.common.limiter.acquire_by(stop, deadline),
+            }),
             of_collection: false,
         };
         let answer = self

@@ -2,19 +2,23 @@
 //! slow, hold no slot.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Scope as Threads};
+use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded, unbounded};
 use k8s_openapi::api::core::v1::Secret;
+use kubecache::ErrorKind;
+use kubecache::clock::{Clock, FakeClock};
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{Api as _, ListRequest, ListerWatcher};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::{Peer, Request, Server};
-use super::{PATIENCE, list, secret, secret_list};
+use super::{PATIENCE, bookmark, list, next_bookmark, secret, secret_list, watch_from};
 
 /// More than a client has slots.
 const MANY: usize = 49;
@@ -155,7 +159,7 @@ fn a1_bodies_that_trickle_hold_up_no_other() {
                 begins.send(()).unwrap();
                 let (_never, pause) = bounded::<()>(0);
                 while peer.try_write("1\r\n \r\n") {
-                    let _pause = pause.recv_timeout(std::time::Duration::from_millis(20));
+                    let _pause = pause.recv_timeout(Duration::from_millis(20));
                 }
             } else {
                 answer(&mut peer, &name);
@@ -237,5 +241,126 @@ fn a1_callers_that_are_slow_hold_up_no_other() {
         drop(open);
         drop(serving);
         assert_eq!((blocked, answered), (MANY, Ok(())));
+    });
+}
+
+/// A client that tries again after a silence that no live server of a test comes near to.
+fn trying_client(url: &str) -> Client {
+    let mut options = ClientOptions::default();
+    options.second_try_after = Duration::from_millis(300);
+    options.object_list_first_byte_timeout = PATIENCE;
+    options.watch_first_byte_timeout = PATIENCE;
+    options.get_first_byte_timeout = PATIENCE;
+    Client::new(&Config::for_server(url).unwrap(), options).unwrap()
+}
+
+/// A1: of two servers behind one address one is dead: a request that meets it goes out again on a new connection.
+#[test]
+fn a1_a_silent_connection_is_left_for_a_new_one_after_a_while() {
+    let server = Server::start();
+    let client = trying_client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let stop = StopToken::never();
+            let (_, names) = list(&*one(&client, "db"), &stop).unwrap();
+            assert_eq!(names, ["db"]);
+            let mut watch = one(&client, "db").watch(&watch_from("1"), &stop).unwrap();
+            assert_eq!(next_bookmark(&mut *watch), "4");
+            super::get(&client, "db").unwrap();
+        });
+        for answer in 0..3 {
+            let mut silent = server.accept();
+            let first = silent.request();
+            // It goes out again on a connection of its own, and the first one is closed.
+            let mut peer = server.accept();
+            assert_eq!(peer.request().line, first.line);
+            silent.wait_for_close();
+            match answer {
+                0 => peer.json(200, &secret_list("7", &[secret("db", "5")])),
+                1 => {
+                    peer.begin();
+                    peer.chunk(&bookmark("4"));
+                }
+                _ => peer.json(200, &secret("db", "5")),
+            }
+        }
+        calls.join().unwrap();
+    });
+}
+
+/// A1: once only, and the error says so; a list of a collection is not sent twice.
+#[test]
+fn a1_a_request_is_tried_twice_at_most() {
+    let server = Server::start();
+    let mut options = ClientOptions::default();
+    options.second_try_after = Duration::from_millis(30);
+    options.object_list_first_byte_timeout = Duration::from_millis(60);
+    options.list_first_byte_timeout = Duration::from_millis(60);
+    let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
+    thread::scope(|scope| {
+        for (name, tries) in [("db", 2), ("", 1)] {
+            let client = &client;
+            let listing = scope.spawn(move || {
+                let source = match name {
+                    "" => super::secrets(client),
+                    name => one(client, name),
+                };
+                list(&*source, &StopToken::never()).unwrap_err()
+            });
+            for _ in 0..tries {
+                let mut silent = server.accept();
+                silent.wait_for_close();
+            }
+            let error = listing.join().unwrap();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+            let text = error.to_string();
+            let told = "on a second connection, after 30.0ms of silence on the first";
+            assert_eq!(text.contains(told), tries == 2, "{text}");
+        }
+        assert!(!server.has_visitors());
+    });
+}
+
+/// A1: a second try is a request, and the limiter counts it.
+#[test]
+fn a1_a_second_try_is_counted_by_the_limiter() {
+    let server = Server::start();
+    let fake = FakeClock::new();
+    let mut options = ClientOptions::default();
+    options.second_try_after = Duration::from_millis(30);
+    options.rate = NonZeroU32::MIN;
+    options.burst = NonZeroU32::MIN;
+    options.clock = Clock::from(fake.clone());
+    let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| list(&*one(&client, "db"), &StopToken::never()).map(drop));
+        server.accept().wait_for_close();
+        fake.wait_for_timer(Duration::from_secs(1));
+        assert!(!server.has_visitors());
+        fake.advance(Duration::from_secs(1));
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("7", &[secret("db", "5")]));
+        listing.join().unwrap().unwrap();
+    });
+}
+
+/// A1: a peer that takes the connection and says nothing to the TLS handshake.
+#[test]
+#[cfg(feature = "ring")]
+fn a1_a_silent_handshake_is_left_for_a_new_connection() {
+    let server = Server::start();
+    let config = Config::for_server(&server.tls_url()).unwrap();
+    let mut options = ClientOptions::default();
+    options.second_try_after = Duration::from_millis(300);
+    let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| super::get(&client, "db").map(drop));
+        let mut mute = server.accept();
+        let mut peer = super::tls::accept_after(server.accept_socket(), &[]);
+        peer.request();
+        peer.json(200, &secret("db", "5"));
+        getting.join().unwrap().unwrap();
+        mute.wait_for_close();
     });
 }
