@@ -15,6 +15,7 @@ use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
 use super::requests;
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestPhase;
 use crate::sync::{Arc, Mutex};
 
 /// As much of an answer that is no success is read.
@@ -194,7 +195,13 @@ impl Agent {
             let (dialed, socket) = (blocking::has_dialed(), blocking::socket());
             drop(entered);
             let outcome = match answered {
-                Ok(response) => return Ok((response, socket)),
+                Ok(response) => {
+                    call.enter_phase(RequestPhase::Body {
+                        status: response.status().as_u16(),
+                        bytes: 0,
+                    });
+                    return Ok((response, socket));
+                }
                 Err(error) => Outcome::from(error),
             };
             if let (Outcome::Halt(Halt::Limit(Limit::Silence(silence))), Some(second)) =
@@ -206,7 +213,7 @@ impl Agent {
                 call.give_slot_back();
                 let (silence, allowed) = (*silence, (second.count)());
                 if allowed.is_err() {
-                    return Err(failure::failed(what, Phase::Head, outcome));
+                    return Err(failure::failed(what, Phase::Head, call.explain(outcome)));
                 }
                 call.resume()
                     .map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
@@ -219,11 +226,8 @@ impl Agent {
             }
             // Each turn uses up one kept connection, so this ends.
             if dialed || !is_closed_by_peer(&outcome) {
-                return Err(failure::failed(
-                    &format!("{what}{tried}"),
-                    Phase::Head,
-                    outcome,
-                ));
+                let what = format!("{what}{tried}");
+                return Err(failure::failed(&what, Phase::Head, call.explain(outcome)));
             }
         }
     }
@@ -372,10 +376,13 @@ impl Body {
         .enter();
         let read = self.answer.body.read(into);
         drop(entered);
+        if let (Ok(count), Some(progress)) = (&read, &self.call.progress) {
+            progress.came(*count);
+        }
         read.map_err(Outcome::from)
     }
 
     pub(crate) fn failed(&self, outcome: Outcome) -> Error {
-        failure::failed(&self.answer.what, Phase::Body, outcome)
+        failure::failed(&self.answer.what, Phase::Body, self.call.explain(outcome))
     }
 }

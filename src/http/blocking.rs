@@ -12,10 +12,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::halt::{Halt, Limit};
+use super::halt::{Halt, Limit, Outcome};
 use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -46,6 +48,8 @@ pub(crate) struct Blocking {
     pub(crate) only_what_is_there: bool,
     /// Given back while a wait is long.
     pub(crate) slot: Option<Arc<Slot>>,
+    /// Told of each phase.
+    pub(crate) progress: Option<RequestProgress>,
     /// The deadline of the caller, whatever other limits end before it.
     pub(crate) caller: Deadline,
 }
@@ -114,6 +118,7 @@ impl Blocking {
             socket: None,
             only_what_is_there: false,
             slot: None,
+            progress: None,
             caller: until.deadline,
         }
     }
@@ -123,6 +128,32 @@ impl Blocking {
         Self {
             slot: Some(slot),
             ..self.clone()
+        }
+    }
+
+    /// The same call, which tells `progress` of each phase.
+    pub(crate) fn with_progress(&self, progress: &RequestProgress) -> Self {
+        Self {
+            progress: Some(progress.clone()),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn enter_phase(&self, phase: RequestPhase) {
+        if let Some(progress) = &self.progress {
+            progress.enter(phase);
+        }
+    }
+
+    /// A limit's end says which phase it ended; any other outcome stays as it is.
+    pub(crate) fn explain(&self, outcome: Outcome) -> Outcome {
+        let doing = self.progress.as_ref().and_then(RequestProgress::describe);
+        match (outcome, doing) {
+            (Outcome::Halt(Halt::Limit(limit)), Some(doing)) => {
+                let message = format!("{limit}: {doing}");
+                Outcome::Halt(Halt::Failed(Error::new(ErrorKind::Timeout, message)))
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -197,7 +228,10 @@ pub(crate) fn current() -> Result<Blocking, Halt> {
 
 /// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
 pub(crate) fn sent() {
-    change(Blocking::begin_first_byte);
+    change(|call| {
+        call.begin_first_byte();
+        call.enter_phase(RequestPhase::AwaitingHead);
+    });
 }
 
 /// Told when the call needed a new connection.

@@ -62,6 +62,8 @@ pub(crate) struct Inner {
 pub(crate) struct Common {
     pub(crate) site: Site,
     pub(crate) options: ClientOptions,
+    /// The server's name in texts.
+    pub(crate) server: Arc<str>,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
     /// The kinds whose streamed lists made no progress (B8).
@@ -116,7 +118,8 @@ impl Client {
             None
         };
         let scheme = if server.https { "https" } else { "http" };
-        let base = format!("{scheme}://{}{}", server.authority(), server.path);
+        let authority: Arc<str> = server.authority().into();
+        let base = format!("{scheme}://{authority}{}", server.path);
         let dialer = Dialer::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let site = Site {
@@ -128,6 +131,7 @@ impl Client {
         };
         let common = Common {
             site,
+            server: authority,
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             options,

@@ -18,6 +18,7 @@ use super::server::Server;
 use super::tls::Tls;
 use super::transport::{Connection, Session};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
 
 /// Makes connections to one server.
@@ -56,14 +57,20 @@ impl Dialer {
         let mut call = blocking::current()?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
         let Server { host, port, .. } = &self.server;
+        call.enter_phase(RequestPhase::LookingUp);
         let resolved = self.resolver.resolve(host, *port, &call);
         let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;
         let socket = connect::connect(&addresses, &call)
             .map_err(|halt| self.late(halt, "the connect to"))?;
         match &self.tls {
             None => Ok(Connection::new(socket, None)),
-            Some(tls) => shake_hands(socket, tls, &call)
-                .map_err(|halt| self.late(halt, "the TLS handshake with")),
+            Some(tls) => {
+                if let Ok(address) = socket.peer_addr() {
+                    call.enter_phase(RequestPhase::Handshake(address));
+                }
+                shake_hands(socket, tls, &call)
+                    .map_err(|halt| self.late(halt, "the TLS handshake with"))
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use shuttle::thread;
 
 use super::slots::Slots;
 use crate::clock::Deadline;
+use crate::list_watch::RequestProgress;
 use crate::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
@@ -14,6 +15,10 @@ use crate::worker::{StopSource, StopToken};
 
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 3_000;
+
+fn progress() -> RequestProgress {
+    RequestProgress::new("t".into())
+}
 
 /// A1: whatever the order, no slot is lost and none is given twice: each request comes to its end,
 /// twice through its slot.
@@ -29,7 +34,9 @@ fn a1_every_request_gets_its_slot_and_never_too_many_work() {
                     thread::spawn(move || {
                         let stop = StopToken::never();
                         let urgent = number % 2 == 0;
-                        let slot = slots.enter(urgent, &stop, Deadline::NEVER).unwrap();
+                        let slot = slots
+                            .enter(urgent, &progress(), &stop, Deadline::NEVER)
+                            .unwrap();
                         work(&working);
                         slot.give_back();
                         slot.resume(&stop, Deadline::NEVER).unwrap();
@@ -67,7 +74,11 @@ fn a1_background_work_goes_on_beside_urgent_work() {
                         // Until the background request is through: if it starved, this would not
                         // end.
                         while done.load(Ordering::SeqCst) == 0 {
-                            drop(slots.enter(true, &stop, Deadline::NEVER).unwrap());
+                            drop(
+                                slots
+                                    .enter(true, &progress(), &stop, Deadline::NEVER)
+                                    .unwrap(),
+                            );
                             thread::yield_now();
                         }
                     })
@@ -75,7 +86,7 @@ fn a1_background_work_goes_on_beside_urgent_work() {
                 .collect();
             drop(
                 slots
-                    .enter(false, &StopToken::never(), Deadline::NEVER)
+                    .enter(false, &progress(), &StopToken::never(), Deadline::NEVER)
                     .unwrap(),
             );
             done.store(1, Ordering::SeqCst);
@@ -94,10 +105,12 @@ fn a_stop_beside_a_grant_loses_no_slot() {
         || {
             let slots = Arc::new(Slots::new("t", 1));
             let source = StopSource::new();
-            let held = slots.enter(true, &source.token(), Deadline::NEVER).unwrap();
+            let held = slots
+                .enter(true, &progress(), &source.token(), Deadline::NEVER)
+                .unwrap();
             let (waiting, stop) = (Arc::clone(&slots), source.token());
             let waiter = thread::spawn(move || {
-                drop(waiting.enter(false, &stop, Deadline::NEVER));
+                drop(waiting.enter(false, &progress(), &stop, Deadline::NEVER));
             });
             let stopper = thread::spawn(move || source.stop());
             drop(held);
@@ -105,7 +118,7 @@ fn a_stop_beside_a_grant_loses_no_slot() {
             stopper.join().unwrap();
             drop(
                 slots
-                    .enter(false, &StopToken::never(), Deadline::NEVER)
+                    .enter(false, &progress(), &StopToken::never(), Deadline::NEVER)
                     .unwrap(),
             );
             assert_eq!(slots.in_use(), 0);

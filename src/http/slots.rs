@@ -16,6 +16,7 @@ use super::threads::Threads;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
+use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{
     Arc, Bell, Mutex,
     atomic::{AtomicBool, Ordering},
@@ -48,6 +49,15 @@ enum Tenure {
     GivenBack,
     /// The request has ended.
     Ended,
+}
+
+/// A request that is to run on a thread of its own.
+pub(crate) struct SlotRequest<'a> {
+    /// Somebody waits for it.
+    pub(crate) urgent: bool,
+    /// The program's code that runs in it, for an error if that panics.
+    pub(crate) port: String,
+    pub(crate) progress: &'a RequestProgress,
 }
 
 struct Shared {
@@ -160,10 +170,14 @@ impl Slots {
     pub(crate) fn run_by<T: Send + 'static>(
         &self,
         starters: &Threads,
-        urgent: bool,
-        port: String,
+        request: SlotRequest<'_>,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Taker<Result<T, Error>>, Error> {
+        let SlotRequest {
+            urgent,
+            port,
+            progress,
+        } = request;
         let (reply, answer) = handover(1);
         let run = move |slot: Result<Arc<Slot>, Error>| {
             let result = slot.and_then(|slot| guard_call(port, || job(slot)));
@@ -179,7 +193,9 @@ impl Slots {
             if state.closed {
                 return Err(Error::stopped("the client is gone"));
             }
-            state.queue.push(Class::new(urgent), Waiting::Job(job));
+            let behind = state.queue.push(Class::new(urgent), Waiting::Job(job));
+            // Under the lock: what the job's thread tells comes after this.
+            progress.enter(RequestPhase::Queued { behind });
             state.grant()
         };
         if let Some(job) = granted {
@@ -202,11 +218,12 @@ impl Slots {
     pub(crate) fn enter(
         &self,
         urgent: bool,
+        progress: &RequestProgress,
         stop: &StopToken,
         deadline: Deadline,
     ) -> Result<Arc<Slot>, Halt> {
         let shared = &self.shared;
-        shared.park(Class::new(urgent), stop, deadline)?;
+        shared.park(Class::new(urgent), Some(progress), stop, deadline)?;
         Ok(Slot::held(shared, urgent))
     }
 }
@@ -240,6 +257,7 @@ impl Shared {
     fn park(
         self: &Arc<Self>,
         class: Class,
+        progress: Option<&RequestProgress>,
         stop: &StopToken,
         deadline: Deadline,
     ) -> Result<(), Halt> {
@@ -249,8 +267,11 @@ impl Shared {
         }
         let parked = Arc::new(Parked::default());
         let waiting = Waiting::Thread(Arc::clone(&parked));
-        state.queue.push(class, waiting);
+        let behind = state.queue.push(class, waiting);
         drop(state);
+        if let Some(progress) = progress {
+            progress.enter(RequestPhase::Queued { behind });
+        }
         let wake: Arc<dyn Wake> = Arc::new(Unpark {
             shared: Arc::clone(self),
             parked: Arc::clone(&parked),
@@ -458,7 +479,7 @@ impl Slot {
         let given_back = *self.tenure.lock() == Tenure::GivenBack;
         if given_back {
             self.shared
-                .park(Class::resumed(self.urgent), stop, deadline)?;
+                .park(Class::resumed(self.urgent), None, stop, deadline)?;
             *self.tenure.lock() = Tenure::Held(PATIENCE);
         }
         Ok(())
@@ -510,6 +531,18 @@ mod tests {
         Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
     }
 
+    fn progress() -> RequestProgress {
+        RequestProgress::new("t".into())
+    }
+
+    fn request(urgent: bool, progress: &RequestProgress) -> SlotRequest<'_> {
+        SlotRequest {
+            urgent,
+            port: "the decoder".to_owned(),
+            progress,
+        }
+    }
+
     fn pool() -> (Slots, Threads) {
         (Slots::new("t", SLOTS), Threads::new("t-start", 1))
     }
@@ -547,7 +580,11 @@ mod tests {
                 slot.resume(&StopToken::never(), Deadline::NEVER)
                     .map_err(|_halt| no_thread("stopped"))
             };
-            answers.push(slots.run_by(&starters, false, "t".to_owned(), job).unwrap());
+            answers.push(
+                slots
+                    .run_by(&starters, request(false, &progress()), job)
+                    .unwrap(),
+            );
         }
         // All of them are under way at the same time, three times as many as there are slots.
         let begun: std::collections::BTreeSet<_> = begins.iter().take(3 * SLOTS).collect();
@@ -573,7 +610,7 @@ mod tests {
             };
             answers.push(
                 slots
-                    .run_by(&starters, urgent, "t".to_owned(), job)
+                    .run_by(&starters, request(urgent, &progress()), job)
                     .unwrap(),
             );
         };
@@ -601,7 +638,9 @@ mod tests {
     fn a_slot_is_given_back_when_its_patience_is_used_up_by_many_short_waits() {
         let (slots, _) = pool();
         let stop = StopToken::never();
-        let slot = slots.enter(false, &stop, Deadline::NEVER).unwrap();
+        let slot = slots
+            .enter(false, &progress(), &stop, Deadline::NEVER)
+            .unwrap();
         for _ in 0..9 {
             slot.has_waited(PATIENCE / 10);
             assert!(slot.patience().is_some());
@@ -621,17 +660,21 @@ mod tests {
         let slots = Slots::new("t", 1);
         let source = StopSource::new();
         let stop = source.token();
-        let held = slots.enter(true, &stop, Deadline::NEVER).unwrap();
+        let held = slots
+            .enter(true, &progress(), &stop, Deadline::NEVER)
+            .unwrap();
         let passed = Deadline::at(Clock::system().now());
-        let late = slots.enter(true, &stop, passed).unwrap_err();
+        let late = slots.enter(true, &progress(), &stop, passed).unwrap_err();
         assert!(matches!(late, Halt::Limit(Limit::Deadline)), "{late:?}");
         source.stop();
-        let stopped = slots.enter(true, &stop, Deadline::NEVER).unwrap_err();
+        let stopped = slots
+            .enter(true, &progress(), &stop, Deadline::NEVER)
+            .unwrap_err();
         assert!(matches!(stopped, Halt::Stopped), "{stopped:?}");
         drop(held);
         drop(
             slots
-                .enter(true, &StopToken::never(), Deadline::NEVER)
+                .enter(true, &progress(), &StopToken::never(), Deadline::NEVER)
                 .unwrap(),
         );
         assert_eq!(slots.in_use(), 0);
@@ -654,21 +697,21 @@ mod tests {
         let error = told.recv().unwrap();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(slots.in_use(), 0);
-        let one = slots.run_by(&starters, true, "t".to_owned(), |_slot| Ok(1));
+        let one = slots.run_by(&starters, request(true, &progress()), |_slot| Ok(1));
         assert_eq!(one.unwrap().take_one(&call()).unwrap().unwrap(), 1);
     }
 
     #[test]
     fn a_panic_is_the_error_of_its_own_request() {
         let (slots, starters) = pool();
-        let broken = slots.run_by(&starters, true, "the decoder".to_owned(), |_slot| {
+        let broken = slots.run_by(&starters, request(true, &progress()), |_slot| {
             panic!("told")
         });
         let broken: Result<(), Error> = broken.unwrap().take_one(&call()).unwrap();
         let error = broken.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "the decoder panicked: told");
-        let kept = slots.run_by(&starters, true, "t".to_owned(), |_slot| Ok(1));
+        let kept = slots.run_by(&starters, request(true, &progress()), |_slot| Ok(1));
         assert_eq!(kept.unwrap().take_one(&call()).unwrap().unwrap(), 1);
         drop(slots);
     }
@@ -685,10 +728,16 @@ mod tests {
             ended.send(()).unwrap();
             Ok(())
         };
-        drop(slots.run_by(&starters, false, "t".to_owned(), job).unwrap());
+        drop(
+            slots
+                .run_by(&starters, request(false, &progress()), job)
+                .unwrap(),
+        );
         started.recv().unwrap();
         open.send(()).unwrap();
         drop(slots);
+        // What had not handed its thread over yet joins it.
+        drop(starters);
         end.try_recv()
             .expect("joined, so its last act has happened");
     }

@@ -10,12 +10,13 @@ use super::halt::{Halt, Limit, Outcome};
 use super::handover::{Giver, handover};
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
-use super::slots::Slot;
+use super::slots::{Slot, SlotRequest};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
+    WatchRequest, WatchStream,
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
@@ -33,7 +34,24 @@ pub(crate) struct ScopeWatcher<K> {
     client: Arc<Inner>,
     scope: Scope,
     agent: Arc<Agent>,
+    /// Of the request under way.
+    progress: RequestProgress,
     kind: PhantomData<fn() -> K>,
+}
+
+/// A request of which the progress tells, until this is dropped.
+struct UnderWay<'a>(&'a RequestProgress);
+
+impl<'a> UnderWay<'a> {
+    fn begin(progress: &'a RequestProgress) -> Self {
+        Self(progress)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.enter(RequestPhase::Idle);
+    }
 }
 
 /// A stop's way to the threads that are blocked in one call.
@@ -63,13 +81,17 @@ impl<K: Object> ScopeWatcher<K> {
             client: Arc::clone(client),
             scope,
             agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
+            progress: RequestProgress::new(Arc::clone(&client.common.server)),
             kind: PhantomData,
         }
     }
 
-    /// The program's code that runs on the threads of the client.
-    fn port(&self) -> String {
-        format!("the decoder of {}", requests::describe::<K>(&self.scope))
+    fn request(&self, urgent: bool) -> SlotRequest<'_> {
+        SlotRequest {
+            urgent,
+            port: format!("the decoder of {}", requests::describe::<K>(&self.scope)),
+            progress: &self.progress,
+        }
     }
 
     fn failed(&self, halt: Halt) -> Error {
@@ -158,9 +180,11 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
+        let _under_way = UnderWay::begin(&self.progress);
+        self.progress.enter(RequestPhase::Limited);
         self.client.common.limiter.acquire(stop)?;
         let wakeable = Wakeable::new(stop)?;
-        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER).with_progress(&self.progress);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
@@ -172,7 +196,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         };
         let Inner { slots, readers, .. } = &*self.client;
         let urgent = request.waited_for;
-        let page = slots.run_by(readers, urgent, self.port(), move |slot| listing.run(slot))?;
+        let page = slots.run_by(readers, self.request(urgent), move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -185,11 +209,13 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
+        let _under_way = UnderWay::begin(&self.progress);
         let wakeable = Wakeable::new(stop)?;
         let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
+        let progress = self.progress.clone();
         let opening = move |slot| {
             let ask = Ask {
                 path: &path,
@@ -203,7 +229,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 }),
                 of_collection: true,
             };
-            let answer = agent.ask(&common.site, &ask, &asking.with_slot(slot))?;
+            let telling = asking.with_slot(slot).with_progress(&progress);
+            let answer = agent.ask(&common.site, &ask, &telling)?;
             // The events are read on other threads, and without a slot: nothing waits there.
             let body = Body {
                 answer,
@@ -218,7 +245,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             Ok(Stream::boxed(decoder, body))
         };
         let Inner { slots, readers, .. } = &*self.client;
-        let stream = slots.run_by(readers, waited_for, self.port(), opening)?;
+        let stream = slots.run_by(readers, self.request(waited_for), opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
         Ok(Box::new(OpenWatch::new(
@@ -246,6 +273,10 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn bookmark_came(&self) {
         self.client.common.with_bookmarks.insert::<K>();
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        Some(self.progress.clone())
     }
 
     fn disconnect(&self) {
@@ -313,14 +344,17 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
         self.client.common.limiter.acquire_by(stop, deadline)?;
-        let slot = self.client.slots.enter(true, stop, deadline);
+        let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
+        let slot = self.client.slots.enter(true, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
             failure::failed(&what, Phase::Head, Outcome::Halt(halt))
         })?;
         let wakeable = Wakeable::new(stop)?;
         let until = Until::caller(deadline);
-        let call = Blocking::new(stop, &wakeable.wake, until).with_slot(slot);
+        let call = Blocking::new(stop, &wakeable.wake, until)
+            .with_slot(slot)
+            .with_progress(&progress);
         let ask = Ask {
             path: &path,
             gzip: false,

@@ -241,11 +241,14 @@ mod tests {
 
     const THREADS_MAX: usize = 8;
 
+    /// Whoever has a job starts a thread only if there is none; the threads start the others.
     #[test]
-    fn a_job_that_takes_long_lets_others_start_up_to_the_maximum() {
+    fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
         let threads = Threads::new("t", THREADS_MAX);
         let (begun, started) = bounded(2 * THREADS_MAX);
         let (open, gate) = bounded::<()>(0);
+        let (first, opened) = bounded::<()>(0);
+        let first_job = threads.run(move || opened.recv().unwrap()).unwrap();
         let jobs: Vec<_> = (0..2 * THREADS_MAX)
             .map(|_| {
                 let (begun, gate) = (begun.clone(), gate.clone());
@@ -256,6 +259,8 @@ mod tests {
                 threads.run(job).unwrap()
             })
             .collect();
+        first.send(()).unwrap();
+        first_job.take_one(&call()).unwrap();
         for _ in 0..THREADS_MAX {
             started.recv().unwrap();
         }

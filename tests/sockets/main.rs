@@ -15,6 +15,7 @@ mod answers;
 mod hostile;
 mod limits;
 mod managers;
+mod phases;
 mod server;
 mod slots;
 mod stops;

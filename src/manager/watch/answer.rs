@@ -96,6 +96,7 @@ impl<K: ManagedKind> Slot<K> {
             since: self.attempts_since(),
             now,
             last_failure,
+            activity: self.activity().and_then(|activity| activity.describe(now)),
         };
         Error::not_synced(K::RESOURCE, failed)
     }

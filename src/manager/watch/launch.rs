@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, select};
 use super::writer::Writer;
 use crate::error::Error;
 use crate::list_watch::{
-    Api, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+    Api, ListPage, ListRequest, Listed, ListerWatcher, RequestProgress, WatchRequest, WatchStream,
 };
 use crate::manager::kinds::ManagedKind;
 use crate::manager::metrics::ManagerMetrics;
@@ -166,6 +166,10 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
 
     fn bookmark_came(&self) {
         self.source.bookmark_came();
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        self.source.progress()
     }
 
     fn disconnect(&self) {
