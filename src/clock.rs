@@ -45,6 +45,15 @@ impl Deadline {
     }
 }
 
+/// As far away as an instant can be that is told as "never": 30 years.
+const FAR: Duration = Duration::from_hours(30 * 365 * 24);
+
+/// The instant `by` after `from`; one that never comes where the clock cannot count so far.
+pub(crate) fn later(from: Instant, by: Duration) -> Instant {
+    let reached = from.checked_add(by).or_else(|| from.checked_add(FAR));
+    reached.unwrap_or(from)
+}
+
 /// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels, and what rounding takes.
 const COARSE_LAG: u64 = 16;
 

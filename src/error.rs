@@ -179,6 +179,20 @@ impl Error {
         self.map(|inner| inner.message = format!("{what}: {}", inner.message))
     }
 
+    /// The same with each text as `change` gives it; a source that would show another text is left
+    /// out.
+    pub(crate) fn map_texts(self, change: &dyn Fn(&str) -> String) -> Self {
+        let hides = |source: &dyn StdError| {
+            let shown = format!("{source} {source:?}");
+            change(&shown) != shown
+        };
+        self.map(|inner| {
+            inner.message = change(&inner.message);
+            inner.status = inner.status.take().map(|status| status.map_texts(change));
+            inner.source = inner.source.take().filter(|source| !hides(&**source));
+        })
+    }
+
     /// What the error asks of its caller.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

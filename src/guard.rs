@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, ErrorKind};
-use crate::worker::panic_literal;
+use crate::worker::{panic_literal, panic_text};
 
 /// Calls code of the program's own; `port` names it in the error, such as `the getter of secret "shop"/"db"`.
 ///
@@ -14,11 +14,25 @@ use crate::worker::panic_literal;
 ///
 /// `Panicked`, naming the port.
 pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T, Error> {
+    guard_with_words(port, call).map_err(|(error, _)| error)
+}
+
+/// The same, with the panic's own words beside the error, formatted ones too: for whoever asks for them, never for logs.
+///
+/// # Errors
+///
+/// `Panicked`, naming the port; and the words.
+pub(crate) fn guard_with_words<T>(
+    port: impl Display,
+    call: impl FnOnce() -> T,
+) -> Result<T, (Error, String)> {
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         let said = panic_literal(payload.as_ref());
+        let words = panic_text(payload.as_ref());
         // The payload is the program's own too: what its drop does may panic once more.
         drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
-        Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"))
+        let error = Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"));
+        (error, words)
     })
 }
 

@@ -95,13 +95,13 @@ pub enum Backlog {
 pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
     ///
-    /// A line that does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
+    /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
     /// own making, an internal error (RS-6).
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `TooLarge` when a line exceeds its maximum, or what comes before the final bookmark of a streamed
-    /// list exceeds a list's.
+    /// `Stopped`, or `TooLarge` when an event exceeds its maximum, what comes before the final bookmark of a streamed
+    /// list exceeds a list's, or the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
     /// When bytes last came from the server, headers included: also those of a line that is not yet whole.
@@ -143,6 +143,12 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         request: &WatchRequest,
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error>;
+
+    /// Tells, from another thread, that somebody now waits for the list under way: it goes before
+    /// background requests.
+    ///
+    /// Never blocks. Default: nothing changes.
+    fn expedite(&self) {}
 
     /// Whether streamed lists (`sendInitialEvents`) may be tried here (LW-5, B8).
     fn supports_watch_list(&self) -> bool {

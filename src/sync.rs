@@ -1,9 +1,7 @@
 //! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model checker under `--cfg shuttle`.
 //!
-//! Locks are taken only upwards in rank: manager registry 10, references 20, reflector status 30, a mutation
-//! cache's own writes 35, store and slots 40, a set's list of informers 44, a manager's answers 45, an informer's life 46, an informer's table of handlers 48, delta queue, handler queue, a manager's
-//! chores, checks and subscriptions 50, what one subscriber has not taken yet 51, an informer's old states 52, a client's slots 54, stop token 55, the tables of metrics
-//! 57, fake clock 60. Under none of them is there I/O, a join, user code or logging.
+//! Locks are taken only upwards in rank: the manual's page on threads and locks has the ranks. Under
+//! none of them is there I/O, a join, user code or logging.
 
 #[cfg(not(shuttle))]
 mod imp {
@@ -41,6 +39,12 @@ mod imp {
 /// A number of the whole process, for names and readings that nobody waits for: the system's, also under the checker, whose
 /// own atomics belong to one model.
 pub(crate) use std::sync::atomic::AtomicU64 as ProcessCounter;
+
+/// A lock of the whole process, held for moments in which nothing else of the checker's happens: as above.
+pub(crate) use parking_lot::Mutex as ProcessMutex;
+
+/// A flag of the whole process: as above.
+pub(crate) use std::sync::atomic::AtomicBool as ProcessFlag;
 
 pub(crate) use imp::{Arc, JoinHandle, Mutex, MutexGuard, ThreadId, atomic, thread};
 

@@ -39,9 +39,13 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 type Bytes = Zeroizing<Vec<u8>>;
 
-/// The value, which does not stand in the program and never repeats itself.
-fn value() -> Bytes {
-    let mut state = 1_u64;
+/// Each test has its own value: they run side by side, and each looks at all of the memory.
+const DECODED: u64 = 1;
+const UNDECODABLE: u64 = 2;
+
+/// A value, which does not stand in the program and never repeats itself.
+fn value(seed: u64) -> Bytes {
+    let mut state = seed;
     let mut value = Zeroizing::new(Vec::with_capacity(VALUE_BYTES));
     value.extend((0..VALUE_BYTES).map(|_| {
         state = state
@@ -114,16 +118,46 @@ fn samples_in(bytes: &[u8], inverted: &[u8]) -> usize {
 
 /// Writes a Secret of that name, between these.
 fn secret(before: &str, name: &str, after: &str) -> Bytes {
+    secret_with(&value(DECODED), before, name, after)
+}
+
+fn secret_with(value: &[u8], before: &str, name: &str, after: &str) -> Bytes {
     let head = format!(
         "{before}{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
          \"namespace\":\"shop\",\"uid\":\"u-{name}\",\"resourceVersion\":\"7\"}},\"data\":{{\"k\":\""
     );
     let tail = format!("\"}}}}{after}");
-    let value = base64(&value());
+    let value = base64(value);
     let mut json = Zeroizing::new(Vec::with_capacity(head.len() + value.len() + tail.len()));
     json.extend_from_slice(head.as_bytes());
     json.extend_from_slice(&value);
     json.extend_from_slice(tail.as_bytes());
+    json
+}
+
+/// A Secret of that name which does not decode, for a reason that shows before its value or behind it.
+fn undecodable(before: &str, reason: &str, after: &str) -> Bytes {
+    let whole = secret_with(&value(UNDECODABLE), before, "odd", after);
+    let text = Zeroizing::new(String::from_utf8(whole.to_vec()).unwrap());
+    let at = text.find("\"data\"").unwrap();
+    let (head, data) = text.split_at(at);
+    let value = data.split('"').nth(5).unwrap();
+    let [bad, tail] = match reason {
+        "the value is no map" => ["\"data\":", "}"],
+        "the value is no base64" => ["\"data\":{\"k\":", "}}"],
+        "a field behind it" => ["\"data\":{\"k\":", "},\"type\":7}"],
+        "a value behind it" => ["\"data\":{\"k\":", ",\"l\":7}}"],
+        _ => panic!("{reason}"),
+    };
+    let mark = if reason == "the value is no base64" {
+        "?"
+    } else {
+        ""
+    };
+    let mut json = Zeroizing::new(Vec::with_capacity(whole.len() + 100));
+    for part in [head, bad, "\"", value, mark, "\"", tail, after] {
+        json.extend_from_slice(part.as_bytes());
+    }
     json
 }
 
@@ -177,7 +211,10 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
 
 #[test]
 fn nothing_that_was_read_stays_in_memory() {
-    let samples = [inverted(&value()), inverted(&base64(&value()))];
+    let samples = [
+        inverted(&value(DECODED)),
+        inverted(&base64(&value(DECODED))),
+    ];
     let count = || samples.each_ref().map(|sample| found(sample));
     assert_eq!(count(), [0, 0], "before anything was read");
 
@@ -204,4 +241,78 @@ fn nothing_that_was_read_stays_in_memory() {
     assert_eq!(count(), [3, 0], "the objects, and nothing of the bodies");
     drop(kept);
     assert_eq!(count(), [0, 0]);
+}
+
+const REASONS: [&str; 4] = [
+    "the value is no map",
+    "the value is no base64",
+    "a field behind it",
+    "a value behind it",
+];
+
+/// F21: what is wrong with a Secret is told without leaving its values behind.
+#[test]
+fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
+    let samples = [
+        inverted(&value(UNDECODABLE)),
+        inverted(&base64(&value(UNDECODABLE))),
+    ];
+    let count = || samples.each_ref().map(|sample| found(sample));
+    for reason in REASONS {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut options = ClientOptions::default();
+        options.gzip = false;
+        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
+                answer(&mut stream, &undecodable(list, reason, "]}"));
+                let event = "{\"type\":\"MODIFIED\",\"object\":";
+                answer(&mut stream, &undecodable(event, reason, "}\n"));
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                answer(&mut stream, &undecodable("", reason, ""));
+            });
+            let source: Arc<dyn ListerWatcher<Secret>> =
+                client.lister_watcher(Scope::namespace("shop"));
+            let (never, mut told) = (StopToken::never(), Vec::new());
+            let mut each = |item| match item {
+                Listed::Undecodable(aside) => told.push(aside.error),
+                Listed::Object(object) => panic!("{object:?}"),
+            };
+            source
+                .list(&ListRequest::default(), &never, &mut each)
+                .unwrap();
+            let request = WatchRequest {
+                resource_version: ResourceVersion::from("7"),
+                timeout: std::time::Duration::from_mins(5),
+                bookmarks: true,
+                send_initial_events: false,
+                waited_for: false,
+            };
+            let mut watch = source.watch(&request, &never).unwrap();
+            match watch.next(Deadline::NEVER).unwrap() {
+                Next::Event(WatchEvent::Undecodable(aside)) => told.push(aside.error),
+                other => panic!("{other:?}"),
+            }
+            let getter: Arc<dyn Getter<Secret>> = client.getter();
+            let key = ObjectKey::new("shop", "odd");
+            let version = ResourceVersion::most_recent();
+            told.push(
+                getter
+                    .get(&key, &version, Deadline::NEVER, &never)
+                    .unwrap_err(),
+            );
+            for error in told {
+                assert_eq!(
+                    error.kind(),
+                    kubecache::ErrorKind::Undecodable,
+                    "{reason}: {error}"
+                );
+            }
+        });
+        drop(client);
+        assert_eq!(count(), [0, 0], "{reason}");
+    }
 }

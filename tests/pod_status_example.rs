@@ -23,7 +23,7 @@ use kubecache::worker::{WaitEnd, Worker};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// The longest a run may take: far more than it needs, so that a hang is told and not waited out.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The program, built once.
 fn program() -> &'static Path {

@@ -279,6 +279,32 @@ fn only_the_adapter_knows_ureq_and_rustls() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// A panic of a program's own code is caught in one place, which gives it the one error. The others are the ends of
+/// threads: a worker's, a dialer's that goes on, and a reflector's, which has to say so first.
+#[test]
+fn only_the_guard_and_the_ends_of_threads_catch_panics() {
+    const MAY: [&str; 4] = [
+        "guard.rs",
+        "worker/mod.rs",
+        "http/dial.rs",
+        "reflector/driver.rs",
+    ];
+    let mut wrong = Vec::new();
+    for source in rust_files("src")
+        .iter()
+        .filter(|source| !source.is_test_only())
+    {
+        let inside = source.path.strip_prefix(root().join("src")).unwrap();
+        let may = MAY.iter().any(|path| inside == Path::new(path));
+        for (number, line) in source.code().filter(|_| !may) {
+            if line.contains("catch_unwind") {
+                wrong.push(format!("{}:{}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 /// The library that counts can be replaced: no type of it is in the public face, which is the room's first file.
 #[test]
 fn only_the_inside_of_metrics_knows_prometheus() {
@@ -313,4 +339,28 @@ fn every_fixture_is_used_or_explained() {
 
 fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
+}
+
+/// A promise about a failure is worth what its test is.
+#[test]
+fn every_failure_of_the_manual_names_its_tests() {
+    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let code: String = ["src", "tests", "examples"]
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .map(|source| source.text)
+        .collect();
+    let mut wrong = Vec::new();
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    for row in rows.skip(1) {
+        let tests = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let mut names = tests.split('`').skip(1).step_by(2).peekable();
+        if names.peek().is_none() {
+            wrong.push(format!("no test: {row}"));
+        }
+        for name in names.filter(|name| !code.contains(&format!("fn {name}("))) {
+            wrong.push(format!("no such test: {name}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use kubecache::object::visible;
+
 /// Stands in a cell that has nothing to say, as kubectl writes it.
 pub(crate) const NONE: &str = "<none>";
 /// What stands between two columns.
@@ -46,7 +48,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         }
         for cells in lines {
             for (width, cell) in self.widths.iter_mut().zip(cells) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(visible(cell).chars().count());
             }
         }
         if !std::mem::replace(&mut self.wrote_headers, true) {
@@ -58,11 +60,29 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     fn line(&self, to: &mut impl Write, cells: &[String; COLUMNS]) -> io::Result<()> {
         let mut line = String::new();
         for (width, cell) in self.widths.iter().zip(cells) {
-            line.push_str(cell);
+            // What stands in a cell is a server's text.
+            let cell = visible(cell);
+            line.push_str(&cell);
             let padding = width.saturating_sub(cell.chars().count());
             line.extend(std::iter::repeat_n(' ', padding));
             line.push_str(GAP);
         }
         writeln!(to, "{}", line.trim_end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name is a server's text: it forges no line and moves no cursor.
+    #[test]
+    fn a_cell_is_text() {
+        let mut written = Vec::new();
+        let mut table = Table::new(["NAME", "AGE"]);
+        let cells = ["a\n\u{1b}[2J".to_owned(), "1s".to_owned()];
+        table.write(&mut written, &[cells]).unwrap();
+        let expected = "NAME           AGE\na\\n\\u{1b}[2J   1s\n";
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
     }
 }

@@ -2,24 +2,32 @@
 
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::blocking::{self, Blocking, Until};
 use super::buffers::UNREAD_BYTES_MAX;
-use super::credentials::Credentials;
+use super::credentials::{Authorization, Credentials};
 use super::dialer::{Dialer, Dialing, NoLookup};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
 use super::requests;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 use crate::sync::{Arc, Mutex};
 
 /// As much of an answer that is no success is read.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
+
+/// As much may come before the head of an answer is whole, all interim answers (1xx) together: four
+/// heads of the largest size, or some ten thousand small ones.
+const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
+
+/// The status of an answer says most: so long its body is waited for.
+const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
 /// A kept connection older than this is not used again: servers close idle ones after 90 s and more.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
@@ -54,6 +62,8 @@ pub(crate) struct Ask<'a> {
 pub(crate) struct SecondTry<'a> {
     /// The silence.
     pub(crate) after: Duration,
+    /// Less on a kept connection, whose path may have died while nothing moved.
+    pub(crate) sooner_if_kept: bool,
     /// Waits until the second request may go.
     pub(crate) count: &'a dyn Fn() -> Result<(), Error>,
 }
@@ -62,8 +72,18 @@ pub(crate) struct SecondTry<'a> {
 pub(crate) struct Agent {
     dialer: Arc<Dialer>,
     keep: usize,
+    pool: Mutex<Pool>,
+}
+
+/// The connections kept, and what is known of them.
+#[derive(Default)]
+struct Pool {
     /// Made by the first request: not on the thread that makes lister-watchers.
-    inner: Mutex<Option<ureq::Agent>>,
+    inner: Option<ureq::Agent>,
+    /// When: no connection in it is older.
+    made: Option<Instant>,
+    /// How long the last answer was waited for.
+    last_wait: Duration,
 }
 
 /// A successful answer, its body unread.
@@ -73,6 +93,15 @@ pub(crate) struct Answer {
     pub(crate) body: ureq::BodyReader<'static>,
     /// What the body comes in on.
     pub(crate) socket: Option<Arc<TcpStream>>,
+    /// What the request was sent with: no error about the answer shows it.
+    pub(crate) authorization: Option<Arc<Authorization>>,
+}
+
+/// What came of a request: an answer of any status, its body unread.
+pub(crate) struct Sent {
+    pub(crate) response: Response<ureq::Body>,
+    pub(crate) socket: Option<Arc<TcpStream>>,
+    pub(crate) authorization: Option<Arc<Authorization>>,
 }
 
 impl Site {
@@ -112,21 +141,34 @@ impl Agent {
         Self {
             dialer: Arc::clone(dialer),
             keep,
-            inner: Mutex::new(None),
+            pool: Mutex::default(),
         }
     }
 
     /// Closes the connections that are idle; those in use end with their bodies.
     pub(crate) fn disconnect(&self) {
-        let before = self.inner.lock().take();
+        let before = self.pool.lock().inner.take();
         drop(before);
     }
 
+    /// Closes the idle connections if some of them were made before `then`.
+    fn disconnect_older(&self, then: Instant) {
+        let older = {
+            let mut pool = self.pool.lock();
+            let is_older = pool.made.is_some_and(|made| made <= then);
+            is_older.then(|| pool.inner.take())
+        };
+        drop(older);
+    }
+
     fn inner(&self) -> ureq::Agent {
-        let mut inner = self.inner.lock();
-        inner
-            .get_or_insert_with(|| build(&self.dialer, self.keep))
-            .clone()
+        let mut pool = self.pool.lock();
+        if let Some(inner) = &pool.inner {
+            return inner.clone();
+        }
+        pool.made = Some(Clock::system().now());
+        let inner = build(&self.dialer, self.keep);
+        pool.inner.insert(inner).clone()
     }
 
     /// Sends a request and waits for the head of its answer, by `call`.
@@ -139,41 +181,53 @@ impl Agent {
     /// What the server said, or what the transport met.
     pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
         let what = requests::shown(&format!("GET {}{}", site.base, ask.path));
-        site.dialer.refresh();
-        let (mut response, mut socket) = self.send(site, ask, call, &what)?;
-        if response.status() == 401 && site.credentials.rejected() {
-            drop(read_refusal(&what, response, site, ask, call));
-            (response, socket) = self.send(site, ask, call, &what)?;
+        site.dialer.refresh(call);
+        let mut sent = self.send(site, ask, call, &what)?;
+        if sent.response.status() == 401 && site.credentials.rejected() {
+            drop(read_refusal(&what, sent, ask, call));
+            sent = self.send(site, ask, call, &what)?;
         }
-        let status = response.status();
+        let status = sent.response.status();
         log::debug!("{what}: {status}");
         if status.is_redirection() {
-            let location = header(&response, "location");
+            let location = sent.header("location");
             return Err(failure::redirected(&what, status.as_u16(), &location));
         }
         if !status.is_success() {
-            return Err(read_refusal(&what, response, site, ask, call));
+            return Err(read_refusal(&what, sent, ask, call));
         }
-        let content_type = header(&response, "content-type");
+        let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
             return Err(failure::not_json(&what, &content_type));
         }
+        let encoding = sent.header("content-encoding");
+        let is_known = matches!(&*encoding, "" | "identity") || ask.gzip && encoding == "gzip";
+        if !is_known {
+            return Err(failure::unknown_encoding(&what, &encoding));
+        }
         // Making a reader of a compressed body reads the beginning of it.
         let entered = call.until_idle(site.body_idle).enter();
-        let body = response.into_body().into_reader();
+        let body = sent.response.into_body().into_reader();
         drop(entered);
-        Ok(Answer { what, body, socket })
+        Ok(Answer {
+            what,
+            body,
+            socket: sent.socket,
+            authorization: sent.authorization,
+        })
     }
 
-    /// Sends a request, on another connection if a kept one was closed meanwhile or the server is silent; an answer of
-    /// any status is one.
+    /// Sends a request; an answer of any status is one.
+    ///
+    /// It goes out again if a kept connection was closed meanwhile, and once more if the server
+    /// stays silent (see [`SecondTry`]).
     pub(crate) fn send(
         &self,
         site: &Site,
         ask: &Ask<'_>,
         call: &Blocking,
         what: &str,
-    ) -> Result<(Response<ureq::Body>, Option<Arc<TcpStream>>), Error> {
+    ) -> Result<Sent, Error> {
         refuse_loud_logs()?;
         let mut second_try = ask.second_try.as_ref();
         let (mut first_byte, mut tried) = (ask.first_byte, String::new());
@@ -181,55 +235,144 @@ impl Agent {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
             }
-            let request = request(site, ask, what)?;
+            let agent = self.inner();
+            let (request, authorization) = request(site, ask, call, what)?;
+            let begun = Clock::system().now();
+            let left = ask.until.deadline.remaining(begun);
+            let last_wait = self.pool.lock().last_wait;
             let context = Blocking {
                 until: ask.until,
                 first_byte: Some((first_byte, ask.until)),
                 silence: second_try.map(|second| second.after),
+                kept_silence: second_try
+                    .filter(|second| second.sooner_if_kept)
+                    .and_then(|_| kept_first_byte(ask.first_byte, left, last_wait)),
                 output_bytes: head_bytes(&request),
                 dialed: false,
+                head_bytes_left: Some(HEADS_BYTES_MAX),
                 ..call.clone()
             };
             let entered = context.enter();
-            let answered = self.inner().run(request);
+            let answered = agent.run(request);
             let (dialed, socket) = (blocking::has_dialed(), blocking::socket());
             drop(entered);
+            let now = Clock::system().now();
             let outcome = match answered {
                 Ok(response) => {
+                    self.pool.lock().last_wait = now.saturating_duration_since(begun);
                     call.enter_phase(RequestPhase::Body {
                         status: response.status().as_u16(),
                         bytes: 0,
                     });
-                    return Ok((response, socket));
+                    return Ok(Sent {
+                        response,
+                        socket,
+                        authorization,
+                    });
                 }
                 Err(error) => Outcome::from(error),
             };
-            if let (Outcome::Halt(Halt::Limit(Limit::Silence(silence))), Some(second)) =
-                (&outcome, second_try.take())
+            // Each turn uses up one kept connection, so this ends.
+            if !dialed && is_closed_by_peer(&outcome) {
+                continue;
+            }
+            // The silent connection is closed before any wait.
+            drop((agent, socket));
+            let silence = outcome.silence();
+            if silence.is_some() || !dialed && outcome.is_limit() {
+                // Its path is dead, or the server is: those of its age are not tried one by one.
+                self.disconnect_older(begun);
+            }
+            if let (Some(silence), Some(second)) = (silence, second_try.take())
+                && second.may_go(call, ask.until, what)?
             {
-                // The silent connection is closed before any wait; kept ones are older than it.
-                drop(socket);
-                self.disconnect();
-                call.give_slot_back();
-                let (silence, allowed) = (*silence, (second.count)());
-                if allowed.is_err() {
-                    return Err(failure::failed(what, Phase::Head, call.explain(outcome)));
-                }
-                call.resume()
-                    .map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
-                log::debug!("{what}: silent for {silence:.1?}, tried again on a new connection");
+                log::debug!("{what}: silent for {silence:.1?}, tried once more");
                 first_byte = first_byte.saturating_sub(silence);
                 tried = format!(
                     ": on a second connection, after {silence:.1?} of silence on the first"
                 );
                 continue;
             }
-            // Each turn uses up one kept connection, so this ends.
-            if dialed || !is_closed_by_peer(&outcome) {
-                let what = format!("{what}{tried}");
-                return Err(failure::failed(&what, Phase::Head, call.explain(outcome)));
-            }
+            let what = format!("{what}{tried}");
+            let error = failure::failed(&what, Phase::Head, call.explain(outcome));
+            return Err(hide(error, authorization.as_deref()));
         }
+    }
+}
+
+impl SecondTry<'_> {
+    /// Whether the request may go once more; blocks for that without the slot of `call`.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped`, or that the caller's deadline passed before the request had its slot again.
+    fn may_go(&self, call: &Blocking, until: Until, what: &str) -> Result<bool, Error> {
+        if Clock::system().has_passed(until.deadline) {
+            return Ok(false);
+        }
+        call.give_slot_back();
+        match (self.count)() {
+            Ok(()) => {
+                let resumed = call.resume();
+                resumed.map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
+                Ok(true)
+            }
+            Err(error) if error.is_stopped() => Err(error.context(what)),
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+/// How long a get waits for the first byte on a kept connection before it goes out once more on a
+/// new one.
+///
+/// Half of what is left, so that the second try has the other half. `None` is the full limit: the
+/// last answer took so long that silence says little.
+fn kept_first_byte(
+    first_byte: Duration,
+    left: Option<Duration>,
+    last_wait: Duration,
+) -> Option<Duration> {
+    let whole = left.map_or(first_byte, |left| left.min(first_byte));
+    let limit = half(whole);
+    (last_wait <= half(limit)).then_some(limit)
+}
+
+fn half(duration: Duration) -> Duration {
+    duration.checked_div(2).unwrap_or_default()
+}
+
+/// The error without what it quotes of the request's own credentials.
+fn hide(error: Error, authorization: Option<&Authorization>) -> Error {
+    match authorization {
+        Some(authorization) => error.map_texts(&|text| authorization.hide(text)),
+        None => error,
+    }
+}
+
+impl Sent {
+    /// A header's value, without what it quotes of the request's own credentials.
+    fn header(&self, name: &str) -> String {
+        let value = self.response.headers().get(name);
+        let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        self.hide(&text.unwrap_or_default())
+    }
+
+    fn hide(&self, text: &str) -> String {
+        let authorization = self.authorization.as_deref();
+        authorization.map_or_else(|| text.to_owned(), |authorization| authorization.hide(text))
+    }
+}
+
+impl Answer {
+    /// An error about this answer: with the request, and without the request's own credentials.
+    pub(crate) fn failed(&self, error: Error) -> Error {
+        self.hide(error).context(&self.what)
+    }
+
+    /// The same for an error that is the server's alone.
+    pub(crate) fn hide(&self, error: Error) -> Error {
+        hide(error, self.authorization.as_deref())
     }
 }
 
@@ -247,7 +390,12 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
     ureq::Agent::with_parts(config, Dialing(Arc::clone(dialer)), NoLookup)
 }
 
-fn request(site: &Site, ask: &Ask<'_>, what: &str) -> Result<Request<()>, Error> {
+fn request(
+    site: &Site,
+    ask: &Ask<'_>,
+    call: &Blocking,
+    what: &str,
+) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
     let unwritable = |error: ureq::http::Error| {
         failure::failed(what, Phase::Head, Outcome::Ureq(ureq::Error::Http(error)))
     };
@@ -258,13 +406,14 @@ fn request(site: &Site, ask: &Ask<'_>, what: &str) -> Result<Request<()>, Error>
     headers.clone_from(&site.headers);
     let encoding = if ask.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-    if let Some(authorization) = site.credentials.authorization()? {
-        let value = HeaderValue::from_str(&authorization);
+    let authorization = site.credentials.authorization(call)?;
+    if let Some(authorization) = &authorization {
+        let value = HeaderValue::from_str(authorization.as_str());
         let mut value = value.map_err(|error| unwritable(error.into()))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    Ok(request)
+    Ok((request, authorization))
 }
 
 /// An upper bound of the request's head, so that it is written whole.
@@ -298,26 +447,20 @@ fn is_closed_by_peer(outcome: &Outcome) -> bool {
     )
 }
 
-fn header(response: &Response<ureq::Body>, name: &str) -> String {
-    let value = response.headers().get(name);
-    let text = value.and_then(|value| value.to_str().ok());
-    text.unwrap_or_default().to_owned()
-}
-
-/// Reads what a refusal says, so that its connection can be used again.
-fn read_refusal(
-    what: &str,
-    response: Response<ureq::Body>,
-    site: &Site,
-    ask: &Ask<'_>,
-    call: &Blocking,
-) -> Error {
-    let code = response.status().as_u16();
-    let retry_after = failure::retry_after(Some(&header(&response, "retry-after")));
+/// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used
+/// again.
+fn read_refusal(what: &str, sent: Sent, ask: &Ask<'_>, call: &Blocking) -> Error {
+    let code = sent.response.status().as_u16();
+    let retry_after = failure::retry_after(Some(&sent.header("retry-after")));
+    let authorization = sent.authorization;
     let mut text = Vec::new();
-    let entered = call.until_idle(site.body_idle).enter();
-    let mut reader = response.into_body().into_reader().take(REFUSAL_BYTES_MAX);
-    let read = reader.read_to_end(&mut text);
+    let entered = Blocking {
+        until: call.until.within(REFUSAL_WAIT, Limit::Body),
+        ..call.clone()
+    }
+    .enter();
+    let reader = sent.response.into_body().into_reader();
+    let read = reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text);
     drop(entered);
     if let Err(error) = read {
         let outcome = Outcome::from(error);
@@ -326,10 +469,18 @@ fn read_refusal(
         }
         // The code has come: it says more than how the rest of the answer was lost.
     }
-    if ask.of_collection && code == 404 {
-        return failure::not_served(what, &text);
-    }
-    failure::refused(what, code, &text, retry_after)
+    let text = String::from_utf8_lossy(&text);
+    // Before it is cut anywhere: half of a token is one too many.
+    let text = match &authorization {
+        Some(authorization) => authorization.hide(&text),
+        None => text.into_owned(),
+    };
+    let error = if ask.of_collection && code == 404 {
+        failure::not_served(what, text.as_bytes())
+    } else {
+        failure::refused(what, code, text.as_bytes(), retry_after)
+    };
+    hide(error, authorization.as_deref())
 }
 
 /// # Errors
@@ -383,6 +534,36 @@ impl Body {
     }
 
     pub(crate) fn failed(&self, outcome: Outcome) -> Error {
-        failure::failed(&self.answer.what, Phase::Body, self.call.explain(outcome))
+        let outcome = self.call.explain(outcome);
+        let error = failure::failed(&self.answer.what, Phase::Body, outcome);
+        self.answer.hide(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A3: there is time for a second try, unless the server is known to be slow.
+    #[test]
+    fn a_kept_connection_may_be_silent_for_half_of_what_is_left() {
+        let millis = Duration::from_millis;
+        let first_byte = millis(10_000);
+        let rows = [
+            (None, 0, Some(5_000)),
+            (Some(60_000), 0, Some(5_000)),
+            (Some(1_000), 20, Some(500)),
+            (Some(1_000), 250, Some(500)),
+            (Some(1_000), 251, None),
+            (None, 2_501, None),
+            (Some(0), 1, None),
+        ];
+        for (left, last_wait, expected) in rows {
+            assert_eq!(
+                kept_first_byte(first_byte, left.map(millis), millis(last_wait)),
+                expected.map(millis),
+                "{left:?} {last_wait}"
+            );
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::byte_budget::Account;
 use super::halt::{Halt, Limit, Outcome};
 use super::slots::Slot;
 use super::wakeup::WakeUp;
@@ -19,6 +20,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::Arc;
+use crate::wire::Growth;
 use crate::worker::StopToken;
 
 /// Room a request needs besides its path and its header values.
@@ -38,6 +40,8 @@ pub(crate) struct Blocking {
     pub(crate) first_byte: Option<(Duration, Until)>,
     /// After so much silence, before the first byte of the answer, this try of the request ends.
     pub(crate) silence: Option<Duration>,
+    /// A shorter one for a kept connection, whose path may have died while nothing moved.
+    pub(crate) kept_silence: Option<Duration>,
     /// The largest piece of the request's head.
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
@@ -52,6 +56,10 @@ pub(crate) struct Blocking {
     pub(crate) progress: Option<RequestProgress>,
     /// The deadline of the caller, whatever other limits end before it.
     pub(crate) caller: Deadline,
+    /// What the answer's unfinished part is counted in; it may be closed.
+    pub(crate) account: Option<Account>,
+    /// So many bytes more may come before the head of the answer is whole.
+    pub(crate) head_bytes_left: Option<usize>,
 }
 
 /// A moment and the name of the limit that ends there.
@@ -113,10 +121,13 @@ impl Blocking {
             until,
             first_byte: None,
             silence: None,
+            kept_silence: None,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             socket: None,
             only_what_is_there: false,
+            account: None,
+            head_bytes_left: None,
             slot: None,
             progress: None,
             caller: until.deadline,
@@ -192,10 +203,36 @@ impl Blocking {
         if self.stop.is_stopped() {
             return Err(Halt::Stopped);
         }
+        self.check_account()?;
         if Clock::system().has_passed(self.until.deadline) {
             return Err(Halt::Limit(self.until.limit));
         }
         Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// `TooLarge`, when the client's byte budget has closed this answer.
+    pub(crate) fn check_account(&self) -> Result<(), Halt> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(()), |account| account.check().map_err(Halt::Failed))
+    }
+
+    /// Asks the client's byte budget for room for this answer.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when there is none.
+    pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(growth.most), |account| account.grow(growth))
+    }
+
+    /// Tells the client's byte budget what this answer holds now.
+    pub(crate) fn settle(&self, held: usize) {
+        if let Some(account) = &self.account {
+            account.settle(held);
+        }
     }
 
     fn begin_first_byte(&mut self) {
@@ -206,7 +243,8 @@ impl Blocking {
 
     /// The earlier of `until` and the end of the silence, which begins now.
     pub(crate) fn unless_silent(&self, until: Until) -> Until {
-        match self.silence {
+        let kept = self.kept_silence.filter(|_| !self.dialed);
+        match self.silence.into_iter().chain(kept).min() {
             Some(silence) => until.within(silence, Limit::Silence),
             None => until,
         }
@@ -251,6 +289,26 @@ pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
 /// The socket the request went out on.
 pub(crate) fn socket() -> Option<Arc<TcpStream>> {
     CURRENT.with(|current| current.borrow().as_ref()?.socket.clone())
+}
+
+/// Told that so many bytes came.
+///
+/// # Errors
+///
+/// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for ever.
+pub(crate) fn received(count: usize) -> Result<(), Halt> {
+    let mut is_too_much = false;
+    change(|call| {
+        if let Some(left) = &mut call.head_bytes_left {
+            *left = left.saturating_sub(count);
+            is_too_much = *left == 0;
+        }
+    });
+    if is_too_much {
+        let message = "interim answers without end: the head of the answer did not come";
+        return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+    }
+    Ok(())
 }
 
 /// Whether the call needed a new connection.
@@ -338,6 +396,7 @@ fn poll_for_any(
         if call.stop.is_stopped() {
             return Err(Halt::Stopped);
         }
+        call.check_account()?;
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }
@@ -357,13 +416,13 @@ fn poll_for_any(
             Ok(0) => {}
             Ok(_) => {
                 let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-                // The wake-up is this call's own, and is not taken back: whoever else waits by it
-                // sees it too.
-                let woken = ready.pop() == Some(true);
-                if !woken || ready.contains(&true) {
-                    return Ok(ready);
+                // The stop or the byte budget wakes. The wake-up is this call's own, and is not
+                // taken back: whoever else waits by it sees it too.
+                if ready.pop() == Some(true) {
+                    call.check_account()?;
+                    return Err(Halt::Stopped);
                 }
-                return Err(Halt::Stopped);
+                return Ok(ready);
             }
         }
         let now = clock.now();

@@ -6,6 +6,7 @@ use std::sync::Once;
 use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Site};
+use super::byte_budget::ByteBudget;
 use super::config::Config;
 use super::dialer::Dialer;
 use super::environment::Environment;
@@ -36,12 +37,14 @@ const READERS_MAX: usize = 16;
 /// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
-/// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a watch is decoded on
-/// a second kind (`read-1`, at most 16): the threads that watch keep shallow stacks and empty allocator caches, which
-/// would stay resident. Gets run on the caller's thread. At most 32 requests work at a time, those that somebody waits
-/// for first; a request whose server is silent gives its place to another one and keeps its `ask` thread. Names
-/// are looked up on one thread (`resolver`). While nothing moves, one `read` thread is left. Dropping the last clone and
-/// all that it made joins them; a lookup inside the system's resolver cannot be interrupted and ends by itself.
+/// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a
+/// watch is decoded on a second kind (`read-1`, at most 16): the threads that watch keep shallow
+/// stacks and empty allocator caches, which would stay resident. Gets run on the caller's thread. At
+/// most 32 requests work at a time, those that somebody waits for first; a request whose server is
+/// silent gives its place to another one and keeps its `ask` thread. Names are looked up on up to
+/// four (`resolver`), files read on `token-file` and `tls-files`. While nothing moves, one `read`
+/// thread is left. Dropping the last clone and all that it made joins them; a lookup inside the
+/// system's resolver cannot be interrupted and ends by itself.
 ///
 /// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
 /// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
@@ -66,6 +69,8 @@ pub(crate) struct Common {
     pub(crate) server: Arc<str>,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
+    /// What unfinished answers hold.
+    pub(crate) budget: Arc<ByteBudget>,
     /// The kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: Kinds,
     /// Those on whose watches bookmarks came (B11).
@@ -112,7 +117,7 @@ impl Client {
     ) -> Result<Self, Error> {
         let server = config.server().clone();
         let tls = if server.https {
-            let tls = Tls::new(config.tls().clone(), &server.host)?;
+            let tls = Tls::new(config.tls().clone(), server.name())?;
             Some(Arc::new(tls))
         } else {
             None
@@ -134,6 +139,7 @@ impl Client {
             server: authority,
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
+            budget: ByteBudget::new(options.buffered_bytes_max),
             options,
             without_watch_list: Kinds::default(),
             with_bookmarks: Kinds::default(),

@@ -7,10 +7,15 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use zeroize::Zeroizing;
 
+use super::blocking::{Blocking, Until};
+use super::halt::{Halt, Limit};
+use super::helpers::Helpers;
 use super::pem::read_bounded;
+use super::wakeup::WakeUp;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
 
 /// How long a token out of a file is used: half of the time between the kubelet's refresh of a projected token
 /// and the old token's end.
@@ -22,8 +27,28 @@ const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 /// After a failed read the last good token is used, and the file is tried again so much later.
 const READ_RETRY: Duration = Duration::from_secs(10);
 
+/// So long a read is waited for while there is a token that can be used.
+const READ_WAIT: Duration = Duration::from_millis(500);
+
+/// So long a read is waited for while there is none.
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+
 /// No token is so large: the largest header a server of Go's takes is 1 MiB, all headers together.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
+
+/// Stands in a text where a server quoted the client's credentials.
+const MARK: &str = "[credentials left out]";
+
+/// A password that is shorter is hidden beside its user name alone: it would be found in every
+/// word.
+const PASSWORD_BYTES_MIN: usize = 4;
+
+/// The value of an `Authorization` header, and what of it no text may show.
+pub(crate) struct Authorization {
+    header: Zeroizing<String>,
+    /// In the forms in which answers quote text; the longest first.
+    secrets: Vec<Zeroizing<String>>,
+}
 
 /// The `Authorization` header of a client's requests. Clones share the token they read.
 #[derive(Clone)]
@@ -33,23 +58,72 @@ pub(crate) struct Credentials(Source);
 enum Source {
     None,
     /// The whole header value.
-    Fixed(Arc<Zeroizing<String>>),
+    Fixed(Arc<Authorization>),
     File(Arc<TokenFile>),
 }
 
 struct TokenFile {
-    path: PathBuf,
+    path: TokenPath,
+    /// A file system may hang: then the token at hand goes on being used.
+    reads: Helpers<TokenPath, Arc<Authorization>>,
     clock: Clock,
     state: Mutex<Cached>,
 }
 
+#[derive(Clone, PartialEq, Eq)]
+struct TokenPath(PathBuf);
+
 struct Cached {
     /// The whole header value; `None` before the first read and after a rejection.
-    header: Option<Arc<Zeroizing<String>>>,
+    header: Option<Arc<Authorization>>,
     /// When the file is to be read again.
     due: Option<Instant>,
     /// Whether the last read failed: the first failure of a series is logged, and the recovery.
     failing: bool,
+}
+
+impl Authorization {
+    fn new(header: Zeroizing<String>, secrets: &[&str]) -> Self {
+        let forms = secrets.iter().flat_map(|secret| quoted_forms(secret));
+        let mut forms: Vec<_> = forms.collect();
+        forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        forms.dedup();
+        Self {
+            header,
+            secrets: forms,
+        }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.header
+    }
+
+    /// `text` of a server, with a mark wherever it quotes token or password.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let mut hidden = text.to_owned();
+        for secret in &self.secrets {
+            if hidden.contains(secret.as_str()) {
+                let before = Zeroizing::new(hidden);
+                hidden = before.replace(secret.as_str(), MARK);
+            }
+        }
+        hidden
+    }
+}
+
+/// A secret as it stands in plain text, in JSON, in JSON that Go writes, and in HTML.
+fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
+    let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
+    let go = json.replace('<', "\\u003c").replace('>', "\\u003e");
+    let html = secret.replace('&', "&amp;").replace('"', "&#34;");
+    let html = html.replace('<', "&lt;").replace('>', "&gt;");
+    [
+        secret.to_owned(),
+        json,
+        go.replace('&', "\\u0026"),
+        html.replace('\'', "&#39;"),
+    ]
+    .map(Zeroizing::new)
 }
 
 impl Credentials {
@@ -72,20 +146,21 @@ impl Credentials {
         let encoded =
             Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_bytes()));
         let header = Zeroizing::new(["Basic ", encoded.as_str()].concat());
-        Ok(Self(Source::Fixed(Arc::new(header))))
+        let mut secrets = vec![encoded.as_str(), plain.as_str()];
+        if password.len() >= PASSWORD_BYTES_MIN {
+            secrets.push(password);
+        }
+        let authorization = Authorization::new(header, &secrets);
+        Ok(Self(Source::Fixed(Arc::new(authorization))))
     }
 
     /// A token in a file, read when it is first needed and then as it rotates.
     pub(crate) fn token_file(path: impl Into<PathBuf>, clock: &Clock) -> Self {
-        Self(Source::File(Arc::new(TokenFile {
-            path: path.into(),
-            clock: clock.clone(),
-            state: Mutex::new(Cached {
-                header: None,
-                due: None,
-                failing: false,
-            }),
-        })))
+        Self(Source::File(Arc::new(TokenFile::new(
+            TokenPath(path.into()),
+            clock,
+            None,
+        ))))
     }
 
     /// The same, with a token that is used until the file was read for the first time.
@@ -99,18 +174,38 @@ impl Credentials {
 
     /// The whole value of the `Authorization` header; `None` when there is none to send.
     ///
-    /// Blocks for the read of a local file, at most once per 50 seconds. While the file cannot be read, the last
-    /// token that could be goes on being used; the server decides whether it is still good.
+    /// Blocks by `call` for the read of a local file, at most once per 50 seconds. While the file
+    /// cannot be read, or its file system hangs, the last token that could be goes on being used;
+    /// the server decides whether it is still good.
     ///
     /// # Errors
     ///
-    /// `Config` when there is no token: the file could never be read, or not after the server rejected the token.
-    pub(crate) fn authorization(&self) -> Result<Option<Arc<Zeroizing<String>>>, Error> {
+    /// When there is no token, as the file could never be read, or not after the server rejected
+    /// the token: `Config`, or `Timeout` where its file system hangs. `Stopped`.
+    pub(crate) fn authorization(
+        &self,
+        call: &Blocking,
+    ) -> Result<Option<Arc<Authorization>>, Error> {
         match &self.0 {
             Source::None => Ok(None),
             Source::Fixed(header) => Ok(Some(Arc::clone(header))),
-            Source::File(file) => file.authorization().map(Some),
+            Source::File(file) => file.authorization(call).map(Some),
         }
+    }
+
+    /// The same at a program's start, where no stop can end the wait for the file: it ends after
+    /// ten seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`authorization`](Self::authorization).
+    pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
+        let wake = WakeUp::new().map_err(|error| {
+            let message = format!("no descriptor for the read of a token file: {error}");
+            Error::new(ErrorKind::Resources, message)
+        })?;
+        let call = Blocking::new(&StopToken::never(), &wake, Until::NEVER);
+        self.authorization(&call)
     }
 
     /// Told that the server answered 401: the next [`authorization`](Self::authorization) reads the file again.
@@ -134,17 +229,16 @@ impl Credentials {
             Source::None | Source::Fixed(_) => self.clone(),
             Source::File(file) => {
                 let header = file.state.lock().header.clone();
-                Self(Source::File(Arc::new(TokenFile {
-                    path: file.path.clone(),
-                    clock: clock.clone(),
-                    state: Mutex::new(Cached {
-                        header,
-                        due: None,
-                        failing: false,
-                    }),
-                })))
+                let file = TokenFile::new(file.path.clone(), clock, header);
+                Self(Source::File(Arc::new(file)))
             }
         }
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorization")
     }
 }
 
@@ -153,15 +247,28 @@ impl fmt::Debug for Credentials {
         match &self.0 {
             Source::None => f.write_str("none"),
             Source::Fixed(_) => f.write_str("fixed"),
-            Source::File(file) => write!(f, "file {}", file.path.display()),
+            Source::File(file) => write!(f, "file {}", file.path.0.display()),
         }
     }
 }
 
 impl TokenFile {
-    fn authorization(&self) -> Result<Arc<Zeroizing<String>>, Error> {
+    fn new(path: TokenPath, clock: &Clock, header: Option<Arc<Authorization>>) -> Self {
+        Self {
+            path,
+            reads: Helpers::new("token-file", 1, Duration::MAX, TokenPath::read),
+            clock: clock.clone(),
+            state: Mutex::new(Cached {
+                header,
+                due: None,
+                failing: false,
+            }),
+        }
+    }
+
+    fn authorization(&self, call: &Blocking) -> Result<Arc<Authorization>, Error> {
         let now = self.clock.now();
-        {
+        let has_token = {
             let mut state = self.state.lock();
             let due = state.due.is_none_or(|due| now >= due);
             if let (Some(header), false) = (&state.header, due) {
@@ -171,10 +278,16 @@ impl TokenFile {
             if state.header.is_some() {
                 state.due = now.checked_add(READ_RETRY);
             }
-        }
-        match self.read() {
-            Ok(header) => {
-                let header = Arc::new(header);
+            state.header.is_some()
+        };
+        let wait = if has_token { READ_WAIT } else { FIRST_WAIT };
+        let call = Blocking {
+            until: call.until.within(wait, Limit::File),
+            ..call.clone()
+        };
+        let read = self.reads.ask(self.path.clone()).map_err(Halt::Failed);
+        match read.and_then(|answer| answer.take_one(&call)) {
+            Ok(Ok(header)) => {
                 let recovered = {
                     let mut state = self.state.lock();
                     state.header = Some(Arc::clone(&header));
@@ -182,56 +295,64 @@ impl TokenFile {
                     std::mem::take(&mut state.failing)
                 };
                 if recovered {
-                    log::info!("token file {} can be read again", self.path.display());
+                    log::info!("{} can be read again", self.path);
                 }
                 Ok(header)
             }
-            Err(why) => self.read_failed(&why),
+            Err(Halt::Stopped) => Err(Error::stopped(&self.path.to_string())),
+            Ok(Err(error)) | Err(Halt::Failed(error)) => self.read_failed(error),
+            Err(halt) => {
+                let message = format!("{}: {halt}: does its file system hang?", self.path);
+                self.read_failed(Error::new(ErrorKind::Timeout, message))
+            }
         }
     }
 
-    fn read_failed(&self, why: &str) -> Result<Arc<Zeroizing<String>>, Error> {
+    fn read_failed(&self, why: Error) -> Result<Arc<Authorization>, Error> {
         let (header, first) = {
             let mut state = self.state.lock();
             let first = !std::mem::replace(&mut state.failing, true);
             (state.header.clone(), first)
         };
-        let path = self.path.display();
         let Some(header) = header else {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("token file {path}: {why}"),
-            ));
+            return Err(why);
         };
         let level = if first {
             log::Level::Warn
         } else {
             log::Level::Debug
         };
-        log::log!(
-            level,
-            "token file {path}: {why}; the last token read goes on being used"
-        );
+        log::log!(level, "{why}; the last token read goes on being used");
         Ok(header)
     }
+}
 
-    fn read(&self) -> Result<Zeroizing<String>, String> {
-        let bytes = read_bounded(&self.path, TOKEN_BYTES_MAX)?;
+impl TokenPath {
+    fn read(&self) -> Result<Arc<Authorization>, Error> {
+        let failed = |why: String| Error::new(ErrorKind::Config, format!("{self}: {why}"));
+        let bytes = read_bounded(&self.0, TOKEN_BYTES_MAX).map_err(failed)?;
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_position| "holds bytes that are not text".to_owned())?;
-        bearer(text.trim())
+            .map_err(|_position| failed("holds bytes that are not text".to_owned()))?;
+        bearer(text.trim()).map(Arc::new).map_err(failed)
+    }
+}
+
+impl fmt::Display for TokenPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "token file {}", self.0.display())
     }
 }
 
 /// The header of a token; the reason for a refusal never repeats it.
-fn bearer(token: &str) -> Result<Zeroizing<String>, String> {
+fn bearer(token: &str) -> Result<Authorization, String> {
     if token.is_empty() {
         return Err("is empty".to_owned());
     }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err("holds a space or another character that no token has".to_owned());
     }
-    Ok(Zeroizing::new(["Bearer ", token].concat()))
+    let header = Zeroizing::new(["Bearer ", token].concat());
+    Ok(Authorization::new(header, &[token]))
 }
 
 #[cfg(test)]
@@ -272,10 +393,11 @@ mod tests {
 
         fn header(&self) -> String {
             self.credentials
-                .authorization()
+                .authorization_at_start()
                 .unwrap()
                 .unwrap()
-                .to_string()
+                .as_str()
+                .to_owned()
         }
     }
 
@@ -332,7 +454,7 @@ mod tests {
         assert_eq!(fixture.header(), "Bearer one");
         fixture.remove();
         assert!(fixture.credentials.rejected());
-        let error = fixture.credentials.authorization().unwrap_err();
+        let error = fixture.credentials.authorization_at_start().unwrap_err();
         let path = fixture.directory.join("token");
         assert_eq!(
             error.to_string(),
@@ -355,7 +477,11 @@ mod tests {
             ),
         ] {
             fixture.write(content);
-            let error = fixture.credentials.authorization().unwrap_err().to_string();
+            let error = fixture
+                .credentials
+                .authorization_at_start()
+                .unwrap_err()
+                .to_string();
             assert!(error.ends_with(&format!("token: {why}")), "{error}");
         }
     }
@@ -363,14 +489,39 @@ mod tests {
     #[test]
     fn an_inline_token_and_a_password_make_their_headers_and_show_nothing() {
         let token = Credentials::token("canary").unwrap();
-        let header = token.authorization().unwrap().unwrap();
+        let header = token.authorization_at_start().unwrap().unwrap();
         assert_eq!(header.as_str(), "Bearer canary");
         assert!(!token.rejected(), "reading again would change nothing");
         assert_eq!(format!("{token:?}"), "fixed");
 
         let basic = Credentials::basic("aladdin", "opensesame").unwrap();
-        let header = basic.authorization().unwrap().unwrap();
+        let header = basic.authorization_at_start().unwrap().unwrap();
         assert_eq!(header.as_str(), "Basic YWxhZGRpbjpvcGVuc2VzYW1l");
+    }
+
+    /// D15: an error page may quote the request that it refuses, in the escapes of its own format.
+    #[test]
+    fn token_and_password_are_hidden_in_every_form_a_server_quotes_them_in() {
+        let token = Credentials::token("t<&\"\\>k").unwrap();
+        let token = token.authorization_at_start().unwrap().unwrap();
+        for quoted in [
+            "t<&\"\\>k",
+            r#"t<&\"\\>k"#,
+            r#"t\u003c\u0026\"\\\u003ek"#,
+            "t&lt;&amp;&#34;\\&gt;k",
+        ] {
+            let hidden = token.hide(&format!("no Bearer {quoted}, no entry"));
+            assert_eq!(hidden, format!("no Bearer {MARK}, no entry"));
+        }
+        let basic = Credentials::basic("aladdin", "opensesame").unwrap();
+        let basic = basic.authorization_at_start().unwrap().unwrap();
+        assert_eq!(
+            basic.hide("aladdin:opensesame opensesame YWxhZGRpbjpvcGVuc2VzYW1l aladdin"),
+            format!("{MARK} {MARK} {MARK} aladdin")
+        );
+        let short = Credentials::basic("aladdin", "o").unwrap();
+        let short = short.authorization_at_start().unwrap().unwrap();
+        assert_eq!(short.hide("aladdin:o to go"), format!("{MARK} to go"));
     }
 
     #[test]
@@ -381,11 +532,72 @@ mod tests {
         let credentials = Credentials::token_file(path, &clock)
             .or_token("initial")
             .unwrap();
-        let header =
-            |credentials: &Credentials| credentials.authorization().unwrap().unwrap().to_string();
+        let header = |credentials: &Credentials| {
+            let header = credentials.authorization_at_start().unwrap().unwrap();
+            header.as_str().to_owned()
+        };
         assert_eq!(header(&credentials), "Bearer initial");
         fixture.write("rotated");
         fixture.clock.advance(Duration::from_secs(10));
         assert_eq!(header(&credentials), "Bearer rotated");
+    }
+
+    /// A path whose file system hangs: a pipe that nobody writes to.
+    fn hang(path: &std::path::Path) -> impl FnOnce() + use<> {
+        drop(std::fs::remove_file(path));
+        let made = std::process::Command::new("mkfifo").arg(path).status();
+        assert!(made.unwrap().success());
+        let kept = path.with_extension("pipe");
+        std::fs::hard_link(path, &kept).unwrap();
+        move || drop(std::fs::OpenOptions::new().write(true).open(kept).unwrap())
+    }
+
+    fn call(stop: &StopToken, until: Until) -> Blocking {
+        Blocking::new(stop, &WakeUp::new().unwrap(), until)
+    }
+
+    /// F21: a file on a network whose server is gone costs one short wait, and the token at hand
+    /// goes on being used.
+    #[test]
+    fn a_file_system_that_hangs_takes_no_token_away() {
+        let fixture = Fixture::new("hang");
+        fixture.write("one");
+        assert_eq!(fixture.header(), "Bearer one");
+        let path = fixture.directory.join("token");
+        let release = hang(&path);
+        fixture.clock.advance(Duration::from_secs(50));
+        for _ in 0..2 {
+            assert_eq!(fixture.header(), "Bearer one");
+        }
+        fixture.remove();
+        fixture.write("two");
+        release();
+        // The read that hung ends by itself; the next one sees the new file.
+        fixture.clock.advance(READ_RETRY);
+        while fixture.header() != "Bearer two" {
+            fixture.clock.advance(READ_RETRY);
+        }
+    }
+
+    #[test]
+    fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
+        let fixture = Fixture::new("hang-first");
+        let path = fixture.directory.join("token");
+        let release = hang(&path);
+        let soon = Until::caller(Clock::system().after(Duration::from_millis(20)));
+        let late = fixture
+            .credentials
+            .authorization(&call(&StopToken::never(), soon));
+        let error = late.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let named = format!("token file {}: ", path.display());
+        assert!(error.to_string().starts_with(&named), "{error}");
+        let stop = crate::worker::StopSource::new();
+        stop.stop();
+        let stopped = fixture
+            .credentials
+            .authorization(&call(&stop.token(), Until::NEVER));
+        assert!(stopped.unwrap_err().is_stopped());
+        release();
     }
 }

@@ -44,10 +44,11 @@ impl Dialer {
         }
     }
 
-    /// Looks at the TLS files again, so that an idle connection of an old identity is not used. Blocks for files.
-    pub(crate) fn refresh(&self) {
+    /// Has the TLS files looked at again, so that an idle connection of an old identity is not
+    /// used. Blocks by `call`.
+    pub(crate) fn refresh(&self, call: &Blocking) {
         if let Some(tls) = &self.tls {
-            tls.refresh();
+            tls.refresh(call);
         }
     }
 

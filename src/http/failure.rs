@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::halt::{Halt, Outcome};
 use crate::error::{Error, ErrorKind};
-use crate::object::Status;
+use crate::object::{Status, visible};
 use crate::wire::decode_status;
 
 /// As much of a text that is no `Status` is repeated.
@@ -77,7 +77,7 @@ fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
 /// The error of an answer that is not a success, by its status code and the beginning of its body.
 pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
     let error = match decode_status(body) {
-        Some(status) => Error::from_status(status),
+        Some(status) => Error::from_status(status.or_code(code)),
         None => without_status(what, code, body),
     };
     match retry_after {
@@ -97,7 +97,7 @@ pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
             );
             Error::new(ErrorKind::NotFound, message)
         },
-        Error::from_status,
+        |status| Error::from_status(status.or_code(404)),
     )
 }
 
@@ -135,6 +135,15 @@ pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
+/// The error of a body in an encoding that was not asked for.
+pub(crate) fn unknown_encoding(what: &str, encoding: &str) -> Error {
+    let message = format!(
+        "{what}: answered with Content-Encoding {:?}, which the request does not accept: is there a proxy that compresses?",
+        printable(encoding)
+    );
+    Error::new(ErrorKind::Protocol, message)
+}
+
 /// The error of an answer that sends elsewhere.
 pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
     let message = format!(
@@ -157,8 +166,8 @@ fn first_words(body: &[u8]) -> String {
 }
 
 fn printable(text: &str) -> String {
-    let visible = text.trim().chars().filter(|char| !char.is_control());
-    visible.take(TEXT_CHARS_MAX).collect()
+    let cut: String = text.trim().chars().take(TEXT_CHARS_MAX).collect();
+    visible(&cut).into_owned()
 }
 
 /// The seconds of a `Retry-After` header. A date in it is not read: no API server sends one.

@@ -34,6 +34,8 @@ pub(crate) enum Limit {
     Idle(Duration),
     /// From the first read of a body to its last.
     Body(Duration),
+    /// A read of a local file.
+    File(Duration),
     /// The caller's own.
     Deadline,
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Limit {
             Self::Silence(limit) => write!(f, "the server was silent for {limit:.1?}"),
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
             Self::Body(limit) => write!(f, "the body did not end within {limit:.1?}"),
+            Self::File(limit) => write!(f, "not read within {limit:.1?}"),
             Self::Deadline => f.write_str("the caller's deadline passed"),
         }
     }
@@ -90,6 +93,21 @@ impl From<Halt> for ureq::Error {
 pub(crate) enum Outcome {
     Halt(Halt),
     Ureq(ureq::Error),
+}
+
+impl Outcome {
+    /// How long the server was silent, where that ended the first try.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        if let Self::Halt(Halt::Limit(Limit::Silence(silence))) = self {
+            Some(*silence)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn is_limit(&self) -> bool {
+        matches!(self, Self::Halt(Halt::Limit(_)))
+    }
 }
 
 impl From<ureq::Error> for Outcome {

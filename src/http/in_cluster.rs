@@ -149,8 +149,8 @@ mod tests {
     }
 
     fn header(config: &Config) -> String {
-        let header = config.credentials().authorization().unwrap();
-        header.unwrap().to_string()
+        let header = config.credentials().authorization_at_start().unwrap();
+        header.unwrap().as_str().to_owned()
     }
 
     #[test]
@@ -211,7 +211,13 @@ mod tests {
             };
             let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
             assert!(config.server_url().starts_with(server));
-            assert!(config.credentials().authorization().unwrap().is_none());
+            assert!(
+                config
+                    .credentials()
+                    .authorization_at_start()
+                    .unwrap()
+                    .is_none()
+            );
             assert_eq!(config.namespace(), "default");
         }
     }

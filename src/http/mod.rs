@@ -15,12 +15,14 @@ mod server;
 mod agent;
 mod blocking;
 mod buffers;
+mod byte_budget;
 mod client;
 mod connect;
 mod dialer;
 mod failure;
 mod halt;
 mod handover;
+mod helpers;
 mod open_watch;
 mod options;
 #[cfg(feature = "testing")]

@@ -27,6 +27,9 @@ use crate::worker::WakeRegistration;
 /// After so many bytes the events decoded so far are handed over, though more are there.
 const BURST_BYTES: usize = 64 * 1024;
 
+/// So many events are decoded before they are handed over: what is behind stays bytes.
+const BURST_EVENTS: usize = 1024;
+
 /// An open watch, on its lister-watcher's connection.
 pub(crate) struct OpenWatch<K: Object> {
     client: Arc<Inner>,
@@ -44,6 +47,7 @@ pub(crate) struct Stream<K: Object> {
     body: Option<Body>,
     decoder: EventDecoder<K>,
     events: VecDeque<WatchEvent<K>>,
+    events_max: usize,
     /// Whether all that had come was read, so that the socket tells of more.
     drained: bool,
     failure: Option<Error>,
@@ -71,6 +75,13 @@ impl<K: Object> OpenWatch<K> {
 
     /// Waits for more by the deadline, unless more is there; then has it read.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
+        let lost = || {
+            let error = Error::new(
+                ErrorKind::Resources,
+                "the watch was lost with the failure before",
+            );
+            Halt::Failed(error)
+        };
         let call = Blocking {
             until: Until::caller(deadline),
             ..self.call.clone()
@@ -78,18 +89,21 @@ impl<K: Object> OpenWatch<K> {
         let drained = self.stream.as_ref().is_some_and(|stream| stream.drained);
         if let (true, Some(socket)) = (drained, &self.socket) {
             let socket = [socket.as_fd()];
-            blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER)?;
+            let waited = blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER);
+            if let Err(Halt::Failed(error)) = waited {
+                // What it holds goes now, and not when its caller drops it.
+                let stream = self.stream.as_mut().ok_or_else(lost)?;
+                stream.fail(error.context(&self.what));
+                return Ok(());
+            }
+            waited?;
         } else if Clock::system().has_passed(deadline) {
             // What comes without a pause, and is no event, is never waited for.
             return Err(Halt::Limit(call.until.limit));
         }
-        let Some(mut stream) = self.stream.take() else {
-            let error = Error::new(ErrorKind::Panicked, "its decoder panicked before");
-            return Err(Halt::Failed(error));
-        };
-        let port = format!("the decoder of {}", K::URL_PATH_SEGMENT);
+        let mut stream = self.stream.take().ok_or_else(lost)?;
         let reading = move || {
-            guard(port, move || {
+            guard("the decoder of the objects", move || {
                 stream.read();
                 stream
             })
@@ -152,11 +166,12 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
 
 impl<K: Object> Stream<K> {
     /// A stream of `body`, in the box in which it travels.
-    pub(crate) fn boxed(decoder: EventDecoder<K>, body: Body) -> Box<Self> {
+    pub(crate) fn boxed(decoder: EventDecoder<K>, body: Body, events_max: usize) -> Box<Self> {
         Box::new(Self {
             body: Some(body),
             decoder,
             events: VecDeque::new(),
+            events_max: events_max.clamp(1, BURST_EVENTS),
             drained: false,
             failure: None,
             end: None,
@@ -168,10 +183,19 @@ impl<K: Object> Stream<K> {
     fn read(&mut self) {
         let mut read = 0_usize;
         self.drained = false;
-        while read < BURST_BYTES && !self.drained {
+        // What the last burst left undecoded.
+        self.decode();
+        while read < BURST_BYTES && self.events.len() < self.events_max && !self.drained {
             let Some(body) = &mut self.body else {
                 break;
             };
+            let reserved = self.decoder.reserve(&mut |growth| body.call.grow(growth));
+            if let Err(error) = reserved {
+                let error = error.context(&body.answer.what);
+                self.fail(error);
+                break;
+            }
+            body.call.settle(self.decoder.held_bytes());
             match body.read_what_is_there(self.decoder.space()) {
                 Ok(0) => {
                     self.body = None;
@@ -186,12 +210,15 @@ impl<K: Object> Stream<K> {
                 Err(Outcome::Halt(Halt::WouldBlock)) => self.drained = true,
                 Err(outcome) => {
                     let everyday = is_everyday_end(&outcome);
+                    let closed = body.call.check_account().is_err();
                     let error = body.failed(outcome);
                     self.body = None;
                     if everyday {
                         self.end = Some(error);
                     } else if error.is_stopped() {
                         self.failure = Some(error);
+                    } else if closed {
+                        self.fail(error);
                     } else {
                         // RS-4: what is no end of a connection is told as an event, then the stream ends.
                         self.events.push_back(WatchEvent::Error(error));
@@ -200,16 +227,35 @@ impl<K: Object> Stream<K> {
             }
         }
         self.decoder.release();
+        if let Some(body) = &self.body {
+            body.call.settle(self.decoder.held_bytes());
+        }
     }
 
+    /// Ends the stream and gives back what it holds.
+    fn fail(&mut self, error: Error) {
+        self.failure = Some(error);
+        self.decoder.discard();
+        if let Some(body) = self.body.take() {
+            body.call.settle(0);
+        }
+    }
+
+    /// Decodes what was read, up to as many events as may wait to be taken.
     fn decode(&mut self) {
-        loop {
+        while self.events.len() < self.events_max {
             match self.decoder.next() {
+                Ok(Some(WatchEvent::Error(error))) => {
+                    let error = match &self.body {
+                        Some(body) => body.answer.hide(error),
+                        None => error,
+                    };
+                    self.events.push_back(WatchEvent::Error(error));
+                }
                 Ok(Some(event)) => self.events.push_back(event),
                 Ok(None) => break,
                 Err(error) => {
-                    self.failure = Some(error);
-                    self.body = None;
+                    self.fail(error);
                     break;
                 }
             }

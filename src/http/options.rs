@@ -31,6 +31,9 @@ const BODY_IDLE: Duration = Duration::from_secs(30);
 /// The largest list that is decoded by default, at the speed of a slow line: 30 Mbit/s.
 const BODY: Duration = Duration::from_mins(10);
 
+/// Sixteen of the largest objects at once, or a few small ones of each of thousands of watches.
+const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// How a [`Client`](super::Client) behaves. The defaults suit a node agent.
 ///
 /// # Examples
@@ -55,6 +58,11 @@ pub struct ClientOptions {
     /// The limit from sending a watch to the first byte of its answer; 30 s. What comes then has no limit here.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
+    ///
+    /// On a kept connection, whose path may have died unseen, a get waits for half of that, or of
+    /// what its deadline leaves. Then it goes out once more on a new connection, with another
+    /// permit of the rate. This second try is left out while the server is slow: when the last
+    /// answer took more than half of that wait.
     pub get_first_byte_timeout: Duration,
     /// After so much silence a get, a list of one object or the opening of a watch is tried once more on a new connection;
     /// 5 s. The silence is measured until the connection is there, and from then until the first byte. Lists of
@@ -68,11 +76,24 @@ pub struct ClientOptions {
     /// a block of the compressor.
     pub gzip: bool,
     /// Requests per second of this client, watch openings not counted (RS-1); 50.
+    ///
+    /// Requests that somebody waits for (gets, and lists of caches that a reader waits for) go
+    /// before background ones, to which one permit in eight is left.
     pub rate: NonZeroU32,
     /// Requests that may go out at once after a quiet time; 100.
     pub burst: NonZeroU32,
     /// What lists and watches decode, and how large an object may be. A plain get decodes all fields.
     pub decode: DecodeOptions,
+    /// The most bytes that the unfinished answers of this client hold together; 256 MiB.
+    ///
+    /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole. Past the limit
+    /// the client closes the answer that holds the most, with an error of kind `TooLarge`, and the others go on. An
+    /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved. Decoded objects do
+    /// not count.
+    ///
+    /// glibc may keep part of what was freed for the process. The environment variable
+    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at once.
+    pub buffered_bytes_max: usize,
     /// Whether collections may be listed as a stream (`sendInitialEvents`) where the server can; on (B8).
     pub watch_list: bool,
     /// The first part of the `User-Agent`; by default the program's file name.
@@ -96,6 +117,7 @@ impl Default for ClientOptions {
             rate: PER_SECOND,
             burst: BURST,
             decode: DecodeOptions::default(),
+            buffered_bytes_max: BUFFERED_BYTES_MAX,
             watch_list: true,
             user_agent: None,
             clock: Clock::system(),

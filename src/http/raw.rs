@@ -3,7 +3,6 @@
 use super::agent::{Answer, Ask, Body};
 use super::blocking::{Blocking, Until};
 use super::client::Client;
-use super::failure::{self, Phase};
 use super::requests;
 use super::wakeup::WakeUp;
 use crate::error::{Error, ErrorKind};
@@ -46,8 +45,9 @@ impl Client {
             of_collection: false,
         };
         let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));
-        inner.common.site.dialer.refresh();
-        let (response, socket) = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
+        inner.common.site.dialer.refresh(&call);
+        let sent = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
+        let response = sent.response;
         let headers = response.headers().iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });
@@ -58,7 +58,8 @@ impl Client {
                 answer: Answer {
                     what,
                     body: response.into_body().into_reader(),
-                    socket,
+                    socket: sent.socket,
+                    authorization: sent.authorization,
                 },
                 call,
             },
@@ -75,6 +76,6 @@ impl RawAnswer {
     /// The stop, or how the body broke off.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let read = self.body.read(into, Until::NEVER);
-        read.map_err(|outcome| failure::failed(&self.body.answer.what, Phase::Body, outcome))
+        read.map_err(|outcome| self.body.failed(outcome))
     }
 }

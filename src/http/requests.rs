@@ -137,10 +137,13 @@ pub(crate) fn shown(what: &str) -> String {
     format!("{before}{sign}{NAME}..{}", rest.unwrap_or_default())
 }
 
+/// What a server can count in nanoseconds: 100 years.
+const SECONDS_MAX: u64 = 100 * 365 * 24 * 3_600;
+
 /// Rounded up: a server reads 0 as its own choice.
 fn whole_seconds(duration: Duration) -> u64 {
     let more = u64::from(duration.subsec_nanos() > 0);
-    duration.as_secs().saturating_add(more)
+    duration.as_secs().saturating_add(more).min(SECONDS_MAX)
 }
 
 fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {

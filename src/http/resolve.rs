@@ -1,16 +1,16 @@
-//! Name lookup on a thread of its own, so that waiting for it can be stopped; concurrent lookups of a host share one.
+//! Name lookup, so that waiting for it can be stopped; concurrent lookups of a host share one.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
 use super::blocking::Blocking;
 use super::halt::Halt;
-use super::handover::{Giver, Taker, handover};
-
+use super::handover::Taker;
+use super::helpers::{Answer, Helpers};
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Mutex};
-use crate::worker::Worker;
+use crate::sync::Arc;
 
 /// The system's resolver, or a test's.
 pub(crate) trait Lookup: Send + Sync {
@@ -36,42 +36,38 @@ impl Lookup for SystemLookup {
     }
 }
 
-type Answer = Result<Vec<SocketAddr>, Error>;
+/// Lookups of a client that are under way at the same time, stuck ones included.
+const THREADS_MAX: usize = 4;
 
-/// Looks names up on at most one thread, which lives while there is something to look up.
-pub(crate) struct Resolver {
-    shared: Arc<Shared>,
-    threads: Mutex<Vec<Worker>>,
-}
+/// After which a lookup is tried again beside the one that hangs.
+const STUCK_AFTER: Duration = Duration::from_secs(5);
 
-struct Shared {
-    lookup: Arc<dyn Lookup>,
-    state: Mutex<State>,
-}
+type Addresses = Vec<SocketAddr>;
 
-#[derive(Default)]
-struct State {
-    /// The front one is being looked up by the thread, if it runs.
-    pending: VecDeque<Pending>,
-    running: bool,
-}
+/// Looks names up on helper threads.
+pub(crate) struct Resolver(Helpers<Name, Addresses>);
 
-struct Pending {
+/// What is looked up.
+#[derive(Clone, PartialEq, Eq)]
+struct Name {
     host: String,
     port: u16,
-    waiters: Vec<Giver<Answer>>,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "looking up {}", self.host)
+    }
 }
 
 impl Resolver {
     pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
-        let shared = Shared {
-            lookup,
-            state: Mutex::new(State::default()),
-        };
-        Self {
-            shared: Arc::new(shared),
-            threads: Mutex::new(Vec::new()),
-        }
+        Self(Helpers::new(
+            "resolver",
+            THREADS_MAX,
+            STUCK_AFTER,
+            move |name| look_up(&*lookup, name),
+        ))
     }
 
     /// The addresses of `host`; needs no thread when it is an address.
@@ -84,7 +80,7 @@ impl Resolver {
         host: &str,
         port: u16,
         call: &Blocking,
-    ) -> Result<Vec<SocketAddr>, Halt> {
+    ) -> Result<Addresses, Halt> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
@@ -92,110 +88,21 @@ impl Resolver {
         answer.take_one(call)?.map_err(Halt::Failed)
     }
 
-    fn ask(&self, host: &str, port: u16) -> Result<Taker<Answer>, Error> {
-        let (reply, answer) = handover(1);
-        let start = {
-            let mut state = self.shared.state.lock();
-            state.add(host, port, reply);
-            !std::mem::replace(&mut state.running, true)
-        };
-        if start {
-            self.start()?;
-        }
-        Ok(answer)
-    }
-
-    fn start(&self) -> Result<(), Error> {
-        let shared = Arc::clone(&self.shared);
-        let spawned = Worker::spawn("resolver", move |_| shared.run());
-        match spawned {
-            Ok(worker) => {
-                let ended: Vec<Worker> = {
-                    let mut threads = self.threads.lock();
-                    let all = std::mem::take(&mut *threads).into_iter();
-                    let (ended, rest) = all.partition(Worker::is_finished);
-                    *threads = rest;
-                    threads.push(worker);
-                    ended
-                };
-                drop(ended);
-                Ok(())
-            }
-            Err(error) => {
-                let mut state = self.shared.state.lock();
-                state.running = false;
-                state.pending.clear();
-                Err(Error::new(
-                    ErrorKind::Resources,
-                    format!("no thread for a name lookup: {error}"),
-                ))
-            }
-        }
+    fn ask(&self, host: &str, port: u16) -> Result<Taker<Answer<Addresses>>, Error> {
+        let host = host.to_owned();
+        self.0.ask(Name { host, port })
     }
 }
 
-impl State {
-    fn add(&mut self, host: &str, port: u16, reply: Giver<Answer>) {
-        let same = |pending: &&mut Pending| pending.host == host && pending.port == port;
-        if let Some(pending) = self.pending.iter_mut().find(same) {
-            // A lookup may hang for longer than all who asked for it.
-            pending.waiters.retain(Giver::is_wanted);
-            pending.waiters.push(reply);
-        } else {
-            self.pending.push_back(Pending {
-                host: host.to_owned(),
-                port,
-                waiters: vec![reply],
-            });
-        }
-    }
-}
-
-impl Shared {
-    fn run(&self) {
-        while let Some((host, port)) = self.next() {
-            let answer = self.answer(&host, port);
-            let waiters = {
-                let mut state = self.state.lock();
-                state.pending.pop_front().map(|pending| pending.waiters)
-            };
-            for waiter in waiters.into_iter().flatten() {
-                // A waiter that is gone needs no answer.
-                waiter.give(answer.clone(), None);
-            }
-        }
-    }
-
-    fn next(&self) -> Option<(String, u16)> {
-        let mut state = self.state.lock();
-        let front = state.pending.front();
-        let next = front.map(|pending| (pending.host.clone(), pending.port));
-        state.running = next.is_some();
-        next
-    }
-
-    fn answer(&self, host: &str, port: u16) -> Answer {
-        let unknown = |why: String| {
-            let message = format!("looking up {host}: {why}");
-            Err(Error::new(ErrorKind::Unreachable, message))
-        };
-        match self.lookup.lookup(host, port) {
-            Ok(addresses) if addresses.is_empty() => unknown("the name has no address".to_owned()),
-            Ok(addresses) => Ok(addresses),
-            Err(error) => unknown(error.to_string()),
-        }
-    }
-}
-
-impl Drop for Resolver {
-    fn drop(&mut self) {
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            if !thread.is_finished() {
-                log::debug!("a name lookup is still under way: its thread ends with it");
-                thread.abandon();
-            }
-        }
+fn look_up(lookup: &dyn Lookup, name: &Name) -> Answer<Addresses> {
+    let unknown = |why: String| {
+        let message = format!("{name}: {why}");
+        Err(Error::new(ErrorKind::Unreachable, message))
+    };
+    match lookup.lookup(&name.host, name.port) {
+        Ok(addresses) if addresses.is_empty() => unknown("the name has no address".to_owned()),
+        Ok(addresses) => Ok(addresses),
+        Err(error) => unknown(error.to_string()),
     }
 }
 
@@ -259,22 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn waiters_that_went_are_forgotten_while_a_lookup_hangs() {
-        let (gate, started, open) = gate();
-        let resolver = Resolver::new(gate);
-        let kept = resolver.ask("api.test", 1).unwrap();
-        started.recv().unwrap();
-        for _ in 0..100 {
-            drop(resolver.ask("api.test", 1).unwrap());
-        }
-        let waiters = resolver.shared.state.lock().pending[0].waiters.len();
-        assert!(waiters <= 2, "{waiters}");
-        open.send(()).unwrap();
-        let waiting = call(&StopSource::new(), Until::NEVER);
-        assert_eq!(kept.take_one(&waiting).unwrap().unwrap().len(), 1);
-    }
-
-    #[test]
     fn a_limit_ends_the_wait_and_dropping_the_resolver_does_not_wait_for_a_stuck_lookup() {
         let (gate, started, open) = gate();
         let resolver = Resolver::new(gate);
@@ -285,6 +176,52 @@ mod tests {
         started.recv().unwrap();
         drop(resolver);
         open.send(()).unwrap();
+    }
+
+    fn soon() -> Until {
+        Until::NEVER.within(Duration::from_secs(20), Limit::Connect)
+    }
+
+    /// F21: one name that hangs holds up no other.
+    #[test]
+    fn a_stuck_lookup_does_not_hold_up_another_name() {
+        let (stuck, gate) = bounded::<()>(0);
+        let lookup = move |host: &str, port: u16| {
+            if host == "stuck.test" {
+                let _open = gate.recv();
+            }
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        };
+        let resolver = Resolver::new(Arc::new(lookup));
+        let waiting = resolver.ask("stuck.test", 1).unwrap();
+        let found = resolver.resolve("api.test", 2, &call(&StopSource::new(), soon()));
+        assert_eq!(found.unwrap().len(), 1);
+        drop(stuck);
+        let waiting = waiting.take_one(&call(&StopSource::new(), Until::NEVER));
+        assert_eq!(waiting.unwrap().unwrap().len(), 1);
+    }
+
+    /// F21: a lookup of the program's own that panics is an error of that lookup.
+    #[test]
+    fn a_lookup_that_panics_frees_the_resolver() {
+        let lookup = |host: &str, port: u16| {
+            assert_ne!(host, "bad.test");
+            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+        };
+        let resolver = Resolver::new(Arc::new(lookup));
+        let stop = StopSource::new();
+        for _ in 0..2 {
+            let error = match resolver.resolve("bad.test", 1, &call(&stop, soon())) {
+                Err(Halt::Failed(error)) => error,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(error.kind(), ErrorKind::Panicked, "{error}");
+        }
+        assert!(
+            resolver
+                .resolve("api.test", 1, &call(&stop, soon()))
+                .is_ok()
+        );
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Server {
     /// Whether TLS is spoken.
     pub(crate) https: bool,
-    /// A name or an address; an IPv6 address has no brackets here.
+    /// A name or an address; an IPv6 address has no brackets here, and may have a zone
+    /// (`fe80::1%eth0`).
     pub(crate) host: String,
     /// The TCP port.
     pub(crate) port: u16,
@@ -70,12 +71,22 @@ impl Server {
         })
     }
 
+    /// The host as others know it: a zone is this machine's alone.
+    pub(crate) fn name(&self) -> &str {
+        let host = self
+            .host
+            .split_once('%')
+            .filter(|_| self.host.contains(':'));
+        host.map_or(&self.host, |(address, _zone)| address)
+    }
+
     /// `host:port`, with brackets around an IPv6 address: what a `Host` header and a message say.
     pub(crate) fn authority(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
+        let name = self.name();
+        if name.contains(':') {
+            format!("[{name}]:{}", self.port)
         } else {
-            format!("{}:{}", self.host, self.port)
+            format!("{name}:{}", self.port)
         }
     }
 }
@@ -92,10 +103,17 @@ fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
         let (host, port) = rest
             .split_once(']')
             .ok_or_else(|| "the bracket of its IPv6 address is not closed".to_owned())?;
-        let address = host.split_once('%').map_or(host, |(address, _)| address);
-        if address.parse::<Ipv6Addr>().is_err() {
+        let (address, zone) = host
+            .split_once('%')
+            .map_or((host, None), |(address, zone)| {
+                // In a URL the percent sign is written as %25 (RFC 6874).
+                let decoded = zone.strip_prefix("25").filter(|zone| !zone.is_empty());
+                (address, Some(decoded.unwrap_or(zone)))
+            });
+        if address.parse::<Ipv6Addr>().is_err() || zone.is_some_and(|zone| !is_zone(zone)) {
             return Err("between its brackets stands no IPv6 address".to_owned());
         }
+        let host = zone.map_or_else(|| address.to_owned(), |zone| format!("{address}%{zone}"));
         match port.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if port.is_empty() => (host, None),
@@ -106,8 +124,8 @@ fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
             Some((_, port)) if port.contains(':') => {
                 return Err("an IPv6 address needs brackets: https://[::1]:6443".to_owned());
             }
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (authority.to_owned(), None),
         }
     };
     if host.is_empty() {
@@ -120,7 +138,13 @@ fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
                 .map_err(|_not_a_number| "its port is not a number from 0 to 65535".to_owned())?,
         ),
     };
-    Ok((host.to_owned(), port))
+    Ok((host, port))
+}
+
+/// The name or number of an interface.
+fn is_zone(zone: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
+    !zone.is_empty() && zone.bytes().all(fits)
 }
 
 #[cfg(test)]
@@ -147,6 +171,20 @@ mod tests {
         for (text, tls, expected) in rows {
             let server = Server::parse(text, tls).unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!(server.to_string(), expected);
+        }
+    }
+
+    /// F21: the zone is this machine's matter: it is looked up, and neither sent nor checked
+    /// against a certificate.
+    #[test]
+    fn an_address_may_have_a_zone() {
+        for text in [
+            "https://[fe80::1%25eth0]:6443",
+            "https://[fe80::1%eth0]:6443",
+        ] {
+            let server = Server::parse(text, false).unwrap();
+            assert_eq!(server.host, "fe80::1%eth0");
+            assert_eq!(server.to_string(), "https://[fe80::1]:6443");
         }
     }
 

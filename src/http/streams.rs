@@ -4,10 +4,12 @@ use std::marker::PhantomData;
 
 use super::agent::{Agent, Answer, Ask, Body, SecondTry};
 use super::blocking::{Blocking, Until};
+use super::byte_budget::ByteBudget;
 use super::client::{Common, Inner};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
 use super::handover::{Giver, handover};
+use super::limiter::Urgency;
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
 use super::slots::{Slot, SlotRequest};
@@ -20,7 +22,7 @@ use crate::list_watch::{
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
-use crate::wire::{EventDecoder, ListDecoder, Trim, Wiped, decode_object};
+use crate::wire::{EventDecoder, Growth, ListDecoder, Trim, Wiped, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room to read a single object into, at first.
@@ -36,6 +38,8 @@ pub(crate) struct ScopeWatcher<K> {
     agent: Arc<Agent>,
     /// Of the request under way.
     progress: RequestProgress,
+    /// Of the list that is under way.
+    urgency: Urgency,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -73,6 +77,14 @@ impl Wakeable {
         let registration = stop.register(&as_wake);
         Ok(Self { wake, registration })
     }
+
+    /// A call whose answer is counted in `budget`.
+    fn call(&self, budget: &Arc<ByteBudget>, stop: &StopToken, until: Until) -> Blocking {
+        Blocking {
+            account: Some(budget.open(Arc::<WakeUp>::clone(&self.wake))),
+            ..Blocking::new(stop, &self.wake, until)
+        }
+    }
 }
 
 impl<K: Object> ScopeWatcher<K> {
@@ -82,6 +94,7 @@ impl<K: Object> ScopeWatcher<K> {
             scope,
             agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
             progress: RequestProgress::new(Arc::clone(&client.common.server)),
+            urgency: Urgency::new(false),
             kind: PhantomData,
         }
     }
@@ -92,6 +105,11 @@ impl<K: Object> ScopeWatcher<K> {
             port: format!("the decoder of {}", requests::describe::<K>(&self.scope)),
             progress: &self.progress,
         }
+    }
+
+    /// A call whose answer is counted in the client's byte budget.
+    fn call(&self, wakeable: &Wakeable, stop: &StopToken) -> Blocking {
+        wakeable.call(&self.client.common.budget, stop, Until::NEVER)
     }
 
     fn failed(&self, halt: Halt) -> Error {
@@ -117,6 +135,7 @@ struct Listing<K: Object> {
     agent: Arc<Agent>,
     path: String,
     one_object: bool,
+    urgency: Urgency,
     call: Blocking,
     items: Giver<Vec<Listed<K>>>,
 }
@@ -125,9 +144,11 @@ impl<K: Object> Listing<K> {
     fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
         let call = self.call.with_slot(slot);
         let options = &self.common.options;
-        let count = || self.common.limiter.acquire(&call.stop);
+        let limiter = &self.common.limiter;
+        let count = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
         let second_try = SecondTry {
             after: options.second_try_after,
+            sooner_if_kept: false,
             count: &count,
         };
         let ask = Ask {
@@ -153,6 +174,10 @@ impl<K: Object> Listing<K> {
         let end = Until::NEVER.within(options.body_timeout, Limit::Body);
         loop {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
+            decoder
+                .reserve(&mut |growth| body.call.grow(growth))
+                .map_err(|error| error.context(&body.answer.what))?;
+            body.call.settle(decoder.held_bytes());
             let count = read_some(&mut body, decoder.space(), until)?;
             if count == 0 {
                 break;
@@ -160,15 +185,13 @@ impl<K: Object> Listing<K> {
             let mut items = Vec::new();
             decoder
                 .filled(count, &mut |item| items.push(item))
-                .map_err(|error| error.context(&body.answer.what))?;
+                .map_err(|error| body.answer.failed(error))?;
             let gone = !items.is_empty() && !self.items.give(items, Some(&body.call));
             if gone || body.call.stop.is_stopped() {
                 return Err(Error::stopped(&body.answer.what));
             }
         }
-        decoder
-            .finish()
-            .map_err(|error| error.context(&body.answer.what))
+        decoder.finish().map_err(|error| body.answer.failed(error))
     }
 }
 
@@ -182,20 +205,26 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let path = requests::list::<K>(&self.scope, request)?;
         let _under_way = UnderWay::begin(&self.progress);
         self.progress.enter(RequestPhase::Limited);
-        self.client.common.limiter.acquire(stop)?;
+        let _reset = self.urgency.reset_at_end();
+        if request.waited_for {
+            self.urgency.set();
+        }
+        let limiter = &self.client.common.limiter;
+        limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
         let wakeable = Wakeable::new(stop)?;
-        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER).with_progress(&self.progress);
+        let call = self.call(&wakeable, stop).with_progress(&self.progress);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
             agent: Arc::clone(&self.agent),
             path,
+            urgency: self.urgency.clone(),
             one_object: self.scope.is_one_object(),
             call: call.clone(),
             items: send_items,
         };
         let Inner { slots, readers, .. } = &*self.client;
-        let urgent = request.waited_for;
+        let urgent = self.urgency.is_urgent();
         let page = slots.run_by(readers, self.request(urgent), move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
@@ -211,10 +240,11 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let _under_way = UnderWay::begin(&self.progress);
         let wakeable = Wakeable::new(stop)?;
-        let call = Blocking::new(stop, &wakeable.wake, Until::NEVER);
+        let call = self.call(&wakeable, stop);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
+        let one_object = self.scope.is_one_object();
         let progress = self.progress.clone();
         let opening = move |slot| {
             let ask = Ask {
@@ -224,6 +254,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
                 until: Until::NEVER,
                 second_try: Some(SecondTry {
                     after: common.options.second_try_after,
+                    sooner_if_kept: false,
                     // The limiter does not count what opens a watch (RS-1).
                     count: &|| Ok(()),
                 }),
@@ -239,10 +270,12 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             let decode = &common.options.decode;
             let decoder = if initial_events {
                 EventDecoder::with_initial_events(decode)
+            } else if one_object {
+                EventDecoder::for_one_object(decode)
             } else {
                 EventDecoder::new(decode)
             };
-            Ok(Stream::boxed(decoder, body))
+            Ok(Stream::boxed(decoder, body, decode.list_items_max))
         };
         let Inner { slots, readers, .. } = &*self.client;
         let stream = slots.run_by(readers, self.request(waited_for), opening)?;
@@ -254,6 +287,10 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             stream?,
             registration,
         )))
+    }
+
+    fn expedite(&self) {
+        self.client.common.limiter.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {
@@ -311,7 +348,20 @@ impl<K: Object> ObjectGetter<K> {
         let end = body.call.until.within(options.body_timeout, Limit::Body);
         loop {
             if filled == bytes.len() {
-                bytes = Wiped::beginning_with(&bytes, filled.saturating_mul(2));
+                let least = filled.saturating_add(OBJECT_BYTES);
+                let most = filled.saturating_mul(2).min(bytes_max).max(least);
+                let held = filled;
+                let moves = true;
+                let growth = Growth {
+                    held,
+                    moves,
+                    least,
+                    most,
+                };
+                let granted = body.call.grow(growth);
+                let granted = granted.map_err(|error| error.context(&body.answer.what))?;
+                bytes = Wiped::beginning_with(&bytes, granted);
+                body.call.settle(granted);
             }
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             let room = bytes.get_mut(filled..).unwrap_or_default();
@@ -330,7 +380,7 @@ impl<K: Object> ObjectGetter<K> {
         // A plain get keeps what only writers need (B19).
         decode.trim = Trim::Keep;
         let bytes = bytes.get(..filled).unwrap_or_default();
-        decode_object(bytes, &decode).map_err(|error| error.context(&body.answer.what))
+        decode_object(bytes, &decode).map_err(|error| body.answer.failed(error))
     }
 }
 
@@ -343,7 +393,9 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
-        self.client.common.limiter.acquire_by(stop, deadline)?;
+        let limiter = &self.client.common.limiter;
+        let count = || limiter.acquire(stop, deadline, &Urgency::new(true));
+        count()?;
         let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
         let slot = self.client.slots.enter(true, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
@@ -352,7 +404,8 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         })?;
         let wakeable = Wakeable::new(stop)?;
         let until = Until::caller(deadline);
-        let call = Blocking::new(stop, &wakeable.wake, until)
+        let call = wakeable
+            .call(&self.client.common.budget, stop, until)
             .with_slot(slot)
             .with_progress(&progress);
         let ask = Ask {
@@ -362,7 +415,8 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             until,
             second_try: Some(SecondTry {
                 after: self.client.common.options.second_try_after,
-                count: &|| self.client.common.limiter.acquire_by(stop, deadline),
+                sooner_if_kept: true,
+                count: &count,
             }),
             of_collection: false,
         };

@@ -1,7 +1,9 @@
 //! One TLS configuration per client, made anew when the files it came from change.
 
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
@@ -11,7 +13,10 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use zeroize::Zeroizing;
 
+use super::blocking::Blocking;
 use super::environment::Environment;
+use super::halt::{Halt, Limit};
+use super::helpers::Helpers;
 use super::pem::{self, Pem};
 use super::tls_errors::{self, Origins};
 use super::tls_files::{Stamp, WatchedFiles};
@@ -24,15 +29,34 @@ use crate::sync::{Arc, Mutex};
 /// Sessions kept for resumption: one server, a few of its tickets.
 const SESSIONS_MAX: usize = 4;
 
+/// So long a look at the files is waited for.
+const FILE_WAIT: Duration = Duration::from_millis(500);
+
 /// The TLS side of a client: the current configuration, and the files it is made of.
 pub(crate) struct Tls {
-    settings: TlsSettings,
-    provider: Arc<CryptoProvider>,
     server_name: ServerName<'static>,
     origins: Origins,
+    shared: Arc<Shared>,
+    /// A file system may hang: then the configuration at hand goes on being used.
+    looks: Helpers<Look, ()>,
+}
+
+struct Shared {
+    settings: TlsSettings,
+    provider: Arc<CryptoProvider>,
     hasher: RandomState,
     current: Mutex<Current>,
     files: Mutex<WatchedFiles>,
+}
+
+/// A look at all files of the settings.
+#[derive(Clone, PartialEq, Eq)]
+struct Look;
+
+impl fmt::Display for Look {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("reading TLS files")
+    }
 }
 
 struct Current {
@@ -73,11 +97,9 @@ impl Tls {
         let hasher = RandomState::new();
         let fingerprint = material.fingerprint(&hasher);
         let config = build(&settings, &provider, &material)?;
-        Ok(Self {
+        let shared = Arc::new(Shared {
             settings,
             provider,
-            server_name,
-            origins,
             hasher,
             current: Mutex::new(Current {
                 config,
@@ -86,6 +108,17 @@ impl Tls {
                 failed_fingerprint: None,
             }),
             files: Mutex::new(WatchedFiles::default()),
+        });
+        let looking = Arc::clone(&shared);
+        let looks = Helpers::new("tls-files", 1, Duration::MAX, move |_: &Look| {
+            looking.refresh();
+            Ok(())
+        });
+        Ok(Self {
+            server_name,
+            origins,
+            shared,
+            looks,
         })
     }
 
@@ -96,24 +129,52 @@ impl Tls {
 
     /// Counts configurations; a connection of an earlier one is not used for another request.
     pub(crate) fn generation(&self) -> u64 {
-        self.current.lock().generation
+        self.shared.current.lock().generation
     }
 
-    /// The configuration for a new connection, made anew if a file has changed. Blocks for local files.
-    ///
-    /// A change that cannot be used (certificate and key are replaced one after the other) leaves the configuration
-    /// as it was and is warned of once.
+    /// The configuration for a new connection.
     pub(crate) fn current(&self) -> (Arc<ClientConfig>, u64) {
-        self.refresh();
-        let current = self.current.lock();
+        let current = self.shared.current.lock();
         (Arc::clone(&current.config), current.generation)
     }
 
-    /// Looks at the files again, and reads them if they may have changed. Blocks for local files.
-    pub(crate) fn refresh(&self) {
-        if !self.settings.has_files() {
+    /// Has the files looked at again, and the configuration made anew if they have changed.
+    ///
+    /// A change that cannot be used (certificate and key are replaced one after the other) leaves
+    /// the configuration as it was and is warned of once. Blocks by `call`, and no longer than a
+    /// file system that works takes.
+    pub(crate) fn refresh(&self, call: &Blocking) {
+        if !self.shared.settings.has_files() || self.looks.is_stuck(FILE_WAIT) {
             return;
         }
+        let call = Blocking {
+            until: call.until.within(FILE_WAIT, Limit::File),
+            ..call.clone()
+        };
+        let looked = self.looks.ask(Look);
+        match looked
+            .map_err(Halt::Failed)
+            .and_then(|answer| answer.take_one(&call))
+        {
+            Ok(Ok(())) | Err(Halt::Stopped) => {}
+            Ok(Err(error)) | Err(Halt::Failed(error)) => {
+                log::warn!("TLS files are not looked at, those read last are used: {error}");
+            }
+            Err(halt) => log::warn!(
+                "TLS files are {halt}, those read last are used: does their file system hang?"
+            ),
+        }
+    }
+
+    /// What a failure of TLS means, and what to do.
+    pub(crate) fn explain(&self, error: rustls::Error) -> Error {
+        tls_errors::explain(error, &self.origins)
+    }
+}
+
+impl Shared {
+    /// Looks at the files, and reads them if they may have changed. Blocks for local files.
+    fn refresh(&self) {
         // Before they are read: what changes meanwhile is seen at the next look.
         let stamps: Vec<_> = self.settings.files().map(Stamp::of).collect();
         if self
@@ -163,11 +224,6 @@ impl Tls {
         if let Some(error) = failure {
             log::warn!("changed TLS files are not used, those before still are: {error}");
         }
-    }
-
-    /// What a failure of TLS means, and what to do.
-    pub(crate) fn explain(&self, error: rustls::Error) -> Error {
-        tls_errors::explain(error, &self.origins)
     }
 }
 
@@ -234,7 +290,12 @@ fn build(
 ) -> Result<Arc<ClientConfig>, Error> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| config(&format!("the crypto provider: {error}")))?;
+        .map_err(|error| {
+            config(&format!(
+                "the crypto provider: {}",
+                tls_errors::words(&error)
+            ))
+        })?;
     let builder = if settings.insecure_skip_verify {
         let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
         builder
@@ -268,8 +329,7 @@ fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStor
     let mut roots = RootCertStore::empty();
     let mut refused = None;
     for certificate in CertificateDer::pem_slice_iter(bytes) {
-        let certificate =
-            certificate.map_err(|error| config(&format!("{origin}: not PEM: {error}")))?;
+        let certificate = certificate.map_err(|error| not_pem(&origin, &error))?;
         // A bundle may hold one that cannot be read beside a hundred that can.
         if let Err(error) = roots.add(certificate) {
             refused = Some(error);
@@ -278,7 +338,7 @@ fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStor
     if roots.is_empty() {
         let why = refused.map_or_else(
             || "it holds no CERTIFICATE block".to_owned(),
-            |error| error.to_string(),
+            |error| tls_errors::words(&error),
         );
         return Err(config(&format!("{origin}: no usable certificate: {why}")));
     }
@@ -294,19 +354,23 @@ fn certified(
     let (certificate_origin, key_origin) = (identity.certificate.origin(), identity.key.origin());
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<_, _>>()
-        .map_err(|error| config(&format!("{certificate_origin}: not PEM: {error}")))?;
+        .map_err(|error| not_pem(&certificate_origin, &error))?;
     if chain.is_empty() {
         let message = format!("{certificate_origin}: it holds no CERTIFICATE block");
         return Err(config(&message));
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
         let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
-        config(&format!("{key_origin}: {error}: {hint}"))
+        config(&format!(
+            "{key_origin}: {}: {hint}",
+            tls_errors::pem_words(&error)
+        ))
     })?;
     let key = provider.key_provider.load_private_key(key).map_err(|error| {
         let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the ring \
                     provider; for P-521 hand in a provider that knows it";
-        config(&format!("{key_origin}: the key cannot be used ({error}): {hint}"))
+        let why = tls_errors::words(&error);
+        config(&format!("{key_origin}: the key cannot be used ({why}): {hint}"))
     })?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
@@ -322,11 +386,17 @@ fn certified(
         }
         Err(error) => {
             return Err(config(&format!(
-                "{certificate_origin}: not a certificate: {error}"
+                "{certificate_origin}: not a certificate: {}",
+                tls_errors::words(&error)
             )));
         }
     }
     Ok(certified)
+}
+
+fn not_pem(origin: &str, error: &rustls::pki_types::pem::Error) -> Error {
+    let why = tls_errors::pem_words(error);
+    config(&format!("{origin}: not PEM: {why}"))
 }
 
 fn config(message: &str) -> Error {

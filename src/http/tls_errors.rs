@@ -1,10 +1,12 @@
 //! What a failure of TLS means to whoever configured the client, and what to do about it.
 
+use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
 use super::TlsSettings;
 use super::pem::Pem;
 use crate::error::{Error, ErrorKind};
+use crate::object::visible;
 
 /// Where the pieces of the configuration came from.
 #[derive(Clone, Debug)]
@@ -51,9 +53,90 @@ pub(crate) fn explain(error: rustls::Error, origins: &Origins) -> Error {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server does not speak TLS: is its address http:// instead of https://?".to_owned()
         }
-        _ => format!("TLS failed: {error}"),
+        _ => format!("TLS failed: {}", words(&error)),
     };
     Error::new(ErrorKind::Tls, message).with_source(error)
+}
+
+/// An error of rustls as a sentence: its own texts print Rust's values, and the numbers of
+/// algorithms.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "rustls's errors are many and grow; the rest are sentences"
+)]
+pub(crate) fn words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
+            spelled(&other.to_string())
+        }
+        rustls::Error::InvalidCertificate(reason) => spelled(&format!("{reason:?}")),
+        rustls::Error::InvalidMessage(why) => format!(
+            "the server sent a message that cannot be read: {}",
+            spelled(&format!("{why:?}"))
+        ),
+        rustls::Error::InappropriateMessage { .. }
+        | rustls::Error::InappropriateHandshakeMessage { .. } => {
+            "the server sent a message out of turn".to_owned()
+        }
+        rustls::Error::PeerIncompatible(why) => format!(
+            "server and client have no settings in common: {}",
+            spelled(&format!("{why:?}"))
+        ),
+        rustls::Error::PeerMisbehaved(why) => format!(
+            "the server breaks the rules of TLS: {}",
+            spelled(&format!("{why:?}"))
+        ),
+        rustls::Error::InconsistentKeys(why) => spelled(&format!("{why:?}")),
+        other => visible(&other.to_string()).into_owned(),
+    }
+}
+
+/// What is wrong with a PEM text; it repeats no byte of it.
+pub(crate) fn pem_words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a block has no END line".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed".to_owned(),
+        pem::Error::NoItemsFound => "it holds no such block".to_owned(),
+        pem::Error::SectionTooLarge => "a block is too large".to_owned(),
+        pem::Error::Base64Decode(why) => format!("a block is no base64: {why}"),
+        pem::Error::Io(_) | _ => "it cannot be read".to_owned(),
+    }
+}
+
+/// The name of a Rust value as words: `NoCipherSuitesInCommon { .. }` as `no cipher suites in
+/// common`.
+fn spelled(value: &str) -> String {
+    let name = value.split(|char: char| !char.is_alphanumeric()).next();
+    let mut words = String::new();
+    let mut was_lower = false;
+    for char in name.unwrap_or_default().chars() {
+        if (char.is_uppercase() || char.is_numeric()) && was_lower {
+            words.push(' ');
+        }
+        was_lower = char.is_lowercase();
+        if char.is_uppercase() && words.ends_with(|last: char| last.is_numeric()) {
+            words.push(' ');
+        }
+        words.extend(char.to_lowercase());
+    }
+    words
+}
+
+/// A time in the unit that a reader needs.
+fn rough(seconds: u64) -> String {
+    let rows = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    for (unit, name) in rows {
+        if seconds >= unit {
+            let count = seconds.checked_div(unit).unwrap_or_default();
+            return counted(count, name);
+        }
+    }
+    counted(seconds, "second")
+}
+
+fn counted(count: u64, name: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {name}{plural}")
 }
 
 #[expect(
@@ -80,11 +163,25 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origi
             };
             not_for_name(name, &list)
         }
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            format!("the server's certificate has expired ({reason}): renew it, or check this machine's clock")
+        CertificateError::Expired => expired(""),
+        CertificateError::ExpiredContext { time, not_after } => {
+            let seconds = time.as_secs().saturating_sub(not_after.as_secs());
+            expired(&format!(", {} ago", rough(seconds)))
         }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            format!("the server's certificate is not valid yet ({reason}): check this machine's clock")
+        CertificateError::NotValidYet => not_yet(""),
+        CertificateError::NotValidYetContext { time, not_before } => {
+            let seconds = not_before.as_secs().saturating_sub(time.as_secs());
+            not_yet(&format!(", but in {}", rough(seconds)))
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the server's certificate is signed with an algorithm that this client does not know: reissue it with \
+             another (ECDSA or RSA with SHA-256), or hand in a crypto provider that knows it"
+                .to_owned()
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the server's certificate is not for servers: its extended key usage lacks server authentication"
+                .to_owned()
         }
         _ if is_unsupported_version(error) => {
             "the server's certificate is of X.509 version 1, which this TLS library does not read: \
@@ -96,8 +193,19 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origi
              that authority (CaUsedAsEndEntity)"
                 .to_owned()
         }
-        _ => format!("the server's certificate is refused: {reason} (authorities: {authorities})"),
+        _ => format!(
+            "the server's certificate is refused: {} (authorities: {authorities})",
+            words(error)
+        ),
     }
+}
+
+fn expired(when: &str) -> String {
+    format!("the server's certificate has expired{when}: renew it, or check this machine's clock")
+}
+
+fn not_yet(when: &str) -> String {
+    format!("the server's certificate is not valid yet{when}: check this machine's clock")
 }
 
 fn not_for_name(name: &str, presented: &str) -> String {
@@ -112,9 +220,9 @@ fn readable(name: &str) -> String {
         .strip_prefix("DnsName(\"")
         .or_else(|| name.strip_prefix("IpAddress("));
     let Some(inner) = inner else {
-        return name.to_owned();
+        return visible(name).into_owned();
     };
-    inner.trim_end_matches(')').trim_matches('"').to_owned()
+    visible(inner.trim_end_matches(')').trim_matches('"')).into_owned()
 }
 
 fn alert_received(alert: AlertDescription, origins: &Origins) -> String {
@@ -129,13 +237,132 @@ fn alert_received(alert: AlertDescription, origins: &Origins) -> String {
             | AlertDescription::CertificateRequired
             | AlertDescription::AccessDenied
     );
+    let alert = if let AlertDescription::Unknown(code) = alert {
+        format!("alert {code}")
+    } else {
+        spelled(&format!("{alert:?}"))
+    };
     match &origins.identity {
         Some(identity) if about_us => {
-            format!("the server refuses the client certificate {identity}: {alert:?}")
+            format!("the server refuses the client certificate {identity}: {alert}")
         }
         None if about_us => {
-            format!("the server asks for a client certificate, and none is configured: {alert:?}")
+            format!("the server asks for a client certificate, and none is configured: {alert}")
         }
-        _ => format!("the server broke TLS off: {alert:?}"),
+        _ => format!("the server broke TLS off: {alert}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::{Error as Tls, ExtendedKeyPurpose, PeerIncompatible, PeerMisbehaved};
+
+    use super::*;
+
+    fn other(message: &'static str) -> rustls::OtherError {
+        rustls::OtherError(std::sync::Arc::new(std::io::Error::other(message)))
+    }
+
+    fn certificate_rows() -> Vec<(Tls, &'static str)> {
+        let at = rustls::pki_types::UnixTime::since_unix_epoch;
+        let seconds = std::time::Duration::from_secs;
+        let bytes = vec![0x2a, 0x86, 0x48];
+        vec![
+            (
+                Tls::InvalidCertificate(
+                    CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                        signature_algorithm_id: bytes.clone(),
+                        public_key_algorithm_id: bytes.clone(),
+                    },
+                ),
+                "signed with an algorithm that this client does not know",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::UnsupportedSignatureAlgorithmContext {
+                    signature_algorithm_id: bytes,
+                    supported_algorithms: Vec::new(),
+                }),
+                "signed with an algorithm that this client does not know",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::InvalidPurposeContext {
+                    required: ExtendedKeyPurpose::ServerAuth,
+                    presented: vec![ExtendedKeyPurpose::Other(vec![1, 3, 6, 1])],
+                }),
+                "not for servers",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::ExpiredContext {
+                    time: at(seconds(1_700_000_000)),
+                    not_after: at(seconds(1_699_000_000)),
+                }),
+                "has expired, 11 days ago",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::NotValidYetContext {
+                    time: at(seconds(1_700_000_000)),
+                    not_before: at(seconds(1_700_000_130)),
+                }),
+                "not valid yet, but in 2 minutes",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::Other(other(
+                    "MissingOrMalformedExtensions",
+                ))),
+                "refused: missing or malformed extensions",
+            ),
+            (
+                Tls::InvalidCertificate(CertificateError::UnhandledCriticalExtension),
+                "refused: unhandled critical extension",
+            ),
+        ]
+    }
+
+    fn other_rows() -> Vec<(Tls, &'static str)> {
+        vec![
+            (
+                Tls::InvalidMessage(InvalidMessage::MissingData("ServerHello")),
+                "sent a message that cannot be read: missing data",
+            ),
+            (
+                Tls::AlertReceived(AlertDescription::HandshakeFailure),
+                "the server broke TLS off: handshake failure",
+            ),
+            (
+                Tls::AlertReceived(AlertDescription::Unknown(0x7b)),
+                "the server broke TLS off: alert 123",
+            ),
+            (
+                Tls::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13),
+                "server does not support tls 12 or 13",
+            ),
+            (
+                Tls::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedCipherSuite),
+                "breaks the rules of TLS: selected unoffered cipher suite",
+            ),
+            (
+                Tls::InappropriateMessage {
+                    expect_types: Vec::new(),
+                    got_type: rustls::ContentType::Handshake,
+                },
+                "out of turn",
+            ),
+        ]
+    }
+
+    /// D16: sentences, without numbers of algorithms and without Rust's values.
+    #[test]
+    fn a_failure_is_told_in_words() {
+        let origins = Origins {
+            server_name: "api.test".to_owned(),
+            authorities: "ca.crt".to_owned(),
+            identity: None,
+        };
+        for (error, text) in certificate_rows().into_iter().chain(other_rows()) {
+            let shown = explain(error, &origins).to_string();
+            assert!(shown.contains(text), "{shown}");
+            let has_values = shown.contains(['[', '{', '"']) || shown.contains("(\"");
+            assert!(!has_values, "{shown}");
+        }
     }
 }

@@ -113,6 +113,7 @@ impl Connection {
             None => read(&self.socket, room)?,
         };
         self.buffers.input_appended(count);
+        blocking::received(count)?;
         Ok(filled)
     }
 

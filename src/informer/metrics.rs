@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::guard::guard;
 use crate::informer::handlers::Roll;
 use crate::informer::{DeltaFifoHandle, Registration};
 use crate::object::{Object, ResourceVersion};
@@ -21,7 +22,7 @@ use crate::sync::Arc;
 /// Prometheus.
 ///
 /// [`processed`](Self::processed) is called on the informer's queue thread, under no lock. It must not block: every handler
-/// waits for it; a panic of its ends the informer, one of [`informer_started`](Self::informer_started) fails its start
+/// waits for it; a panic of its is logged, one of [`informer_started`](Self::informer_started) fails its start
 /// (`Panicked`). It is never given an object or its name.
 #[doc(alias = "InformerMetricsProvider")]
 pub trait InformerMetrics: ReflectorMetrics {
@@ -31,6 +32,12 @@ pub trait InformerMetrics: ReflectorMetrics {
     /// What was popped from the queue is in the store, and in the queues of the handlers; so long it took. The handlers' own
     /// time is not in it: [`Registration::lag`] tells of that.
     fn processed(&self, _took: Duration) {}
+
+    /// A handler lost a notification by a panic (SI-18). `handler` is the name of its options; `None` if it was given none,
+    /// so that handlers without a name are no series each.
+    ///
+    /// Called on the handler's thread; a panic here is logged.
+    fn handler_panicked(&self, _handler: Option<&str>) {}
 }
 
 /// Looks at one informer's state, for readings that cost nothing between two looks. Does not keep the informer alive.
@@ -134,6 +141,10 @@ impl<K: Object> Measured<K> {
 
     pub(super) fn processed(&self, begun: Instant) {
         let took = self.clock.now().saturating_duration_since(begun);
-        self.hook.processed(took);
+        // A time that could not be counted is lost, and nothing else.
+        let called = guard("the metrics of an informer", || self.hook.processed(took));
+        if let Err(error) = called {
+            log::error!("{error}");
+        }
     }
 }

@@ -4,14 +4,13 @@
 //! for longer than the decoding takes. While events come without a pause, the reflector's thread frees them instead.
 
 use std::any::TypeId;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use k8s_openapi::api::core::v1::Secret;
 
+use crate::guard::guard;
 use crate::informer::Notification;
 use crate::object::{Held, Object};
 use crate::sync::{Arc, Mutex};
-use crate::worker::panic_literal;
 
 /// So many wait at most.
 const SPENT_MAX: usize = 64;
@@ -79,9 +78,8 @@ impl<K: Object> Spent<K> {
         drop(pile);
         // What a program's type does when it is dropped is its own: not under the lock, and no reason for the watch to end.
         for object in objects {
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
-                let said = panic_literal(payload.as_ref());
-                log::error!("the drop of a {} panicked{said}", K::KIND);
+            if let Err(error) = guard(format_args!("the drop of a {}", K::KIND), || drop(object)) {
+                log::error!("{error}");
             }
         }
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::kinds::ManagedKind;
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
@@ -28,7 +29,7 @@ impl<K: ManagedKind> Gets<K> {
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met.
+    /// What the server said, or what the transport met; `Panicked` if the getter did.
     pub(crate) fn get(
         &self,
         key: &ObjectKey,
@@ -36,7 +37,8 @@ impl<K: ManagedKind> Gets<K> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
-        self.0.get(key, version, deadline, stop).map(trimmed)
+        let port = format_args!("the getter of {} {key}", K::RESOURCE);
+        guard_call(port, || self.0.get(key, version, deadline, stop)).map(trimmed)
     }
 
     /// The object as the server has it now, by a consistent read.

@@ -18,7 +18,8 @@ use crate::sync::Mutex;
 /// Prometheus.
 ///
 /// Methods are called under no lock, [`read`](Self::read) on the reader's thread, which waits for it. They are never given an
-/// object or its name.
+/// object or its name. A panic of `read` is logged, and the reader has its answer; one of
+/// [`manager_started`](Self::manager_started) is the error of the manager's start (`Panicked`).
 pub trait ManagerMetrics: ReflectorMetrics {
     /// A manager starts; `reading` tells of its state at any later time. Called on the thread that makes it.
     ///

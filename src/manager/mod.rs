@@ -25,7 +25,7 @@
 //! | a read is answered | from memory; the first one waits for the list | from memory while that is fresh, else by a get that all readers of the object share | by a get of its own |
 //! | a read lags behind the server by | the delay of the watch, usually milliseconds (OC-14) | the time to live: the node's (OS-18), else [`ManagerOptions::ttl`], a minute (OS-6) | nothing |
 //! | the server bears | a list and an open watch per object | a get per object and time to live, when it is read | a get per read |
-//! | an object costs here | a thread and a socket; idle and immutable ones only their size | its size | nothing but its row |
+//! | an object costs here | a thread and a socket; idle ones, and immutable ones that were read, only their size | its size | nothing but its row |
 //! | a missing object is | an answer from memory | asked for by each read (OS-16) | asked for by each read |
 //! | while the API fails, a read gives | what the watch brought last | the cached object, with the failure and its age; gets back off per object (B17) | the failure |
 //! | a registration of a pod | starts watches | drops what is cached of the objects it newly names (OS-2) | gives the object a row |
@@ -33,7 +33,7 @@
 //! | a plain [`get`](ObjectManager::get) waits | 1 s | 10 s | 10 s |
 //! | [`get_cached`](ObjectManager::get_cached) gives | what the watch brought | what was fetched last, whatever its age | nothing |
 //! | [`Cached::is_stale`] says that | no filled watch, and no checked immutability, stands behind it | its time to live is over and it could not be renewed | never |
-//! | threads | one per watch, a housekeeper, at most one for checks | none: readers ask on their own | none: readers ask on their own |
+//! | threads | one per watch, a housekeeper, at most 32 short-lived ones for checks | none: readers ask on their own | none: readers ask on their own |
 //!
 //! [`get_fresh`](ObjectManager::get_fresh) and [`get_at_least`](ObjectManager::get_at_least) go past all of this, for
 //! readers who cannot accept the lag (R11), and mean the same with each strategy.
@@ -56,17 +56,15 @@
 //!   last holder drops them.
 //!
 //! With `Watch`, an object is watched while at least one registered pod references it, and once only, however many pods
-//! do; except immutable objects that have arrived, objects nobody has read for [`ManagerOptions::idle_max`] (a read
+//! do; except immutable objects that were read, objects nobody has read for [`ManagerOptions::idle_max`] (a read
 //! watches them again), and those beyond the ceiling.
 //!
 //! # What is not promised
 //!
 //! - Freshness of plain reads, beyond the table. Who must not lag uses [`get_fresh`](ObjectManager::get_fresh).
 //! - With `Watch`, that a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it
-//!   arrives (OC-15); the next pod that references it has it checked (B7).
+//!   is first read (OC-15); the next pod that references it has it checked (B7).
 //! - With `Cache`, that all objects of one read of a pod are of one moment: each has a time to live of its own.
-//! - With `Cache`, that no absence is reported too early: `NotFound` has no version, so one out of a cache of the server's
-//!   that lags is believed (OS-11) until the next read, unless a read past the cache promised otherwise (R11).
 //! - That the caller's pod is the one that holds the reference (CM-7).
 //!
 //! # "Not registered"
@@ -82,19 +80,19 @@
 //!
 //! | thread | how many | ends |
 //! |---|---|---|
-//! | `rf-secret-17` | one per watched object | when the last reference goes, the object turns out immutable, nobody has read it for five minutes, or the manager goes |
+//! | `rf-secret-17` | one per watched object | when the last reference goes, the object was read and is immutable, nobody has read it for five minutes, or the manager goes |
 //! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, retries what had no room |
-//! | `ck-secret` | at most one per manager, from the first check (B7) on | with the manager |
+//! | `ck-secret` | one per check (B7) that is under way, at most 32 | with the check, the shutdown or the manager |
 //!
 //! Locks are taken in this order and no other: registry 10, references 20, the place of one object 40 (a slot, a record or
-//! an outcome, by strategy), the table of answers 45, chores and subscriptions 50, what one subscriber has not taken
+//! an outcome, by strategy), the table of answers 45, checks 49, chores and subscriptions 50, what one subscriber has not taken
 //! yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
 //! subscribers told after they are released.
 //!
 //! # What a watched object costs
 //!
 //! A thread, a socket and a wake-up descriptor; its resident memory and its cost to the API server are measured by the
-//! benchmarks. Immutable and unread objects cost their own size only. The number of watches has a ceiling: the least of
+//! benchmarks. Idle objects, and immutable ones that were read, cost their own size only. The number of watches has a ceiling: the least of
 //! [`ManagerOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
 //! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended. It counts the managers'
 //! watches only: reflectors a program starts itself ([`Store::spawn`](crate::store::Store::spawn),
@@ -114,7 +112,7 @@
 //! | B6 | lost races leave watches without an owner (OC-27), counts reach -1 (OC-5) | neither can be written down |
 //! | B7 | an immutable object made again is served stale for ever | a new reference has its uid checked once; until then reads wait a second at most, then take the old copy, marked [stale](Cached::is_stale) |
 //! | B16 | a stop does not join, and lists run on | every request can be cancelled; dropping joins |
-//! | OC-16 | an immutable object is recognised when it is read | when it arrives |
+//! | OC-15 | an immutable object that idleness stops unread stays as it was | its next read lists it anew |
 //! | OC-25 | after a shutdown reads fail after a second | at once |
 //! | R4 | a refusal looks like silence | it is an answer once it has outlasted the node authorizer's lag of about three seconds |
 //!

@@ -21,6 +21,7 @@ use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
+use crate::guard::{guard, guard_call};
 use crate::list_watch::Api;
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::sync::{Arc, Mutex};
@@ -59,10 +60,11 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// # Errors
     ///
     /// `Resources` when the system has no thread to give; what [`ManagerOptions::metrics`] has against a manager of this kind
-    /// and strategy.
+    /// and strategy; `Panicked` when `api` panics as it makes its getter, or the metrics as they are told of the start.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
-        let getter = api.getter();
+        let port = format_args!("the Api's getter for {}s", K::RESOURCE);
+        let getter = guard(port, || api.getter())?;
         let store = match options.change_detection {
             ChangeDetection::Watch => {
                 let launcher = Box::new(Reflectors {
@@ -77,7 +79,7 @@ impl<K: ManagedKind> ObjectManager<K> {
         if let Some(metrics) = &store.options().metrics {
             let strategy = store.options().change_detection;
             let reading = ManagerReading::new(K::KIND, strategy, store.books());
-            metrics.manager_started(reading)?;
+            guard_call(metrics_of::<K>(), || metrics.manager_started(reading))?;
         }
         Ok(Self::over(store))
     }
@@ -94,7 +96,13 @@ impl<K: ManagedKind> ObjectManager<K> {
         let begun = options.clock.now();
         let result = read();
         let took = options.clock.now().saturating_duration_since(begun);
-        metrics.read(took, result.as_ref().err());
+        let told = guard(metrics_of::<K>(), || {
+            metrics.read(took, result.as_ref().err());
+        });
+        if let Err(error) = told {
+            // The reader has its answer all the same.
+            log::error!("{error}");
+        }
         result
     }
 
@@ -195,7 +203,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     ///   and since when (B2).
     /// - `Timeout`: with `Get`, the same.
     /// - What the server said else, or what the transport met: with `Cache` where nothing is cached, and with `Get`.
-    /// - `Stopped`: with `Cache` and `Get`, the manager was shut down.
+    /// - `Panicked`: the [`Api`] or its getter did, which is code of the program's own; with `Watch`, of the object's watch.
+    /// - `Stopped`: the manager was shut down.
     pub fn get_by(
         &self,
         namespace: &str,
@@ -334,6 +343,10 @@ impl<K: ManagedKind> ObjectManager<K> {
         self.store.overdue()
     }
 
+    pub(crate) fn housekeeping_failure(&self) -> Option<Error> {
+        self.store.housekeeping_failure()
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         &self.store.options().clock
     }
@@ -361,6 +374,10 @@ impl<K: ManagedKind> ObjectManager<K> {
     pub fn shut_down(&self) {
         self.store.shut_down();
     }
+}
+
+fn metrics_of<K: ManagedKind>() -> String {
+    format!("the metrics of {}", K::CACHE)
 }
 
 impl ObjectManager<Secret> {

@@ -156,6 +156,14 @@ impl<K: ManagedKind> Stores<K> {
         }
     }
 
+    /// What keeps the store's helper thread from its work, if it has one and anything does.
+    pub(crate) fn housekeeping_failure(&self) -> Option<Error> {
+        match self {
+            Self::Watch(store) => store.housekeeping_failure(),
+            Self::Cache(_) | Self::Get(_) => None,
+        }
+    }
+
     pub(crate) fn shut_down(&self) {
         match self {
             Self::Watch(store) => store.shut_down(),

@@ -9,5 +9,8 @@ pub mod differences {}
 #[doc = include_str!("excluded.md")]
 pub mod excluded {}
 
+#[doc = include_str!("failures.md")]
+pub mod failures {}
+
 #[doc = include_str!("threads_and_locks.md")]
 pub mod threads_and_locks {}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntGauge};
+use prometheus::{Histogram, IntCounterVec, IntGauge};
 
 use super::page::{Labels, Metric, Page};
 use super::position::show_largest;
@@ -54,22 +54,26 @@ pub(super) struct InformerSeries {
     labels: Labels,
     reflector: Arc<ReflectorSeries>,
     latency: Histogram,
+    panics: IntCounterVec,
     store_version: IntGauge,
     readings: Readings<InformerReading>,
 }
+
+/// What handlers without a name of their own are called, all of them: their threads' names are never used again.
+const UNNAMED: &str = "unnamed";
 
 /// The handlers of one name.
 #[derive(Default)]
 struct Handlers {
     queued: usize,
     lag: Duration,
-    panics: u64,
 }
 
 impl InformerSeries {
     pub(super) fn new(labels: Labels, reflector: Arc<ReflectorSeries>) -> Result<Self, Error> {
         Ok(Self {
             latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
+            panics: HANDLER_PANICS.counters(&labels, "handler")?,
             store_version: STORE_VERSION.int_gauge(&labels)?,
             readings: Readings::new(InformerReading::is_over),
             reflector,
@@ -89,6 +93,8 @@ impl InformerSeries {
             .collect();
         show_largest(&self.store_version, &versions);
         page.show(&self.store_version);
+        let handlers: Vec<_> = running.iter().flat_map(|state| &state.handlers).collect();
+        self.show_handlers(&handlers, page);
         if running.is_empty() {
             return;
         }
@@ -96,24 +102,23 @@ impl InformerSeries {
         page.number(QUEUED, &self.labels, queued);
         let undecodable = running.iter().map(|state| state.undecodable).sum();
         page.number(UNDECODABLE, &self.labels, undecodable);
-        let handlers: Vec<_> = running.iter().flat_map(|state| &state.handlers).collect();
-        self.show_handlers(&handlers, page);
     }
 
     fn show_handlers(&self, handlers: &[&Registration], page: &Page) {
         let mut by_name: BTreeMap<&str, Handlers> = BTreeMap::new();
         for handler in handlers {
-            let of_name = by_name.entry(handler.name()).or_default();
+            let of_name = by_name.entry(label(handler.given_name())).or_default();
             of_name.queued = of_name.queued.saturating_add(handler.queued());
             of_name.lag = of_name.lag.max(handler.lag().unwrap_or_default());
-            of_name.panics = of_name.panics.saturating_add(handler.panics());
         }
         for (name, handlers) in by_name {
             let labels = self.labels.and("handler", name);
             page.number(HANDLER_QUEUED, &labels, handlers.queued);
             page.seconds(HANDLER_LAG, &labels, handlers.lag.as_secs_f64());
-            page.total(HANDLER_PANICS, &labels, handlers.panics);
+            // From its first scrape on, it is there with what it has lost: nothing.
+            drop(self.panics.with_label_values(&[name]));
         }
+        page.show(&self.panics);
     }
 }
 
@@ -155,4 +160,12 @@ impl InformerMetrics for InformerSeries {
     fn processed(&self, took: Duration) {
         self.latency.observe(took.as_secs_f64());
     }
+
+    fn handler_panicked(&self, handler: Option<&str>) {
+        self.panics.with_label_values(&[label(handler)]).inc();
+    }
+}
+
+fn label(handler: Option<&str>) -> &str {
+    handler.unwrap_or(UNNAMED)
 }

@@ -113,17 +113,6 @@ impl Page {
         }
     }
 
-    /// Shows what somebody else counts.
-    pub(super) fn total(&self, metric: Metric, labels: &Labels, total: u64) {
-        match metric.counter(labels) {
-            Ok(counter) => {
-                counter.inc_by(total);
-                self.show(&counter);
-            }
-            Err(error) => log::error!("a metric is left out: {error}"),
-        }
-    }
-
     /// The page as text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();

@@ -1,5 +1,6 @@
 //! Namespace and name: what identifies an object of a kind.
 
+use super::visible;
 use std::fmt;
 use std::str::FromStr;
 
@@ -59,10 +60,11 @@ impl ObjectKey {
 
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = visible(&self.name);
         if self.namespace.is_empty() {
-            f.write_str(&self.name)
+            f.write_str(&name)
         } else {
-            write!(f, "{}/{}", self.namespace, self.name)
+            write!(f, "{}/{name}", visible(&self.namespace))
         }
     }
 }

@@ -100,16 +100,15 @@ impl LabelMatcher {
     ///
     /// # Errors
     ///
-    /// `Config` with the expression that says nothing: an unknown operator, or values that are missing or too many.
+    /// `Config` with the key or the value that no label can have, or the expression that says nothing: an unknown
+    /// operator, or values that are missing or too many.
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
-        let labels = selector.match_labels.iter().flatten();
-        let mut all: Vec<_> = labels
-            .map(|(label, value)| Requirement {
-                label: label.clone(),
-                must: Must::BeIn([value.clone()].into()),
-            })
-            .collect();
+        let mut all = Vec::new();
+        for (label, value) in selector.match_labels.iter().flatten() {
+            let must = Must::BeIn([value.clone()].into());
+            all.push(Requirement::validated(label, must)?);
+        }
         for expression in selector.match_expressions.iter().flatten() {
             let values: BTreeSet<String> = expression.values.iter().flatten().cloned().collect();
             let must = match (&*expression.operator, values.is_empty()) {
@@ -126,8 +125,7 @@ impl LabelMatcher {
                     return Err(Error::new(ErrorKind::Config, text));
                 }
             };
-            let label = expression.key.clone();
-            all.push(Requirement { label, must });
+            all.push(Requirement::validated(&expression.key, must)?);
         }
         Ok(Self(Match::All(all)))
     }
@@ -191,24 +189,58 @@ impl Requirement {
             return Self::of(label, Must::BeIn([value(wanted)?].into()));
         }
         if let Some((label, bound)) = text.split_once('>') {
-            return Self::of(label, Must::BeGreater(bound.trim().parse().ok()?));
+            return Self::of(label, Must::BeGreater(number(bound)?));
         }
         if let Some((label, bound)) = text.split_once('<') {
-            return Self::of(label, Must::BeLess(bound.trim().parse().ok()?));
+            return Self::of(label, Must::BeLess(number(bound)?));
         }
         Self::of(text, Must::Exist)
     }
 
     fn of(label: &str, must: Must) -> Option<Self> {
         let label = label.trim();
-        let (prefix, name) = label.split_once('/').unwrap_or(("", label));
-        let is_label = !name.is_empty() && is_of_label(name);
-        let has_prefix = label.len() > name.len();
-        (is_label && (!has_prefix || is_prefix(prefix))).then(|| Self {
+        is_key(label).then(|| Self {
             label: label.to_owned(),
             must,
         })
     }
+
+    /// A requirement of a selector that stands in an object.
+    ///
+    /// # Errors
+    ///
+    /// `Config` with the key, or the value, that no label can have.
+    fn validated(label: &str, must: Must) -> Result<Self, Error> {
+        let refused = |what: &str, text: &str| {
+            let message = format!("label selector: {text:?} cannot be the {what} of a label");
+            Err(Error::new(ErrorKind::Config, message))
+        };
+        if !is_key(label) {
+            return refused("key", label);
+        }
+        if let Must::BeIn(values) | Must::NotBeIn(values) = &must
+            && let Some(value) = values.iter().find(|value| !is_of_label(value))
+        {
+            return refused("value", value);
+        }
+        Ok(Self {
+            label: label.to_owned(),
+            must,
+        })
+    }
+}
+
+/// Whether the API takes it as the key of a label: a name, behind a prefix and a slash or alone.
+fn is_key(label: &str) -> bool {
+    match label.split_once('/') {
+        Some((prefix, name)) => is_prefix(prefix) && !name.is_empty() && is_of_label(name),
+        None => !label.is_empty() && is_of_label(label),
+    }
+}
+
+/// A number to compare with; it has to be a label's value, so it has no sign.
+fn number(text: &str) -> Option<i64> {
+    value(text)?.parse().ok()
 }
 
 /// A label's value; it may be empty.
@@ -360,6 +392,72 @@ mod tests {
             "label selector \"a=b,c d\": cannot read \"c d\""
         );
         assert_eq!(error.kind(), ErrorKind::Config);
+    }
+
+    /// F22: a number is one that is a label's value too, so it has no sign.
+    #[test]
+    fn f22_numbers_with_a_sign_are_no_values() {
+        for text in [
+            "a>-5",
+            "a<+3",
+            "a > -5",
+            "a>",
+            "a>0x1",
+            "a>99999999999999999999",
+            "a>b",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let labels: BTreeMap<String, String> = [("a", "-7")].map(owned).into();
+        assert!(
+            read("a<05").unwrap().matches(Some(&labels)),
+            "what stands on an object may have one"
+        );
+    }
+
+    /// F22: a selector in an object is held to the rules of one in text.
+    #[test]
+    fn f22_keys_and_values_of_selectors_in_objects_are_validated() {
+        let long = "x".repeat(64);
+        let of = |key: &str, values: &[&str], operator: Option<&str>| SelectorInObject {
+            match_labels: (operator.is_none())
+                .then(|| values.iter().map(|value| owned((key, value))).collect()),
+            match_expressions: operator.map(|operator| {
+                vec![LabelSelectorRequirement {
+                    key: key.to_owned(),
+                    operator: operator.to_owned(),
+                    values: Some(values.iter().map(|value| (*value).to_owned()).collect()),
+                }]
+            }),
+        };
+        for (key, value) in [
+            ("", "a"),
+            ("a b", "a"),
+            ("_a", "a"),
+            ("a/b/c", "a"),
+            ("A.io/b", "a"),
+            (&*long, "a"),
+            ("a", "-b"),
+            ("a", "b c"),
+            ("a", "b!"),
+            ("a", &*long),
+        ] {
+            for operator in [None, Some("In"), Some("NotIn")] {
+                let error = LabelMatcher::of_object(&of(key, &[value], operator)).unwrap_err();
+                assert_eq!(
+                    error.kind(),
+                    ErrorKind::Config,
+                    "{key} {value} {operator:?}"
+                );
+            }
+            if value == "a" {
+                for operator in ["Exists", "DoesNotExist"] {
+                    assert!(LabelMatcher::of_object(&of(key, &[], Some(operator))).is_err());
+                }
+            }
+        }
+        let empty = LabelMatcher::of_object(&of("a.io/b", &[""], Some("In"))).unwrap();
+        assert!(empty.matches(Some(&[("a.io/b", "")].map(owned).into())));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod label_matcher;
 mod selector;
 mod status;
 mod version;
+mod visible;
 
 pub use held::Held;
 pub use key::ObjectKey;
@@ -13,6 +14,7 @@ pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use status::{Reason, Status};
 pub use version::ResourceVersion;
+pub use visible::visible;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;

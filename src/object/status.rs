@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
+use super::visible;
+
 /// What the API server said of a request that failed.
 ///
-/// The message is the server's own; what goes beyond 4 KiB is left out, and marked.
+/// The message is the server's own; what goes beyond 4 KiB is left out, and marked. `Display` and
+/// `Debug` escape what would act on a terminal ([`visible`]); [`message`](Self::message) is the
+/// text as it came.
 #[derive(Clone, PartialEq)]
 pub struct Status(meta::Status);
 
@@ -179,6 +183,39 @@ impl Status {
             || (matches!(reason, Reason::Other(_)) && self.code() == 500)
     }
 
+    /// The same, with the code of the answer it came in where it has none of its own.
+    pub(crate) fn or_code(mut self, code: u16) -> Self {
+        if self.code() == 0 {
+            self.0.code = Some(code.into());
+        }
+        self
+    }
+
+    /// The same with each text as `change` gives it.
+    pub(crate) fn map_texts(self, change: &dyn Fn(&str) -> String) -> Self {
+        let mut status = self.0;
+        let apply = |text: &mut Option<String>| {
+            if let Some(text) = text {
+                *text = change(text);
+            }
+        };
+        apply(&mut status.message);
+        apply(&mut status.reason);
+        apply(&mut status.status);
+        if let Some(details) = &mut status.details {
+            apply(&mut details.name);
+            apply(&mut details.group);
+            apply(&mut details.kind);
+            apply(&mut details.uid);
+            for cause in details.causes.iter_mut().flatten() {
+                apply(&mut cause.field);
+                apply(&mut cause.message);
+                apply(&mut cause.reason);
+            }
+        }
+        Self(status)
+    }
+
     /// The status in `k8s-openapi`'s type.
     pub fn as_api(&self) -> &meta::Status {
         &self.0
@@ -195,10 +232,13 @@ impl From<meta::Status> for Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.message().is_empty() {
-            write!(f, "status {} {}", self.code(), self.reason_text())
-        } else {
-            f.write_str(self.message())
+        let (message, reason) = (visible(self.message()), visible(self.reason_text()));
+        match (&*message, self.code(), &*reason) {
+            ("", 0, "") => f.write_str("the server sent a status without code, reason and message"),
+            ("", 0, reason) => write!(f, "the server says {reason}, without code and message"),
+            ("", code, "") => write!(f, "status {code}, without reason and message"),
+            ("", code, reason) => write!(f, "status {code} {reason}"),
+            (message, ..) => f.write_str(message),
         }
     }
 }
@@ -210,7 +250,7 @@ impl fmt::Debug for Status {
             "Status({} {:?}: {})",
             self.code(),
             self.reason(),
-            self.message()
+            visible(self.message())
         )
     }
 }
@@ -260,6 +300,27 @@ mod tests {
         assert!(status.message() == expected, "{}", status.message().len());
         assert!(status.reason_text().len() < 4200);
         assert!(format!("{status} {status:?}").len() < 16 * 1024);
+    }
+
+    /// D16: a status that says nothing does not read as a status of zero.
+    #[test]
+    fn what_a_status_lacks_is_said_in_words() {
+        let rows = [
+            (
+                "{}",
+                "the server sent a status without code, reason and message",
+            ),
+            (
+                r#"{"reason":"Odd"}"#,
+                "the server says Odd, without code and message",
+            ),
+            (r#"{"code":500}"#, "status 500, without reason and message"),
+            (r#"{"code":500,"reason":"Odd"}"#, "status 500 Odd"),
+            (r#"{"code":500,"message":"a\nb"}"#, "a\\nb"),
+        ];
+        for (json, expected) in rows {
+            assert_eq!(status(json).to_string(), expected);
+        }
     }
 
     /// RF-14 and RF-38: an unknown reason falls back to the code, a known one does not.

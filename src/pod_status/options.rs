@@ -28,9 +28,8 @@ impl PodStatusOptions {
         self
     }
 
-    /// Whether the cache behaves as with the kubelet's gate `EventedPLEG` (PC-13): statuses come in from several sides, so
-    /// an older one is refused, and who asks for a pod without an entry gets the empty status at once, whatever time was
-    /// asked for. Default false, as in the kubelet.
+    /// Whether the cache refuses a status that is older than the one it holds, as with the kubelet's gate `EventedPLEG`
+    /// (PC-13): for statuses that come in from several sides. Default false, as in the kubelet.
     #[must_use]
     #[doc(alias = "EventedPLEG")]
     pub fn evented_pleg(mut self, evented: bool) -> Self {

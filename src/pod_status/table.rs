@@ -108,7 +108,7 @@ impl<S> Table<S> {
                 let newer = entry.modified > min_time || entry.observed > min_time || all_newer;
                 newer.then(|| Some(entry.clone()))
             }
-            None => (all_newer || self.evented).then_some(None),
+            None => all_newer.then_some(None),
         }
     }
 

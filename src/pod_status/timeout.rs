@@ -1,7 +1,7 @@
 //! Why a wait ended without an answer, in words: the pod, how long was waited, and what is known of it.
 
-use std::fmt::Write as _;
-use std::time::Instant;
+use std::fmt::{self, Write as _};
+use std::time::{Duration, Instant};
 
 use super::Timestamp;
 use super::table::{Table, Wait};
@@ -37,12 +37,12 @@ impl Known {
         let mut message = format!(
             "pod \"{uid}\": timed out after {waited:.1?} waiting for a status newer than {asked}: "
         );
-        let written = self.describe(&mut message, now);
+        let written = self.describe(&mut message, wait.min_time, now);
         debug_assert!(written.is_ok(), "writing to a String cannot fail");
         Error::new(ErrorKind::Timeout, message)
     }
 
-    fn describe(&self, message: &mut String, now: Instant) -> std::fmt::Result {
+    fn describe(&self, message: &mut String, min_time: Timestamp, now: Instant) -> fmt::Result {
         match &self.entry {
             None => message.write_str("no status is stored")?,
             Some(entry) => {
@@ -51,11 +51,11 @@ impl Known {
                 } else {
                     "its status"
                 };
-                write!(
-                    message,
-                    "{what} was set {}",
-                    entry.modified.relative_to(now)
-                )?;
+                let (set, short) = (
+                    entry.modified.relative_to(now),
+                    Short(entry.modified, min_time),
+                );
+                write!(message, "{what} was set {set}{short}")?;
                 if entry.observed != entry.modified {
                     write!(message, ", observed {}", entry.observed.relative_to(now))?;
                 }
@@ -63,7 +63,25 @@ impl Known {
         }
         match self.global {
             None => message.write_str("; the global time was never set"),
-            Some(global) => write!(message, "; the global time is {}", global.relative_to(now)),
+            Some(global) => {
+                let (set, short) = (global.relative_to(now), Short(global, min_time));
+                write!(message, "; the global time is {set}{short}")
+            }
+        }
+    }
+}
+
+/// By how much a time misses what was asked for: both may be the same once they are rounded.
+struct Short(Timestamp, Timestamp);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(time, min_time) = self;
+        match time.duration_until(*min_time) {
+            _ if time > min_time => Ok(()),
+            None => Ok(()),
+            Some(Duration::ZERO) => f.write_str(", at that very time"),
+            Some(short) => write!(f, ", {short:.1?} too early"),
         }
     }
 }

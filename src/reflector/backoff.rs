@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::later;
 use crate::reflector::BackoffOptions;
 
 /// First wait of a first sync that somebody waits for (B3), and of a watch that did not last (B9).
@@ -163,10 +164,7 @@ impl Fast {
     }
 
     fn end_of_gap(series: Series) -> Instant {
-        series
-            .began
-            .checked_add(FAST_SERIES_GAP)
-            .unwrap_or(series.began)
+        later(series.began, FAST_SERIES_GAP)
     }
 }
 

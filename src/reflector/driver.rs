@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
@@ -14,7 +15,7 @@ use crate::reflector::{
     Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
 };
 use crate::sync::{Arc, Mutex};
-use crate::worker::{StopToken, panic_literal};
+use crate::worker::{StopToken, Wake, panic_literal};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -224,7 +225,14 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             measured.listed(matches!(item, Listed::Undecodable(_)));
             sink.stage(staging, Staged::Put(item));
         };
+        // Who comes for a first sync while its list is queued makes the list urgent.
+        let expedites = !request.waited_for && !self.core.status().synced;
+        let expediting = expedites.then(|| {
+            let source = Arc::clone(&self.source);
+            self.demand.expedites(Arc::new(Expedite(source)))
+        });
         let page = self.source.list(request, stop, &mut each);
+        drop(expediting);
         let more = |page: &ListPage| {
             page.continue_token
                 .as_deref()
@@ -336,6 +344,17 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             RestEnd::Stopped => Input::Stop,
             RestEnd::DeadlinePassed => Input::Rested,
             RestEnd::Demanded => Input::Demanded,
+        }
+    }
+}
+
+/// Makes a list urgent; on the thread of whoever waits for it.
+struct Expedite<K: Object>(Arc<dyn ListerWatcher<K>>);
+
+impl<K: Object> Wake for Expedite<K> {
+    fn wake(&self) {
+        if let Err(error) = guard("the lister-watcher", || self.0.expedite()) {
+            log::error!("a list was not made urgent: {error}");
         }
     }
 }

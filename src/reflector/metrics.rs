@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard;
 use crate::reflector::core::VERY_SHORT;
+use crate::reflector::guarded::logged;
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::sync::{Arc, Mutex};
 
@@ -18,7 +19,7 @@ use crate::sync::{Arc, Mutex};
 /// `metrics` has one that is ready, for Prometheus.
 ///
 /// All methods but [`reflector_started`](Self::reflector_started) are called on the reflector's own thread, under no lock. They
-/// must not block: the watch waits for them. A panic of theirs ends the reflector; one of `reflector_started` fails its start
+/// must not block: the watch waits for them. A panic of theirs is logged; one of `reflector_started` fails the reflector's start
 /// (`Panicked`). They are never given an object or its name.
 ///
 /// # Examples
@@ -155,7 +156,7 @@ impl Measured {
 
     pub(super) fn list_begins(&mut self) {
         if let Some(hook) = &self.hook {
-            hook.list_started();
+            tell(hook, |hook| hook.list_started());
             self.list = Some(Count::new(&self.clock));
         }
     }
@@ -170,7 +171,8 @@ impl Measured {
     /// The last item has come; a second time nothing happens.
     pub(super) fn list_is_complete(&mut self) {
         if let (Some(hook), Some(list)) = (&self.hook, self.list.take()) {
-            hook.listed(list.items, list.lived(&self.clock));
+            let took = list.lived(&self.clock);
+            tell(hook, |hook| hook.listed(list.items, took));
         }
     }
 
@@ -180,7 +182,7 @@ impl Measured {
             self.list_begins();
         }
         if let Some(hook) = &self.hook {
-            hook.watch_started();
+            tell(hook, |hook| hook.watch_started());
         }
     }
 
@@ -209,16 +211,21 @@ impl Measured {
         // A streamed list that is under way, or failed, is no watch without items.
         let without_items = watch.items == 0 && self.list.is_none_or(|list| list.items == 0);
         if self.at_its_end && without_items && lived < VERY_SHORT {
-            hook.short_watch();
+            tell(hook, |hook| hook.short_watch());
         }
-        hook.watch_ended(watch.items, lived);
+        tell(hook, |hook| hook.watch_ended(watch.items, lived));
     }
 
     fn set_aside(&self, undecodable: bool) {
         if undecodable && let Some(hook) = &self.hook {
-            hook.undecodable();
+            tell(hook, |hook| hook.undecodable());
         }
     }
+}
+
+/// A number that could not be counted is lost, and nothing else.
+fn tell(hook: &Arc<dyn ReflectorMetrics>, call: impl FnOnce(&dyn ReflectorMetrics)) {
+    logged(format_args!("a hook of the metrics"), || call(&**hook));
 }
 
 impl Count {

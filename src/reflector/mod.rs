@@ -5,6 +5,7 @@ mod core;
 mod demand;
 mod disposition;
 mod driver;
+mod guarded;
 mod metrics;
 mod options;
 mod sink;
@@ -32,6 +33,7 @@ use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
 use crate::worker::Worker;
 
 use driver::Driver;
+use guarded::Guarded;
 
 /// Reflectors started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
@@ -44,7 +46,8 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// WL-8, B4), one full list for pages that expired (PG-6), a plain list for a stream (WL-9). After an empty page
 /// which promises more, the next is asked for at once, five times in a row at most.
 ///
-/// It goes on until it is stopped, whatever the server does; what the sink holds was on the server. What holds in
+/// It goes on until it is stopped, whatever the server does, also when the source panics: that is an error of the call
+/// (`Panicked`), after which it backs off. A sink that panics ends it. What the sink holds was on the server. What holds in
 /// time: the sink equals the server. Not promised: how soon; [`status`](Self::status) says how it goes.
 ///
 /// # Examples
@@ -68,7 +71,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// options.demand = Some(store.demand());
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
-/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
+/// store.wait_until_synced(Clock::system().after(Duration::from_mins(1)))?;
 /// assert!(store.get("shop", "db")?.is_some());
 /// reflector.join().expect("it did not panic");
 /// # }
@@ -89,7 +92,8 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told of the start panicked.
+    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told of the start panicked, or
+    /// the source as it was asked what it lists.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,
@@ -105,6 +109,7 @@ impl Reflector {
                 metrics.reflector_started(reading);
             })?;
         }
+        let source = Arc::new(Guarded::new(&name, source, clock.clone())?);
         let shown = Arc::clone(&status);
         let driver = Driver::new(name, source, sink, options, shown);
         let worker =

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::object::{Object, ObjectKey};
 use crate::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
-use crate::worker::panic_literal;
 
 /// The name of the index by namespace (KEY-11).
 #[doc(alias = "NamespaceIndex")]
@@ -125,21 +124,16 @@ impl<K: Object> Indexers<K> {
 
     /// Calls one function; its panic is counted, and told without what it may have formatted of the object.
     fn call(&self, name: &str, function: &IndexFn<K>, object: &K) -> Result<Vec<String>, Error> {
-        catch_unwind(AssertUnwindSafe(|| function(object))).map_err(|payload| {
-            let key = object.key();
-            let said = panic_literal(payload.as_ref());
-            let text = format!(
-                "the function of index {name} panicked at {} {key}{said}",
-                K::KIND
-            );
+        let key = object.key();
+        let port = format_args!("the function of index {name}, at {} {key},", K::KIND);
+        guard(port, || function(object)).inspect_err(|error| {
             let first = self.panics.fetch_add(1, Ordering::Relaxed) == 0;
             let level = if first {
                 log::Level::Error
             } else {
                 log::Level::Debug
             };
-            log::log!(level, "{text}; the index does not list the object");
-            Error::new(ErrorKind::Panicked, text)
+            log::log!(level, "{error}; the index does not list the object");
         })
     }
 

@@ -3,6 +3,8 @@
 
 pub mod objects;
 
+#[cfg(test)]
+pub(crate) mod bad;
 mod http1;
 mod json;
 mod record;

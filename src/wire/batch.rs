@@ -6,6 +6,7 @@
 use super::item::{self, Fault};
 use super::message::Listed;
 use super::scan::Span;
+use super::secret_data::SecretData;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Held, Object};
 use crate::sync::Arc;
@@ -19,13 +20,22 @@ pub(super) struct Batch {
     start: usize,
     /// Where each item ends.
     ends: Vec<usize>,
+    /// What was cut out of each and is decoded.
+    data: Vec<SecretData>,
 }
 
 impl Batch {
-    /// Adds the item that the last `length` bytes of `consumed` are, without its cuts.
+    /// Adds the item that the last `length` bytes of `consumed` are, without its cuts, of which `data` was decoded.
     ///
     /// The bytes behind the items of the batch are given up.
-    pub(super) fn add(&mut self, consumed: &mut [u8], length: usize, cuts: &[Span]) {
+    pub(super) fn add(
+        &mut self,
+        consumed: &mut [u8],
+        length: usize,
+        cuts: &[Span],
+        data: SecretData,
+    ) {
+        self.data.push(data);
         let item = consumed.len().saturating_sub(length);
         let mut to = match self.ends.last() {
             None => {
@@ -56,6 +66,7 @@ impl Batch {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<(), Error> {
         let mut ends = self.ends.iter().copied().peekable();
+        let mut apart = self.data.drain(..);
         let mut start = self.start;
         while ends.peek().is_some() {
             let parsed_from = start;
@@ -66,25 +77,29 @@ impl Batch {
                 let whole = parsed_from.saturating_add(parser.byte_offset()) == end;
                 let json = consumed.get(start..end).unwrap_or_default();
                 start = end;
+                let data = apart.next().unwrap_or_default();
                 if let Some(Ok(object)) = parsed
                     && whole
                     && item::has_name(&object)
                 {
-                    each(Listed::Object(Arc::new(Held::new(object))));
+                    each(Listed::Object(item::hold(object, data)));
                 } else {
                     // What is wrong with it is told by itself, and the parser starts again behind it.
-                    each(alone(json, nth.saturating_sub(ends.len()))?);
+                    each(alone(json, data, nth.saturating_sub(ends.len()))?);
                     break;
                 }
             }
         }
+        drop(apart);
         self.ends.clear();
         Ok(())
     }
 
     /// The memory held, in bytes.
     pub(super) fn held(&self) -> usize {
-        self.ends.capacity().saturating_mul(size_of::<usize>())
+        let ends = self.ends.capacity().saturating_mul(size_of::<usize>());
+        let data = self.data.capacity();
+        ends.saturating_add(data.saturating_mul(size_of::<SecretData>()))
     }
 }
 
@@ -97,8 +112,8 @@ fn shift(bytes: &mut [u8], from: usize, until: usize, to: usize) -> usize {
 }
 
 #[cold]
-fn alone<K: Object>(json: &[u8], nth: usize) -> Result<Listed<K>, Error> {
-    listed(item::decode_json(json), nth)
+fn alone<K: Object>(json: &[u8], data: SecretData, nth: usize) -> Result<Listed<K>, Error> {
+    listed(item::decode_json(json, data), nth)
 }
 
 /// What an item came to.

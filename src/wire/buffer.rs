@@ -1,6 +1,35 @@
-//! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the need.
+//! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the
+//! need.
 
 use super::wiped::Wiped;
+use crate::error::Error;
+
+/// Up to this size a buffer doubles; a larger one grows by a quarter, so that it does not hold
+/// twice what it needs.
+const DOUBLED_BYTES_MAX: usize = 64 * 1024;
+
+/// From this size on a buffer gets space to grow in place: only its filled part takes memory, and
+/// the allocator keeps nothing of it.
+const IN_PLACE_BYTES_MIN: usize = 1024 * 1024;
+
+/// The step of a growth in place: it moves nothing, so it may be small.
+const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
+
+/// A buffer that has to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Growth {
+    /// Its size now.
+    pub(crate) held: usize,
+    /// Whether it is held beside the new one while its bytes are moved.
+    pub(crate) moves: bool,
+    /// What it needs.
+    pub(crate) least: usize,
+    /// A size that makes further growth rare.
+    pub(crate) most: usize,
+}
+
+/// Decides how large the new buffer may be, or refuses it.
+pub(crate) type Grant<'a> = &'a mut dyn FnMut(Growth) -> Result<usize, Error>;
 
 /// Bytes read and not yet used up. Holds no memory while it is empty and released.
 #[derive(Default)]
@@ -11,33 +40,59 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// At least `least` bytes to read into, behind what is pending. The memory follows `least` and what is pending,
-    /// up and down.
+    /// At least `least` bytes to read into, behind what is pending. The memory follows `least` and
+    /// what is pending, up and down.
     pub(super) fn space(&mut self, least: usize) -> &mut [u8] {
+        // What is granted without a question cannot fail.
+        let _granted = self.reserve(least, &mut |growth| Ok(growth.most));
+        self.bytes.get_mut(self.end..).unwrap_or_default()
+    }
+
+    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    ///
+    /// # Errors
+    ///
+    /// `grant`'s own; the buffer is then as it was.
+    pub(super) fn reserve(&mut self, least: usize, grant: Grant<'_>) -> Result<(), Error> {
         let pending = self.pending().len();
         let needed = pending.saturating_add(least);
         let length = self.bytes.len();
         let oversized = length > needed.saturating_mul(4);
-        if length.saturating_sub(self.end) < least || oversized {
-            // Moving costs what is pending; it is paid for by the half that was used up.
-            let roomy = length >= needed && self.start >= length / 2;
-            if roomy && !oversized {
-                self.bytes.copy_within(self.start..self.end, 0);
-            } else {
-                self.reallocate(needed);
-            }
-            self.start = 0;
-            self.end = pending;
+        if length.saturating_sub(self.end) >= least && !oversized {
+            return Ok(());
         }
-        self.bytes.get_mut(self.end..).unwrap_or_default()
-    }
-
-    fn reallocate(&mut self, needed: usize) {
-        let grown = match self.pending().len() {
-            0 => needed,
-            _ => needed.saturating_mul(2),
-        };
-        self.bytes = Wiped::beginning_with(self.pending(), grown);
+        let extended = self.end.saturating_add(least);
+        let space = self.bytes.space();
+        if space > length && space >= extended && !oversized {
+            let size = grant(Growth {
+                held: length,
+                moves: false,
+                least: extended,
+                most: extended.saturating_add(IN_PLACE_STEP_BYTES).min(space),
+            })?;
+            self.bytes.grow(size);
+            return Ok(());
+        }
+        // Moving costs what is pending; it is paid for by the half that was used up.
+        let roomy = length >= needed && self.start >= length / 2;
+        if roomy && !oversized {
+            self.bytes.copy_within(self.start..self.end, 0);
+        } else {
+            let size = grant(Growth {
+                held: length,
+                moves: true,
+                least: needed,
+                most: grown(pending, needed),
+            })?;
+            self.bytes = if size < IN_PLACE_BYTES_MIN {
+                Wiped::beginning_with(self.pending(), size)
+            } else {
+                Wiped::growing(self.pending(), size)
+            };
+        }
+        self.start = 0;
+        self.end = pending;
+        Ok(())
     }
 
     /// `count` bytes of the space were filled.
@@ -49,7 +104,8 @@ impl Buffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Uses up `count` bytes and hands them out; they stay where they are until the next call of `space`.
+    /// Uses up `count` bytes and hands them out; they stay where they are until the next call of
+    /// `space`.
     pub(super) fn take(&mut self, count: usize) -> &mut [u8] {
         let from = self.start;
         self.start = from.saturating_add(count).min(self.end);
@@ -71,6 +127,15 @@ impl Buffer {
     /// The memory held, in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes.held()
+    }
+}
+
+/// The size of a new buffer that is to grow seldom.
+fn grown(pending: usize, needed: usize) -> usize {
+    match pending {
+        0 => needed,
+        _ if needed <= DOUBLED_BYTES_MAX => needed.saturating_mul(2),
+        _ => needed.saturating_add(needed / 4),
     }
 }
 
@@ -97,6 +162,57 @@ mod tests {
             expected.drain(..used);
             assert_eq!(buffer.pending(), expected);
         }
+    }
+
+    #[test]
+    fn a_buffer_grows_to_what_is_granted_and_is_untouched_by_a_refusal() {
+        let mut buffer = Buffer::default();
+        put(&mut buffer, &vec![7; 100_000]);
+        let held = buffer.held();
+        let refuse = &mut |_| Err(Error::new(crate::error::ErrorKind::TooLarge, "full"));
+        assert!(buffer.reserve(1000, refuse).is_err());
+        assert_eq!((buffer.pending().len(), buffer.held()), (100_000, held));
+        let mut asked = None;
+        let grant = &mut |growth: Growth| {
+            asked = Some(growth);
+            Ok(growth.least)
+        };
+        buffer.reserve(1000, grant).unwrap();
+        let growth = Growth {
+            held,
+            moves: true,
+            least: 101_000,
+            most: 126_250,
+        };
+        assert_eq!((asked, buffer.held()), (Some(growth), 101_000));
+        buffer
+            .reserve(1000, &mut |_| panic!("there is room"))
+            .unwrap();
+        assert_eq!(buffer.space(1000).len(), 1000);
+        assert!(buffer.pending().iter().all(|byte| *byte == 7));
+    }
+
+    /// What comes on and on is moved no more once it is large, and held only as far as it has come.
+    #[test]
+    fn a_large_buffer_grows_in_place() {
+        let mut buffer = Buffer::default();
+        let chunk = vec![7; 16 * 1024];
+        let mut moves = 0;
+        for _ in 0..1000 {
+            buffer
+                .reserve(chunk.len(), &mut |growth| {
+                    moves += usize::from(growth.moves && growth.held >= IN_PLACE_BYTES_MIN);
+                    Ok(growth.most)
+                })
+                .unwrap();
+            put(&mut buffer, &chunk);
+            let spare = buffer.held() - buffer.pending().len();
+            assert!(
+                buffer.pending().len() < 2 * IN_PLACE_BYTES_MIN || spare <= 2 * IN_PLACE_STEP_BYTES
+            );
+        }
+        assert_eq!((moves, buffer.pending().len()), (0, 16_384_000));
+        assert!(buffer.pending().iter().all(|byte| *byte == 7));
     }
 
     #[test]

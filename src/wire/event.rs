@@ -1,4 +1,5 @@
-//! Watch events out of chunks: one line is one event, told apart by type before its object is decoded.
+//! Watch events out of chunks: one JSON object is one event, told apart by type before what it
+//! holds is decoded.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,14 +7,15 @@ use std::marker::PhantomData;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::de::IgnoredAny;
 
-use super::frame::Frames;
+use super::buffer::Grant;
+use super::frame::{Frame, FrameLimit, Framed, Frames};
 use super::initial::InitialEvents;
 use super::item::{self, Fault, Identity};
 use super::members::{Members, NotAnObject};
 use super::message::{Undecodable, WatchEvent};
-use super::options::{DecodeOptions, Trim};
+use super::options::DecodeOptions;
 use super::reason;
-use super::scan::{Scan, Span, is_space, spells};
+use super::scan::Shape;
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Held, Object, ResourceVersion, Status};
@@ -25,12 +27,13 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Decodes the body of a watch as it arrives.
 ///
 /// Read into [`space`](Self::space), say with [`filled`](Self::filled) how much came, then call
-/// [`next`](Self::next) until it gives `None`. Between events it holds no more than the 512 bytes that `space`
-/// offers, and nothing after [`release`](Self::release).
+/// [`next`](Self::next) until it gives `None`. Between events it holds no more than the 512 bytes
+/// that `space` offers, and nothing after [`release`](Self::release).
+///
+/// An event is a JSON object. What stands between two of them, and whether there is a newline, has
+/// no meaning.
 pub struct EventDecoder<K> {
     frames: Frames,
-    scan: Scan,
-    trim: bool,
     initial: Option<InitialEvents>,
     ended: bool,
     kind: PhantomData<fn() -> K>,
@@ -39,18 +42,42 @@ pub struct EventDecoder<K> {
 impl<K: Object> EventDecoder<K> {
     /// A decoder of one watch.
     pub fn new(options: &DecodeOptions) -> Self {
+        Self::with_limit(
+            options,
+            FrameLimit {
+                bytes_max: options.frame_bytes_max,
+                option: "frame_bytes_max",
+            },
+        )
+    }
+
+    /// A decoder of a watch of one object: its events have the limit
+    /// [`one_object_frame_bytes_max`](DecodeOptions::one_object_frame_bytes_max).
+    pub fn for_one_object(options: &DecodeOptions) -> Self {
+        if options.frame_bytes_max <= options.one_object_frame_bytes_max {
+            return Self::new(options);
+        }
+        Self::with_limit(
+            options,
+            FrameLimit {
+                bytes_max: options.one_object_frame_bytes_max,
+                option: "one_object_frame_bytes_max",
+            },
+        )
+    }
+
+    fn with_limit(options: &DecodeOptions, limit: FrameLimit) -> Self {
         Self {
-            frames: Frames::new(options.frame_bytes_max),
-            scan: Scan::default(),
-            trim: options.trim == Trim::Skip,
+            frames: Frames::new(item::cutting::<K>(options), limit),
             initial: None,
             ended: false,
             kind: PhantomData,
         }
     }
 
-    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it takes no more
-    /// items and bytes than a list may have ([`list_items_max`](DecodeOptions::list_items_max),
+    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it
+    /// takes no more items and bytes than a list may have
+    /// ([`list_items_max`](DecodeOptions::list_items_max),
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max)).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
@@ -59,7 +86,17 @@ impl<K: Object> EventDecoder<K> {
         }
     }
 
-    /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill it.
+    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    ///
+    /// # Errors
+    ///
+    /// `grant`'s own.
+    pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
+        self.frames.reserve(grant)
+    }
+
+    /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill
+    /// it.
     pub fn space(&mut self) -> &mut [u8] {
         self.frames.space()
     }
@@ -72,51 +109,47 @@ impl<K: Object> EventDecoder<K> {
     /// The next event of what has come; `None` asks for bytes, or stands at the end (see
     /// [`is_ended`](Self::is_ended)).
     ///
-    /// A line that is no watch event ends the stream with a [`WatchEvent::Error`] of our own making, an internal
+    /// What is no watch event ends the stream with a [`WatchEvent::Error`] of our own making, an internal
     /// error in client-go's words (RS-6). A well-formed object that is not a `K` is set aside (B12); one of another
     /// kind is skipped (RF-25).
     ///
     /// # Errors
     ///
-    /// `TooLarge` when a line exceeds its maximum, or the initial events exceed theirs, naming the option. The stream
-    /// is then at its end.
+    /// `TooLarge` when an event exceeds its maximum, or the initial events exceed theirs, naming the option. The
+    /// stream is then at its end.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator ends at its first None; a stream goes on when bytes come"
     )]
     pub fn next(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
-        while !self.ended {
-            match self.next_line() {
-                Ok(Line::Event(event)) => return Ok(Some(event)),
-                Ok(Line::Blank) => {}
-                Ok(Line::NotYet) => return Ok(None),
-                Err(error) => {
-                    self.ended = true;
-                    return Err(error);
-                }
-            }
+        if self.ended {
+            return Ok(None);
         }
-        Ok(None)
+        let next = self.next_event();
+        self.ended |= next.is_err();
+        next
     }
 
-    fn next_line(&mut self) -> Result<Line<K>, Error> {
-        let Some(line) = self.frames.next()? else {
-            return Ok(Line::NotYet);
+    fn next_event(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
+        let decoded = match self.frames.next()? {
+            Framed::Event(frame) => Some(decode_frame(frame)),
+            Framed::Broken(broken) => Some(Err(Broken::envelope(broken))),
+            Framed::NotYet => None,
         };
         if let Some(initial) = &mut self.initial {
-            initial.line(line.len().saturating_add(1))?;
+            initial.used(self.frames.used())?;
         }
-        if line.iter().all(|byte| is_space(*byte)) {
-            return Ok(Line::Blank);
-        }
-        let event = decode_line(line, &mut self.scan, self.trim).unwrap_or_else(|broken| {
+        let Some(decoded) = decoded else {
+            return Ok(None);
+        };
+        let event = decoded.unwrap_or_else(|broken| {
             self.ended = true;
             WatchEvent::Error(broken.into_error())
         });
         if let Some(initial) = &mut self.initial {
             initial.event(&event)?;
         }
-        Ok(Line::Event(event))
+        Ok(Some(event))
     }
 
     /// Whether the decoder found the stream broken: what still comes is not looked at.
@@ -124,7 +157,8 @@ impl<K: Object> EventDecoder<K> {
         self.ended
     }
 
-    /// To be called at the end of the body: the error of a line that was cut off, if there is one (RS-4).
+    /// To be called at the end of the body: the error of an event that was cut off, if there is one
+    /// (RS-4).
     pub fn finish(&mut self) -> Option<Error> {
         let partial = self.frames.partial();
         let cut = !self.ended && partial > 0;
@@ -132,20 +166,25 @@ impl<K: Object> EventDecoder<K> {
         cut.then(|| {
             Error::new(
                 ErrorKind::Protocol,
-                format!("the watch was cut off: unexpected EOF behind {partial} bytes of a line"),
+                format!("the watch was cut off: unexpected EOF behind {partial} bytes of an event"),
             )
         })
     }
 
-    /// Gives back what a quiet stream does not need. Part of a line is kept.
+    /// Gives back what a quiet stream does not need. Part of an event is kept.
     pub fn release(&mut self) {
         self.frames.release();
-        self.scan.release();
+    }
+
+    /// Ends the stream and gives back all that it holds.
+    pub(crate) fn discard(&mut self) {
+        self.ended = true;
+        self.frames.discard();
     }
 
     /// The heap memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.frames.held().saturating_add(self.scan.held())
+        self.frames.held()
     }
 }
 
@@ -158,15 +197,7 @@ impl<K> fmt::Debug for EventDecoder<K> {
     }
 }
 
-/// What a line came to.
-enum Line<K: Object> {
-    Event(WatchEvent<K>),
-    Blank,
-    /// Its newline has not come.
-    NotYet,
-}
-
-/// A line that is no watch event, in the words of RS-7.
+/// Bytes that are no watch event, in the words of RS-7.
 struct Broken(String);
 
 impl Broken {
@@ -209,30 +240,35 @@ impl Broken {
     }
 }
 
-fn decode_line<K: Object>(
-    line: &mut [u8],
-    scan: &mut Scan,
-    trim: bool,
-) -> Result<WatchEvent<K>, Broken> {
-    let (kind, object) = envelope(line, scan, trim).map_err(Broken::envelope)?;
-    let Some(object) = object else {
+fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, Broken> {
+    let Frame {
+        bytes,
+        envelope,
+        shape,
+    } = frame;
+    let kind = match envelope.kind {
+        Some(kind) => serde_json::from_slice::<String>(kind.of(bytes))
+            .map_err(|error| Broken::envelope(error.into()))?,
+        None => String::new(),
+    };
+    let Some(object) = envelope.object else {
         // A server that fails in the middle of a stream may write the bare status.
-        return match decode_status(line) {
+        return match decode_status(bytes) {
             Some(status) => Ok(WatchEvent::Error(Error::from_status(status))),
             None => Err(Broken::envelope(NotAnObject)),
         };
     };
-    let bytes = line.get_mut(object.start..object.end).unwrap_or_default();
+    let bytes = bytes.get_mut(object.start..object.end).unwrap_or_default();
     match &*kind {
-        "ADDED" => change(bytes, scan, WatchEvent::Added, WatchEvent::Undecodable),
-        "MODIFIED" => change(bytes, scan, WatchEvent::Modified, WatchEvent::Undecodable),
+        "ADDED" => change(bytes, shape, WatchEvent::Added, WatchEvent::Undecodable),
+        "MODIFIED" => change(bytes, shape, WatchEvent::Modified, WatchEvent::Undecodable),
         "DELETED" => change(
             bytes,
-            scan,
+            shape,
             WatchEvent::Deleted,
             WatchEvent::DeletedUndecodable,
         ),
-        "BOOKMARK" => bookmark(bytes, scan),
+        "BOOKMARK" => bookmark(bytes, shape),
         "ERROR" => failure(bytes),
         unknown => {
             well_formed(bytes)?;
@@ -245,31 +281,6 @@ fn decode_line<K: Object>(
     }
 }
 
-/// The event's type, and where its object stands; the object has been scanned.
-fn envelope(
-    line: &[u8],
-    scan: &mut Scan,
-    trim: bool,
-) -> Result<(String, Option<Span>), NotAnObject> {
-    let mut kind = String::new();
-    let mut object = None;
-    let mut members = Members::new(line);
-    while let Some(key) = members.key()? {
-        if spells(key, "object") {
-            scan.begin_object(trim);
-            let (start, value) = members.value_by(scan)?;
-            let end = start.saturating_add(value.len());
-            object = Some(Span { start, end });
-        } else {
-            let value = members.value()?;
-            if spells(key, "type") {
-                kind = serde_json::from_slice(value)?;
-            }
-        }
-    }
-    Ok((kind, object))
-}
-
 fn well_formed(json: &[u8]) -> Result<(), Broken> {
     serde_json::from_slice::<IgnoredAny>(json)
         .map(|_| ())
@@ -278,11 +289,11 @@ fn well_formed(json: &[u8]) -> Result<(), Broken> {
 
 fn change<K: Object>(
     bytes: &mut [u8],
-    scan: &Scan,
+    shape: &Shape,
     decoded: fn(Arc<Held<K>>) -> WatchEvent<K>,
     aside: fn(Undecodable) -> WatchEvent<K>,
 ) -> Result<WatchEvent<K>, Broken> {
-    match item::decode(bytes, scan.shape()) {
+    match item::decode(bytes, shape) {
         Ok(object) => Ok(decoded(object)),
         Err(Fault::Malformed(why)) => Err(Broken::object(&why)),
         Err(Fault::Foreign { found, .. }) => Ok(foreign(&found)),
@@ -314,9 +325,9 @@ fn not_understood<K: Object>(why: &str) -> WatchEvent<K> {
 }
 
 /// RF-27: only the metadata of a bookmark means anything.
-fn bookmark<K: Object>(bytes: &[u8], scan: &Scan) -> Result<WatchEvent<K>, Broken> {
+fn bookmark<K: Object>(bytes: &[u8], shape: &Shape) -> Result<WatchEvent<K>, Broken> {
     well_formed(bytes)?;
-    if let Some(found) = item::foreign_kind::<K>(bytes, scan.shape()) {
+    if let Some(found) = item::foreign_kind::<K>(bytes, shape) {
         return Ok(foreign(&found));
     }
     let metadata = Members::find(bytes, "metadata").unwrap_or_default();

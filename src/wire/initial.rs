@@ -10,7 +10,6 @@ pub(super) struct InitialEvents {
     items_max: usize,
     bytes_max: usize,
     items: usize,
-    bytes: usize,
     ended: bool,
 }
 
@@ -20,15 +19,13 @@ impl InitialEvents {
             items_max: options.list_items_max,
             bytes_max: options.list_bytes_max,
             items: 0,
-            bytes: 0,
             ended: false,
         }
     }
 
-    /// A line of so many bytes came.
-    pub(super) fn line(&mut self, bytes: usize) -> Result<(), Error> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.bytes_max && !self.ended {
+    /// So many bytes of the stream were used up so far.
+    pub(super) fn used(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.bytes_max && !self.ended {
             return Err(options::list_too_large(
                 self.bytes_max,
                 "bytes",
@@ -38,7 +35,8 @@ impl InitialEvents {
         Ok(())
     }
 
-    /// An event came. Each that puts an object in counts: who tells them apart by key would have to keep the keys.
+    /// An event came. Each that puts an object in counts: who tells them apart by key would have to
+    /// keep the keys.
     pub(super) fn event<K: Object>(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
         match event {
             WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Undecodable(_) => {

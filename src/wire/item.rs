@@ -4,8 +4,10 @@ use serde::de::IgnoredAny;
 
 use super::members::Members;
 use super::message::Undecodable;
+use super::options::{DecodeOptions, Trim};
 use super::reason;
-use super::scan::{Shape, Span};
+use super::scan::{Cutting, Shape, Span};
+use super::secret_data::{DataFault, SecretData};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
@@ -20,20 +22,40 @@ pub(super) enum Fault {
     Undecodable(Undecodable),
 }
 
-/// Decodes an object that was scanned; its bytes are used up.
-pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<Held<K>>, Fault> {
-    let foreign = foreign_kind::<K>(bytes, shape);
-    let json = cut(bytes, &shape.cuts);
-    match foreign {
-        Some(found) => Err(set_foreign_aside::<K>(json, found)),
-        None => decode_json(json),
+/// What is cut out of the text of a `K`.
+pub(super) fn cutting<K: Object>(options: &DecodeOptions) -> Cutting {
+    Cutting {
+        trim: options.trim == Trim::Skip,
+        secret_data: SecretData::is_of::<K>(),
     }
 }
 
-/// Decodes an object.
-pub(super) fn decode_json<K: Object>(json: &[u8]) -> Result<Arc<Held<K>>, Fault> {
+/// Decodes an object that was scanned; its bytes are used up.
+pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<Held<K>>, Fault> {
+    let data = secret_data::<K>(bytes, shape)?;
+    decode_json(cut(bytes, &shape.cuts), data)
+}
+
+/// Decodes what stands apart of an object that was scanned, if it says that it is a `K`. When that
+/// fails, its bytes are used up.
+pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<SecretData, Fault> {
+    if let Some(found) = foreign_kind::<K>(bytes, shape) {
+        let json = cut(bytes, &shape.cuts);
+        return Err(set_foreign_aside::<K>(json, found));
+    }
+    SecretData::decode(bytes, shape).map_err(|fault| match fault {
+        DataFault::Malformed(why) => Fault::Malformed(why),
+        DataFault::Undecodable(why) => {
+            let json = cut(bytes, &shape.cuts);
+            set_aside(json, K::KIND, &why).map_or_else(|fault| fault, Fault::Undecodable)
+        }
+    })
+}
+
+/// Decodes an object, and gives it what stood apart.
+pub(super) fn decode_json<K: Object>(json: &[u8], data: SecretData) -> Result<Arc<Held<K>>, Fault> {
     match serde_json::from_slice::<K>(json) {
-        Ok(object) if has_name(&object) => Ok(Arc::new(Held::new(object))),
+        Ok(object) if has_name(&object) => Ok(hold(object, data)),
         Ok(_) => Err(match set_aside(json, K::KIND, "metadata.name: missing") {
             Ok(aside) => Fault::Undecodable(aside),
             Err(fault) => fault,
@@ -42,9 +64,15 @@ pub(super) fn decode_json<K: Object>(json: &[u8]) -> Result<Arc<Held<K>>, Fault>
     }
 }
 
+/// An object with what stood apart.
+pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<Held<K>> {
+    data.put_into(&mut object);
+    Arc::new(Held::new(object))
+}
+
 /// Sets an object of another kind aside.
 #[cold]
-pub(super) fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
+fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
     let why = format!("it is {found}, not {} {}", K::API_VERSION, K::KIND);
     match set_aside(json, K::KIND, &why) {
         Ok(aside) => Fault::Foreign { found, aside },
@@ -125,7 +153,8 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
         .unwrap_or_default()
 }
 
-/// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say nothing.
+/// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
+/// nothing.
 pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<String> {
     let differs = |said: Option<Span>, ours: &str| {
         said.is_some_and(|said| !super::scan::spells(said.of(bytes), ours))

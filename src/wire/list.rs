@@ -4,11 +4,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::batch::{self, Batch};
-use super::buffer::Buffer;
+use super::buffer::{Buffer, Grant};
 use super::item;
 use super::list_scan::{ListScan, Step};
 use super::message::{ListPage, Listed};
-use super::options::{DecodeOptions, Trim, list_too_large};
+use super::options::{DecodeOptions, list_too_large};
 use crate::error::Error;
 use crate::object::Object;
 
@@ -39,7 +39,7 @@ impl<K: Object> ListDecoder<K> {
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             buffer: Buffer::default(),
-            scan: ListScan::new(options.trim == Trim::Skip, options.item_bytes_max),
+            scan: ListScan::new(item::cutting::<K>(options), options.item_bytes_max),
             batch: Batch::default(),
             read: READ_BYTES_MIN,
             items_max: options.list_items_max,
@@ -47,6 +47,15 @@ impl<K: Object> ListDecoder<K> {
             bytes: 0,
             kind: PhantomData,
         }
+    }
+
+    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    ///
+    /// # Errors
+    ///
+    /// `grant`'s own.
+    pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
+        self.buffer.reserve(self.read, grant)
     }
 
     /// Where to read into; never empty.
@@ -91,11 +100,14 @@ impl<K: Object> ListDecoder<K> {
     fn item(&mut self, length: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         let shape = self.scan.shape();
         let bytes = self.buffer.take(length);
-        let Some(found) = item::foreign_kind::<K>(bytes, shape) else {
-            self.batch.add(self.buffer.consumed(), length, &shape.cuts);
-            return Ok(());
+        let fault = match item::secret_data::<K>(bytes, shape) {
+            Ok(data) => {
+                let consumed = self.buffer.consumed();
+                self.batch.add(consumed, length, &shape.cuts, data);
+                return Ok(());
+            }
+            Err(fault) => fault,
         };
-        let fault = item::set_foreign_aside::<K>(bytes, found);
         self.batch.decode(
             self.buffer.consumed(),
             self.scan.items().saturating_sub(1),
@@ -114,9 +126,10 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// # Errors
     ///
-    /// The server's error when the body was a `Status`; `Protocol` when it was cut off or no list (PG-7).
+    /// The server's error when the body was a `Status`; `Protocol` when it was cut off, no list
+    /// (PG-7), or one of another kind or version (RF-25).
     pub fn finish(self) -> Result<ListPage, Error> {
-        self.scan.finish(K::KIND)
+        self.scan.finish::<K>()
     }
 
     /// The heap memory held, in bytes.

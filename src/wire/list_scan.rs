@@ -4,10 +4,10 @@ use serde_json::Value;
 
 use super::buffer::Buffer;
 use super::message::ListPage;
-use super::scan::{Misplaced, Scan, Shape, is_space, spells};
+use super::scan::{Cutting, Misplaced, Scan, Shape, is_space, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
-use crate::object::ResourceVersion;
+use crate::object::{Object, ResourceVersion};
 
 /// What a list says of itself besides its items: version and continue token are less than 1 KiB in practice.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
@@ -73,7 +73,7 @@ pub(super) struct ListScan {
     place: Place,
     member: Member,
     scan: Scan,
-    trim: bool,
+    cutting: Cutting,
     item_bytes_max: usize,
     /// Bytes used up since the last item.
     passed: usize,
@@ -86,12 +86,12 @@ pub(super) struct ListScan {
 }
 
 impl ListScan {
-    pub(super) fn new(trim: bool, item_bytes_max: usize) -> Self {
+    pub(super) fn new(cutting: Cutting, item_bytes_max: usize) -> Self {
         Self {
             place: Place::Body,
             member: Member::PassedOver,
             scan: Scan::default(),
-            trim,
+            cutting,
             item_bytes_max,
             passed: 0,
             offset: 0,
@@ -172,7 +172,7 @@ impl ListScan {
     fn begin(&mut self, part: Part) -> Option<Step> {
         self.place = Place::Inside(part);
         if part == Part::Item {
-            self.scan.begin_object(self.trim);
+            self.scan.begin_object(self.cutting);
         } else {
             self.scan.begin();
         }
@@ -270,7 +270,7 @@ impl ListScan {
     }
 
     /// The list's members besides its items. To be called at the end of the body.
-    pub(super) fn finish(self, kind: &str) -> Result<ListPage, Error> {
+    pub(super) fn finish<K: Object>(self) -> Result<ListPage, Error> {
         if self.place == Place::Body {
             return Err(protocol("the list is empty: there is no body"));
         }
@@ -287,7 +287,7 @@ impl ListScan {
         {
             return Err(Error::from_status(status));
         }
-        refuse_table(&head, kind)?;
+        refuse_table(&head, K::KIND)?;
         if !self.has_items && !said.ends_with("List") {
             let said = if said.is_empty() { "unknown" } else { said };
             let said = super::reason::clip(said).escape_debug();
@@ -295,6 +295,7 @@ impl ListScan {
                 "returned object must be a list: it is of kind {said} and has no items"
             )));
         }
+        refuse_foreign::<K>(&head)?;
         page(&head)
     }
 
@@ -368,6 +369,31 @@ fn refuse_table(head: &Value, kind: &str) -> Result<(), Error> {
         )));
     }
     Ok(())
+}
+
+/// RF-25: as an object, a list that says what it is must be what was asked for.
+fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
+    let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
+    let ours = format!("{}List", K::KIND);
+    // A group with a dot may be of custom resources, which choose the kind of their lists
+    // (`listKind`).
+    let is_kind =
+        said == ours || said == "List" || K::GROUP.contains('.') && said.ends_with("List");
+    let is_version = version.is_empty() || version == K::API_VERSION;
+    if (said.is_empty() || is_kind) && is_version {
+        return Ok(());
+    }
+    let found = format!(
+        "{} {}",
+        super::reason::clip(version),
+        super::reason::clip(said)
+    );
+    let found = found.escape_debug().to_string();
+    Err(protocol(&format!(
+        "the answer is {}, not {} {ours}",
+        found.trim(),
+        K::API_VERSION
+    )))
 }
 
 fn too_large(limit: usize, what: &str) -> Error {

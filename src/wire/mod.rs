@@ -1,4 +1,4 @@
-//! Bytes to vocabulary: frames, list bodies, watch events. Owns no socket, no thread, no clock.
+//! Bytes to vocabulary: watch events, list bodies, single objects. Owns no socket, no thread, no clock.
 //!
 //! A decoder offers room to read into, is told how much came, and hands over what is whole. It holds what is not
 //! yet whole and no more, up to the limits of its [`DecodeOptions`]; whatever the bytes are, it does not panic.
@@ -6,6 +6,7 @@
 mod batch;
 mod buffer;
 mod event;
+mod event_scan;
 mod frame;
 mod initial;
 mod item;
@@ -16,11 +17,13 @@ mod message;
 mod options;
 mod reason;
 mod scan;
+mod secret_data;
 #[cfg(test)]
 mod tests;
 mod whole;
 mod wiped;
 
+pub(crate) use buffer::Growth;
 pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{ListPage, Listed, Undecodable, WatchEvent};

@@ -1,4 +1,4 @@
-//! How bytes become objects: what is skipped, and how large a line or an item may be.
+//! How bytes become objects: what is skipped, and how large an event or an item may be.
 
 use crate::error::{Error, ErrorKind};
 
@@ -21,8 +21,11 @@ pub enum Trim {
 /// configured for more.
 const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The largest item, and the envelope of a watch event around it.
+/// The largest item, and the envelope of an event around it.
 const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
+
+/// A Secret or a `ConfigMap` may have 1 MiB of values, and JSON writes a byte as at most six: 6 MiB.
+const ONE_OBJECT_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). A server that sends
 /// pods without end, each of them as small as can be, has made a cache hold 1.3 GB of them by then.
@@ -67,8 +70,10 @@ pub struct DecodeOptions {
     /// The longest body of one page of a list, and of a streamed list up to its final bookmark, in bytes of JSON; by
     /// default 2 GiB. A longer one fails the list.
     pub list_bytes_max: usize,
-    /// The longest line of a watch, in bytes; by default 16 MiB and 1 KiB. A longer one fails the watch.
+    /// The largest event of a watch, in bytes of JSON; by default 16 MiB and 1 KiB. A larger one fails the watch.
     pub frame_bytes_max: usize,
+    /// The same where the scope is one object; by default 8 MiB, and never more than `frame_bytes_max`.
+    pub one_object_frame_bytes_max: usize,
 }
 
 impl Default for DecodeOptions {
@@ -79,6 +84,7 @@ impl Default for DecodeOptions {
             list_items_max: LIST_ITEMS_MAX,
             list_bytes_max: LIST_BYTES_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
+            one_object_frame_bytes_max: ONE_OBJECT_FRAME_BYTES_MAX,
         }
     }
 }

@@ -196,6 +196,11 @@ fn path_to(json: &[u8], offset: usize, of_whole: bool) -> String {
     spell(&levels)
 }
 
+/// The path of these keys, each with its quotes, in the API's spelling.
+pub(super) fn path_of(keys: &[&[u8]]) -> String {
+    spell(&keys.iter().copied().map(Level::Key).collect::<Vec<_>>())
+}
+
 fn spell(levels: &[Level<'_>]) -> String {
     let mut path = String::new();
     for level in levels {

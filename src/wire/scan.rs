@@ -31,6 +31,15 @@ impl Span {
     }
 }
 
+/// What is cut out of an object before it is decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cutting {
+    /// What a cache does not keep (B19).
+    pub(super) trim: bool,
+    /// The values of a Secret, which are decoded apart.
+    pub(super) secret_data: bool,
+}
+
 /// What the scanner saw of an object.
 #[derive(Debug, Default)]
 pub(super) struct Shape {
@@ -40,6 +49,8 @@ pub(super) struct Shape {
     pub(super) kind: Option<Span>,
     /// The object's `apiVersion`, likewise.
     pub(super) api_version: Option<Span>,
+    /// The member `data` where that is cut, its key and all behind it up to the comma; the last one of several.
+    pub(super) secret_data: Option<Span>,
 }
 
 /// No value can start, or end, with this byte.
@@ -60,7 +71,15 @@ enum Member {
     Metadata,
     Annotations,
     Cut,
+    /// The values of a Secret: cut as well, and noted.
+    SecretData,
     Other,
+}
+
+impl Member {
+    fn is_cut(self) -> bool {
+        matches!(self, Self::Cut | Self::SecretData)
+    }
 }
 
 /// Where we are in a container whose members matter.
@@ -85,6 +104,15 @@ enum Token {
     Scalar,
 }
 
+/// What is known of newlines in strings. JSON does not allow them: a string with one was cut off there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Newlines {
+    #[default]
+    NotSearched,
+    Searched,
+    Found,
+}
+
 /// One value being scanned. The same bytes are handed in again with more behind them until its end is found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -98,7 +126,8 @@ pub(super) struct Scan {
     /// The frames around that one, from none on.
     outer: [Frame; ANNOTATIONS],
     track: bool,
-    trim: bool,
+    cutting: Cutting,
+    newlines: Newlines,
     shape: Shape,
 }
 
@@ -112,14 +141,29 @@ impl Scan {
         self.track = false;
     }
 
-    /// Begins an object of the API; with `trim`, the spans that a cache does not keep are noted.
-    pub(super) fn begin_object(&mut self, trim: bool) {
+    /// Begins an object of the API; the spans that are to be cut out of it are noted.
+    pub(super) fn begin_object(&mut self, cutting: Cutting) {
         self.begin();
         self.track = true;
-        self.trim = trim;
+        self.cutting = cutting;
+        self.shape.secret_data = None;
         self.shape.cuts.clear();
         self.shape.kind = None;
         self.shape.api_version = None;
+    }
+
+    /// Whether values that begin from now on end where a string of them has a newline. Servers write none at all, so
+    /// nobody looks for it by default.
+    pub(super) fn be_strict(&mut self, strict: bool) {
+        self.newlines = if strict {
+            Newlines::Searched
+        } else {
+            Newlines::NotSearched
+        };
+    }
+
+    pub(super) fn is_strict(&self) -> bool {
+        self.newlines != Newlines::NotSearched
     }
 
     /// What was seen of the object since `begin_object`.
@@ -154,7 +198,7 @@ impl Scan {
                 },
                 Token::Text { start, escaped } => {
                     if !self.text(bytes, start, escaped) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
@@ -169,21 +213,55 @@ impl Scan {
                 }
                 Token::Between if self.depth > self.level => {
                     if !self.skip(bytes) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
                 Token::Between => {
                     if !self.members(bytes) {
-                        return Ok(None);
+                        return self.none();
                     }
                     self.depth == 0
                 }
             };
+            if self.newlines == Newlines::Found {
+                return Err(self.at_newline());
+            }
             if done {
                 return Ok(Some(self.at));
             }
         }
+    }
+
+    /// Asks for more bytes.
+    fn none(&self) -> Result<Option<usize>, Misplaced> {
+        if self.newlines == Newlines::Found {
+            return Err(self.at_newline());
+        }
+        Ok(None)
+    }
+
+    fn at_newline(&self) -> Misplaced {
+        Misplaced {
+            at: self.at,
+            byte: b'\n',
+        }
+    }
+
+    /// Where the string ends whose inside goes on at `from`.
+    fn string_end(&mut self, bytes: &[u8], from: usize) -> StringEnd {
+        let end = string_end(bytes, from);
+        if self.newlines == Newlines::Searched {
+            let until = match end {
+                StringEnd::At(end) => end,
+                StringEnd::Beyond { .. } => bytes.len(),
+            };
+            let inside = bytes.get(from..until).unwrap_or_default();
+            if memchr(b'\n', inside).is_some() {
+                self.newlines = Newlines::Found;
+            }
+        }
+        end
     }
 
     /// The first byte of the value. Never the end of it.
@@ -213,7 +291,7 @@ impl Scan {
         if escaped && from > bytes.len() {
             return false;
         }
-        match string_end(bytes, from) {
+        match self.string_end(bytes, from) {
             StringEnd::At(end) => {
                 self.at = end;
                 self.token = Token::Between;
@@ -237,7 +315,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match string_end(bytes, next) {
+                b'"' => match self.string_end(bytes, next) {
                     StringEnd::At(end) => {
                         at = end;
                         continue;
@@ -273,7 +351,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match string_end(bytes, next) {
+                b'"' => match self.string_end(bytes, next) {
                     StringEnd::At(end) => {
                         self.named(bytes, Span { start: at, end });
                         at = end;
@@ -325,17 +403,22 @@ impl Scan {
     fn named(&mut self, bytes: &[u8], text: Span) {
         match self.frame.member {
             Member::Unnamed => {
-                self.frame.member = meaning(self.level, self.trim, text.of(bytes));
+                self.frame.member = meaning(self.level, self.cutting, text.of(bytes));
             }
             Member::Kind => self.shape.kind = Some(text),
             Member::ApiVersion => self.shape.api_version = Some(text),
-            Member::Metadata | Member::Annotations | Member::Cut | Member::Other => {}
+            Member::Metadata
+            | Member::Annotations
+            | Member::Cut
+            | Member::SecretData
+            | Member::Other => {}
         }
     }
 
     fn comma(&mut self, at: usize) {
         let end = at.saturating_add(1);
-        if self.frame.member == Member::Cut {
+        self.note_data(at);
+        if self.frame.member.is_cut() {
             let start = self.frame.member_start;
             self.cut(Span { start, end });
         } else {
@@ -347,7 +430,8 @@ impl Scan {
 
     fn leave(&mut self, at: usize) {
         let frame = self.frame;
-        if frame.member == Member::Cut {
+        self.note_data(at);
+        if frame.member.is_cut() {
             // The last member takes the comma before it along, and with it all that was cut since.
             let start = frame.kept_comma.unwrap_or(frame.member_start);
             self.shape.cuts.retain(|cut| cut.start < start);
@@ -364,6 +448,14 @@ impl Scan {
         self.frame = self.outer.get(self.level).copied().unwrap_or_default();
     }
 
+    /// A member ends here.
+    fn note_data(&mut self, end: usize) {
+        if self.frame.member == Member::SecretData {
+            let start = self.frame.member_start;
+            self.shape.secret_data = Some(Span { start, end });
+        }
+    }
+
     fn cut(&mut self, cut: Span) {
         match self.shape.cuts.last_mut() {
             Some(last) if last.end == cut.start => last.end = cut.end,
@@ -372,18 +464,20 @@ impl Scan {
     }
 }
 
-fn meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+fn meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
     let plain = inner(key).unwrap_or_default();
     if !plain.contains(&b'\\') {
-        return plain_meaning(level, trim, plain);
+        return plain_meaning(level, cutting, plain);
     }
     let key = serde_json::from_slice::<String>(key).unwrap_or_default();
-    plain_meaning(level, trim, key.as_bytes())
+    plain_meaning(level, cutting, key.as_bytes())
 }
 
-fn plain_meaning(level: usize, trim: bool, key: &[u8]) -> Member {
+fn plain_meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
+    let Cutting { trim, secret_data } = cutting;
     match (level, key) {
         (OBJECT, b"metadata") => Member::Metadata,
+        (OBJECT, b"data") if secret_data => Member::SecretData,
         (OBJECT, b"kind") => Member::Kind,
         (OBJECT, b"apiVersion") => Member::ApiVersion,
         (METADATA, b"managedFields") if trim => Member::Cut,

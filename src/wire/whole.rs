@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::item::{self, Fault, text};
 use super::members::Members;
-use super::options::{DecodeOptions, Trim};
+use super::options::DecodeOptions;
 use super::reason;
 use super::scan::Scan;
 use super::wiped::Wiped;
@@ -34,7 +34,7 @@ pub fn decode_object<K: Object>(
     let json = bytes.trim_ascii();
     let mut json = Wiped::beginning_with(json, json.len());
     let mut scan = Scan::default();
-    scan.begin_object(options.trim == Trim::Skip);
+    scan.begin_object(item::cutting::<K>(options));
     if !json.starts_with(b"{") || !matches!(scan.advance(&json), Ok(Some(end)) if end == json.len())
     {
         return Err(protocol("the answer is no JSON object, or is cut off"));

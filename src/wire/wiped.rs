@@ -2,6 +2,10 @@
 
 use std::ops::{Deref, DerefMut};
 
+/// The address space of a buffer that grows in place. When a program frees a block of up to 32 MiB,
+/// glibc keeps later blocks of that size for the process. It returns larger blocks at once.
+const GROWING_BYTES: usize = 33 * 1024 * 1024;
+
 /// Bytes that were read or are to be sent. What they held does not outlive them in freed memory.
 ///
 /// It does not grow in place: a vector that grows leaves a copy behind.
@@ -19,9 +23,34 @@ impl Wiped {
         Self(bytes)
     }
 
+    /// The same, with address space to grow in place if the system has it. Only the size takes
+    /// memory.
+    pub(crate) fn growing(kept: &[u8], size: usize) -> Self {
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(GROWING_BYTES.max(size)).is_err() {
+            return Self::beginning_with(kept, size);
+        }
+        bytes.extend_from_slice(kept.get(..size).unwrap_or(kept));
+        bytes.resize(size, 0);
+        Self(bytes)
+    }
+
+    /// The size up to which it can grow in place.
+    pub(crate) fn space(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Grows to `size` in place, or to the space if that is less. Never shrinks.
+    pub(crate) fn grow(&mut self, size: usize) {
+        let size = size.min(self.0.capacity());
+        if size > self.0.len() {
+            self.0.resize(size, 0);
+        }
+    }
+
     /// The memory held, in bytes.
     pub(crate) fn held(&self) -> usize {
-        self.0.capacity()
+        self.0.len()
     }
 }
 
@@ -41,8 +70,9 @@ impl DerefMut for Wiped {
 
 impl Drop for Wiped {
     fn drop(&mut self) {
-        // In one piece: a buffer is given back each time a connection falls quiet, and byte by byte costs tens of
-        // microseconds for a large one. The barrier keeps the compiler from leaving it out.
+        // In one piece: a buffer is given back each time a connection falls quiet, and byte by byte
+        // costs tens of microseconds for a large one. The barrier keeps the compiler from leaving
+        // it out.
         self.0.fill(0);
         zeroize::optimization_barrier(self.0.as_slice());
     }
@@ -57,5 +87,19 @@ mod tests {
         assert_eq!(*Wiped::beginning_with(b"ab", 4), *b"ab\0\0");
         assert_eq!(*Wiped::beginning_with(b"abc", 2), *b"ab");
         assert_eq!(Wiped::default().held(), 0);
+    }
+
+    /// What would leave a copy behind never moves.
+    #[test]
+    fn what_grows_in_place_stays_where_it_is() {
+        let mut bytes = Wiped::growing(b"ab", 1000);
+        let place = bytes.as_ptr();
+        assert_eq!((bytes.held(), bytes.get(..3)), (1000, Some(&b"ab\0"[..])));
+        bytes.grow(1 << 20);
+        assert_eq!((bytes.held(), bytes.as_ptr()), (1 << 20, place));
+        bytes.grow(10);
+        assert_eq!(bytes.held(), 1 << 20, "it does not shrink");
+        bytes.grow(usize::MAX);
+        assert_eq!((bytes.held(), bytes.as_ptr()), (bytes.space(), place));
     }
 }

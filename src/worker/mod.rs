@@ -3,8 +3,10 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 mod stop;
+mod waits;
 
 pub use stop::{StopSource, StopToken, WaitEnd, Wake, WakeRegistration};
+pub(crate) use waits::{Circle, Task, Waiting};
 
 use std::any::Any;
 use std::io;
@@ -29,7 +31,7 @@ pub fn live_workers() -> usize {
 /// A named thread, its stop and its end: dropping it raises the stop and joins.
 ///
 /// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the stop and
-/// detaches, and says so in the log.
+/// detaches, and says so in the log. The same where its thread waits, over others or not, for the thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
     name: String,
@@ -43,6 +45,7 @@ impl Worker {
     /// Starts a thread that runs `body` until it returns.
     ///
     /// Linux cuts thread names at 15 bytes: keep `name` short and unique, such as `rf-secret-17`.
+    /// A NUL in it becomes a question mark.
     ///
     /// # Errors
     ///
@@ -51,7 +54,8 @@ impl Worker {
         name: impl Into<String>,
         body: impl FnOnce(&StopToken) + Send + 'static,
     ) -> io::Result<Self> {
-        let name = name.into();
+        // The system's names end at a NUL.
+        let name = name.into().replace('\0', "?");
         let stop = StopSource::new();
         let token = stop.token();
         let panic = Arc::new(Mutex::new(None));
@@ -101,11 +105,16 @@ impl Worker {
         self.thread.is_none() || self.has_ended()
     }
 
+    /// The thread, until it has been joined or let go.
+    pub(crate) fn thread_id(&self) -> Option<ThreadId> {
+        self.thread.as_ref().map(|handle| handle.thread().id())
+    }
+
     /// What somebody else than the owner needs to wait for the thread.
     pub(crate) fn ending(&self) -> Ending {
         Ending {
             name: self.name.clone(),
-            thread: self.thread.as_ref().map(|handle| handle.thread().id()),
+            thread: self.thread_id(),
             ended: Arc::clone(&self.ended),
         }
     }
@@ -145,15 +154,19 @@ impl Worker {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        if thread.thread().id() == thread::current().id() {
-            log::warn!(
+        let id = thread.thread().id();
+        match Waiting::begin(id, &self.name) {
+            // The body's panic was caught and reported, so a join error cannot carry news.
+            Ok(_waiting) => drop(thread.join()),
+            Err(_) if id == current_thread() => log::warn!(
                 "thread {} was dropped by itself: it ends detached",
                 self.name
-            );
-            return;
+            ),
+            Err(circle) => log::warn!(
+                "thread {} ends detached: it cannot end before this drop does, since {circle}",
+                self.name
+            ),
         }
-        // The body's panic was caught and reported, so a join error cannot carry news.
-        drop(thread.join());
     }
 }
 
@@ -172,22 +185,26 @@ impl Ending {
     }
 
     /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.
-    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// The thread waits for the caller, or is the caller: it has not ended, and does not before the caller goes on.
+    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> Result<bool, Circle> {
+        if self.has_come() {
+            return Ok(true);
+        }
+        let target = self.thread.map(|thread| Waiting::begin(thread, &self.name));
+        let _waiting = target.transpose()?;
         let mut ended = self.ended.lock();
         while !*ended && !clock.has_passed(deadline) {
             ended = clock.wait_until(&self.ended, ended, deadline);
         }
-        *ended
+        Ok(*ended)
     }
 
     /// Whether the thread has passed its last act.
     pub(crate) fn has_come(&self) -> bool {
         *self.ended.lock()
-    }
-
-    /// Whether the caller is this very thread, which cannot wait for itself.
-    pub(crate) fn is_own(&self) -> bool {
-        self.thread == Some(current_thread())
     }
 }
 
@@ -251,10 +268,19 @@ mod tests {
         })
         .unwrap();
         let end = worker.ending();
-        assert!(!end.wait_until(&clock, clock.after(std::time::Duration::ZERO)));
+        let passed = clock.after(std::time::Duration::ZERO);
+        assert!(!end.wait_until(&clock, passed).unwrap());
         drop(go);
-        assert!(end.wait_until(&clock, Deadline::NEVER));
-        assert!(end.has_come() && !end.is_own());
+        assert!(end.wait_until(&clock, Deadline::NEVER).unwrap());
+        assert!(end.has_come());
+    }
+
+    /// F21: a name out of a program's configuration is no reason to panic.
+    #[test]
+    fn a_name_that_no_thread_can_have_is_mended() {
+        let worker = Worker::spawn("t-a\0b", StopToken::wait).unwrap();
+        assert_eq!(worker.name(), "t-a?b");
+        worker.join().unwrap();
     }
 
     #[test]

@@ -93,6 +93,14 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
 
 /// Whatever the server sends: the agent ends by itself with 1 and says what it met.
 fn against(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> Ended {
+    against_within("3s", answer)
+}
+
+/// The same, by a limit that the answer has to come in, if what is told is to be of it.
+fn against_within(
+    limit: &str,
+    answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static,
+) -> Ended {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let address = listener.local_addr().unwrap();
@@ -117,7 +125,7 @@ fn against(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'stat
         "n1",
         "--once",
         "--timeout",
-        "3s",
+        limit,
     ]);
     server.stop();
     // One more connection, so that it sees the stop.
@@ -137,7 +145,15 @@ fn a_server_that_is_not_there_or_hangs_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    let ended = run(&["-s", &url, "--node-name", "n1", "--once", "--timeout", "1s"]);
+    let ended = run(&[
+        "-s",
+        &url,
+        "--node-name",
+        "n1",
+        "--once",
+        "--timeout",
+        "20s",
+    ]);
     assert_eq!(ended.code, 1);
     assert!(
         ended.stderr.contains("Connection refused"),
@@ -149,7 +165,7 @@ fn a_server_that_is_not_there_or_hangs_up() {
 
 #[test]
 fn a_server_that_is_no_kubernetes() {
-    let ended = against(|stream| {
+    let ended = against_within("5m", |stream| {
         stream.write_all(
             b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\nconnection: close\r\n\r\nnope\n",
         )

@@ -16,7 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use built::built;
 
 /// The longest silence of a program that goes on: far more than it needs, so that a hang is told and not waited out.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Whether a line is the one that is waited for.
+pub(crate) type IsLine = Box<dyn Fn(&str) -> bool>;
 
 /// How a run ended.
 #[derive(Debug)]
@@ -40,6 +43,10 @@ fn program() -> &'static Path {
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(program());
+    // The first contact and the first answers may take a busy machine longer than the default.
+    if !arguments.contains(&"--timeout") {
+        command.args(["--timeout", "5m"]);
+    }
     command
         .args(arguments)
         .env_clear()
@@ -125,6 +132,17 @@ impl Running {
             if is_it(&line) {
                 return;
             }
+        }
+    }
+
+    /// Blocks until each of these has been true of some line, in whatever order their lines come.
+    pub(crate) fn wait_for_all(&mut self, what: &str, mut left: Vec<IsLine>) {
+        while !left.is_empty() {
+            let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
+                panic!("{what} did not come; it printed\n{}", self.seen);
+            };
+            self.see(&line);
+            left.retain(|is_it| !is_it(&line));
         }
     }
 

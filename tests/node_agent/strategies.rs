@@ -1,7 +1,5 @@
 //! `--change-detection`: the same rows whichever way changes are noticed, and the requests of each.
 
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kubecache::testing::{Act, End, Exchange, Fault, FixtureServer, Received, Recording, Speed};
@@ -9,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::demo::{RECORDING, secret_values};
-use super::program::{Running, run};
+use super::program::{IsLine, Running, run};
 use super::rows::{agent, list, node, node_that_changes, object, open_watch, pod, secret};
 
 const STRATEGIES: [&str; 3] = ["Watch", "Cache", "Get"];
@@ -103,7 +101,7 @@ fn changes_are_noticed_by_reads_at_the_sync_frequency() {
             "--change-detection",
             strategy,
         ]);
-        let left = RefCell::new(BTreeSet::from([
+        let changes = [
             (
                 "storefront-session",
                 "Synced",
@@ -117,18 +115,17 @@ fn changes_are_noticed_by_reads_at_the_sync_frequency() {
             ("promo-campaign", "Synced", String::new()),
             ("search-synonyms", "Synced", last_version("search-synonyms")),
             ("catalog-reindex-token", "Removed", String::new()),
-        ]));
-        agent.wait_for("every change", |line| {
-            let cells: Vec<_> = line.split_whitespace().collect();
-            let is_it = |(name, state, version): &(&str, &str, String)| {
+        ];
+        let changes = changes.map(|(name, state, version)| -> IsLine {
+            Box::new(move |line| {
+                let cells: Vec<_> = line.split_whitespace().collect();
                 let row = cells.get(3..6);
                 row.is_some_and(|row| {
-                    row[0] == *name && row[1] == *state && row[2].contains(version)
+                    row[0] == name && row[1] == state && row[2].contains(&version)
                 })
-            };
-            left.borrow_mut().retain(|change| !is_it(change));
-            left.borrow().is_empty()
+            })
         });
+        agent.wait_for_all("every change", changes.into());
         let ended = agent.stop(Signal::TERM);
         assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
         let told = "node node-1: objects are not cached, each read asks for them";
@@ -162,7 +159,7 @@ fn sc_2_os_7_what_is_not_watched_is_only_got() {
             strategy,
         ];
         let agent = Running::start(&flags);
-        let soon = kubecache::clock::Clock::system().after(Duration::from_mins(1));
+        let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
         let enough = |requests: &[Received]| gets(requests, TLS).len() >= expected.len();
         assert!(server.wait_for_requests(soon, enough), "{strategy}");
         let ended = agent.stop(Signal::INT);
@@ -247,7 +244,7 @@ fn a_node_that_may_not_be_read_is_told_of_once_and_the_default_applies() {
     let url = server.url();
     let mut agent = Running::start(&["-s", &url, "--node-name", "n1", "--change-detection=Cache"]);
     agent.wait_for("the row", |line| line.contains("Synced"));
-    let soon = kubecache::clock::Clock::system().after(Duration::from_mins(1));
+    let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
     let asked_often = |requests: &[Received]| {
         let of_node = requests
             .iter()
@@ -308,8 +305,8 @@ fn objects_that_the_server_does_not_answer_do_not_use_up_the_time_of_the_others(
             server = server.fault(Fault::new(Act::Hang).on(&path));
         }
         let server = server.start().unwrap();
-        // Shorter than one read may take.
-        let flags = ["--change-detection", strategy, "--timeout", "5s"];
+        // Shorter than three reads that are not answered, one after the other.
+        let flags = ["--change-detection", strategy, "--timeout", "20s"];
         let ended = agent(&server, &flags);
         assert_eq!(ended.code, 1);
         assert_eq!(ended.stderr, "error: 3 of 4 rows have no answer\n");

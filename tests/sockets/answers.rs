@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Api, ListerWatcher};
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
@@ -132,6 +132,62 @@ fn what_is_no_kubernetes_is_told_with_the_request_and_its_first_words() {
     }
 }
 
+/// A6: the status has come, and says more than a body that dribbles in for ever.
+#[test]
+fn an_error_answer_is_told_without_waiting_for_the_end_of_its_body() {
+    const PIECE: Duration = Duration::from_millis(50);
+    let error = get_answered(|peer| {
+        peer.write("HTTP/1.1 503 No\r\nRetry-After: 7\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let pieces =
+            (0..300).take_while(|_| peer.try_write("1\r\n \r\n") && !peer.closes_within(PIECE));
+        assert!(pieces.count() < 300, "the client reads on and on");
+    });
+    assert_eq!(error.status().unwrap().code(), 503, "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    let error = get_answered(|peer| {
+        peer.write("HTTP/1.1 403 No\r\nContent-Length: 1000\r\n\r\nno entry");
+        peer.wait_for_close();
+    });
+    assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
+    assert!(error.to_string().contains("no entry"), "{error}");
+}
+
+/// D16: an encoding that nobody asked for is named, and not decoded as if it were JSON.
+#[test]
+fn an_encoding_that_was_not_asked_for_is_refused_by_name() {
+    for name in ["br", "deflate", "zstd", "gzip, br"] {
+        let error = get_answered(move |peer| {
+            let headers = format!("Content-Type: application/json\r\nContent-Encoding: {name}\r\n");
+            peer.answer(200, &headers, secret("db", "1"));
+        });
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let text = format!("answered with Content-Encoding {name:?}");
+        assert!(error.to_string().contains(&text), "{error}");
+    }
+}
+
+/// D16, RF-25: what a get refuses, a list refuses too.
+#[test]
+fn a_list_of_another_kind_or_version_is_refused() {
+    for (version, kind) in [("v1", "PodList"), ("v2", "SecretList"), ("v1", "Secret")] {
+        let server = Server::start();
+        let client = client(&server.url());
+        let body = format!(
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"5\"}},\"items\":[]}}"
+        );
+        let error = thread::scope(|scope| {
+            let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()));
+            let mut peer = server.accept();
+            peer.request();
+            peer.json(200, &body);
+            listing.join().unwrap().unwrap_err()
+        });
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let text = format!("the answer is {version} {kind}, not v1 SecretList");
+        assert!(error.to_string().contains(&text), "{error}");
+    }
+}
+
 #[test]
 fn nobody_listening_is_told_with_the_address() {
     let port = Server::start().port();
@@ -215,6 +271,28 @@ fn a_request_says_who_asks_and_what_it_takes() {
     assert_eq!(request.header("accept-encoding"), Some("identity"));
     let user_agent = request.header("user-agent").unwrap();
     assert!(user_agent.contains(" kubecache/"), "{user_agent}");
+}
+
+/// F21: a zone says which way the address is reached from here: it is looked up and not sent.
+#[test]
+#[cfg(feature = "testing")]
+fn an_address_with_a_zone_is_looked_up_with_it_and_sent_without() {
+    let server = Server::start();
+    let url = format!("http://[fe80::1%25eth0]:{}", server.port());
+    let config = Config::for_server(&url).unwrap();
+    let client = Client::with_lookup(&config, ClientOptions::default(), |host, port| {
+        assert_eq!(host, "fe80::1%eth0");
+        Ok(vec![([127, 0, 0, 1], port).into()])
+    });
+    let client = client.unwrap();
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        let host = format!("[fe80::1]:{}", server.port());
+        assert_eq!(peer.request().header("host"), Some(&*host));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
 }
 
 #[test]
@@ -331,7 +409,7 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
     for (option, compression) in rows {
         let server = Server::start();
         let config = Config::for_server(&server.url()).unwrap();
-        let mut options = ClientOptions::default();
+        let mut options = super::patient();
         options.gzip = option;
         let client = Client::new(&config.with_compression(compression), options).unwrap();
         thread::scope(|scope| {

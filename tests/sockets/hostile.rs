@@ -13,12 +13,14 @@ use kubecache::worker::{StopSource, StopToken};
 
 use super::server::{Peer, Server};
 use super::{
-    bookmark, client, get, get_by, list, next_bookmark, open, secret, secret_list, secrets,
-    watch_from,
+    bookmark, client, get, list, next_bookmark, open, secret, secret_list, secrets, watch_from,
 };
 
 /// More than a client may buffer of what it cannot use: kernel buffers of both sides are in it.
 const FLOOD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// More than the kernel's buffers of both sides hold together.
+const BUFFERS_BYTES_MAX: usize = 12 * 1024 * 1024;
 
 /// Writes `piece` over and over until the client has closed; says how much went out.
 fn flood<S: Read + Write>(peer: &mut Peer<S>, piece: &str) -> usize {
@@ -61,9 +63,9 @@ fn framing_without_end_is_given_up() {
             }
             let (errors, refusal) = calls.join().unwrap();
             for error in errors {
-                // What stands behind a chunk of one byte may not be JSON before it is seen to be no framing.
-                let known = error.kind() == ErrorKind::TooLarge
-                    || begin == "1\r\n" && error.kind() == ErrorKind::Protocol;
+                // A first byte that begins no JSON, or no event, is an error before the framing is.
+                let no_json = matches!(error.kind(), ErrorKind::Protocol | ErrorKind::Api);
+                let known = error.kind() == ErrorKind::TooLarge || begin == "1\r\n" && no_json;
                 assert!(known, "{begin:?}: {error}");
             }
             let status = refusal
@@ -76,26 +78,64 @@ fn framing_without_end_is_given_up() {
 
 /// Interim answers keep the socket readable for ever: it never has to be waited for.
 #[test]
-fn a_stop_ends_a_flood_of_interim_answers() {
+fn a_flood_of_interim_answers_is_given_up() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            let got = get(&client, "db").unwrap_err();
+            let listed = list(&*secrets(&client), &StopToken::never()).unwrap_err();
+            [got, listed]
+        });
+        for _ in 0..2 {
+            let mut peer = server.accept();
+            peer.request();
+            let written = flood(&mut peer, "HTTP/1.1 103 Early\r\n\r\n");
+            assert!(written < FLOOD_BYTES_MAX, "the client reads on and on");
+        }
+        for error in calls.join().unwrap() {
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        }
+    });
+}
+
+/// A few of them are what servers send.
+#[test]
+fn some_interim_answers_are_passed_over() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        peer.request();
+        peer.write("HTTP/1.1 103 Early\r\nLink: a\r\n\r\n".repeat(20));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+}
+
+/// Blank lines keep the socket readable for ever: it never has to be waited for.
+#[test]
+fn a_stop_ends_a_flood_of_blank_lines() {
     let server = Server::start();
     let client = client(&server.url());
     let source = StopSource::new();
     thread::scope(|scope| {
-        let getting =
-            scope.spawn(|| get_by(&client, "db", Deadline::NEVER, &source.token()).unwrap_err());
+        let watching = scope.spawn(|| {
+            let mut watch = secrets(&client).watch(&watch_from("1"), &source.token())?;
+            watch.next(Deadline::NEVER)
+        });
         let mut peer = server.accept();
         peer.request();
+        peer.begin();
         // It is in the middle of them once more went out than all buffers on the way hold.
-        let piece = "HTTP/1.1 103 Early\r\n\r\n".repeat(1000);
-        let mut written = 0;
-        while written < FLOOD_BYTES_MAX && peer.try_write(&piece) {
-            written += piece.len();
-            if written > FLOOD_BYTES_MAX / 2 {
-                source.stop();
-            }
+        let piece = "\n".repeat(64 * 1024);
+        for _ in 0..=BUFFERS_BYTES_MAX / piece.len() {
+            peer.chunk(&piece);
         }
-        assert!(written < FLOOD_BYTES_MAX, "the stop was not heard");
-        assert!(getting.join().unwrap().is_stopped());
+        source.stop();
+        peer.flood(&piece);
+        assert!(watching.join().unwrap().unwrap_err().is_stopped());
     });
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
-use kubecache::clock::{Clock, Deadline};
+use kubecache::clock::{Clock, Deadline, FakeClock};
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{Api as _, ListerWatcher, Next, WatchEvent, WatchRequest};
 use kubecache::object::{ObjectKey, Scope};
@@ -17,12 +17,12 @@ use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
 use super::stops::Deaf;
-use super::{get_by, list, secret, secrets, watch_from};
+use super::{get_by, list, secret, secret_list, secrets, watch_from};
 
 const SHORT: Duration = Duration::from_millis(30);
 
 fn client(url: &str, change: impl FnOnce(&mut ClientOptions)) -> Client {
-    let mut options = ClientOptions::default();
+    let mut options = super::patient();
     change(&mut options);
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
@@ -65,10 +65,9 @@ fn of_the_first_byte_by_kind_of_request() {
                 text,
             );
         });
+        // The limit includes the sending, so it may end before there is a request.
         for _ in 0..3 {
-            let mut peer = server.accept();
-            peer.request();
-            peer.wait_for_close();
+            server.accept().wait_for_close();
         }
         calls.join().unwrap();
     });
@@ -80,7 +79,7 @@ fn of_the_first_byte_by_kind_of_request() {
 fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
     let server = Server::start();
     let config = Config::for_server(&server.tls_url()).unwrap();
-    let mut options = ClientOptions::default();
+    let mut options = super::patient();
     options.list_first_byte_timeout = SHORT;
     let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
     thread::scope(|scope| {
@@ -94,8 +93,8 @@ fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
         let silence = socket.peek(&mut [0]).map_err(|error| error.kind());
         assert_eq!(silence, Err(std::io::ErrorKind::WouldBlock));
         socket.set_read_timeout(Some(super::PATIENCE)).unwrap();
-        let mut peer = super::tls::accept_after(socket, &hello[..came]);
-        peer.request();
+        // The limit includes the sending, so it may end before there is a request.
+        super::tls::accept_after(socket, &hello[..came]).wait_for_close();
         timed_out(&listing.join().unwrap(), "no answer within 30.0ms");
     });
 }
@@ -105,9 +104,8 @@ fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
 fn of_the_connect_covers_the_handshake() {
     let server = Server::start();
     let config = Config::for_server(&server.tls_url()).unwrap();
-    let mut options = ClientOptions::default();
+    let mut options = super::patient();
     options.connect_timeout = SHORT;
-    options.list_first_byte_timeout = SHORT;
     let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
@@ -131,8 +129,7 @@ fn of_silence_in_the_body_of_a_list() {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
         let mut peer = server.accept();
         peer.request();
-        peer.begin();
-        peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
+        peer.begin_with("{\"kind\":\"SecretList\",\"items\":[");
         timed_out(&listing.join().unwrap(), "nothing came for 30.0ms");
     });
 }
@@ -155,8 +152,7 @@ fn of_the_whole_body_of_a_list_or_a_get() {
         for body in ["", " "] {
             let mut peer = server.accept();
             peer.request();
-            peer.begin();
-            peer.chunk("{\"kind\":\"SecretList\",\"items\":[");
+            peer.begin_with("{\"kind\":\"SecretList\",\"items\":[");
             if body.is_empty() {
                 peer.wait_for_close();
             } else {
@@ -260,12 +256,15 @@ fn of_the_caller_wherever_the_get_is() {
 #[test]
 fn of_the_caller_while_the_rate_limit_holds_a_get_back() {
     let server = Server::start();
+    // The bucket's own time stands still.
+    let fake = FakeClock::new();
     let client = client(&server.url(), |options| {
         options.rate = NonZeroU32::MIN;
         options.burst = NonZeroU32::MIN;
+        options.clock = Clock::from(fake.clone());
     });
     let stop = StopToken::never();
-    let deadline = Clock::system().after(SHORT);
+    let deadline = Clock::from(fake).after(SHORT);
     // The whole bucket goes into a request that nobody waits for.
     let raised = StopSource::new();
     raised.stop();
@@ -274,4 +273,85 @@ fn of_the_caller_while_the_rate_limit_holds_a_get_back() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(error.to_string().contains("rate limit"), "{error}");
     assert!(!server.has_visitors());
+}
+
+/// A2: a list that somebody begins to wait for goes before those that were queued before it.
+#[test]
+fn a_list_that_is_queued_for_the_rate_limit_can_become_urgent() {
+    let server = Server::start();
+    let fake = FakeClock::new();
+    let client = client(&server.url(), |options| {
+        options.rate = NonZeroU32::MIN;
+        options.burst = NonZeroU32::MIN;
+        options.clock = Clock::from(fake.clone());
+    });
+    let source = |name: &str| -> Arc<dyn ListerWatcher<Secret>> {
+        client.lister_watcher(Scope::object(&ObjectKey::new("shop", name)))
+    };
+    let names = ["a", "b", "c", "d"];
+    let sources = names.map(source);
+    thread::scope(|scope| {
+        for (parked, source) in sources.iter().enumerate() {
+            scope.spawn(|| list(&**source, &StopToken::never()).unwrap());
+            // The first one goes at once.
+            if parked == 0 {
+                answer_list(&server, "a");
+            }
+            fake.wait_for_parked(parked);
+        }
+        sources[2].expedite();
+        for name in ["c", "b", "d"] {
+            assert!(!server.has_visitors());
+            fake.wait_for_timer(Duration::from_secs(1));
+            fake.advance(Duration::from_secs(1));
+            answer_list(&server, name);
+        }
+    });
+}
+
+fn answer_list(server: &Server, name: &str) {
+    let mut peer = server.accept();
+    let line = peer.request().line;
+    assert!(line.contains(&format!("metadata.name%3D{name}")), "{line}");
+    peer.json(200, &secret_list("5", &[secret(name, "1")]));
+}
+
+/// F21: the longest duration there is means no limit.
+#[test]
+fn of_nothing_where_each_is_the_longest_duration() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| {
+        options.connect_timeout = Duration::MAX;
+        options.list_first_byte_timeout = Duration::MAX;
+        options.watch_first_byte_timeout = Duration::MAX;
+        options.get_first_byte_timeout = Duration::MAX;
+        options.body_idle_timeout = Duration::MAX;
+        options.body_timeout = Duration::MAX;
+    });
+    let stop = StopToken::never();
+    let watch = WatchRequest {
+        timeout: Duration::MAX,
+        ..watch_from("5")
+    };
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| {
+            get_by(&client, "db", Clock::system().after(Duration::MAX), &stop).unwrap();
+            let source = secrets(&client);
+            list(&*source, &stop).unwrap();
+            source.watch(&watch, &stop).map(drop).unwrap();
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret("db", "1"));
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("5", &[]));
+        let line = peer.request().line;
+        // A server counts in nanoseconds, with 63 bits.
+        let (_, timeout) = line.split_once("timeoutSeconds=").unwrap();
+        let seconds: u64 = timeout.split(' ').next().unwrap().parse().unwrap();
+        assert!(seconds < 9_000_000_000, "{line}");
+        peer.begin();
+        calls.join().unwrap();
+    });
 }

@@ -5,6 +5,10 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 
 use super::PATIENCE;
 
+/// The head of a chunked answer.
+const CHUNKED: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+
 /// Listens on a port of loopback.
 pub(crate) struct Server(TcpListener);
 
@@ -72,6 +76,14 @@ impl Peer {
     pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO))
             .unwrap();
+    }
+
+    /// Whether the client closes the connection, or says anything, within `wait`.
+    pub(crate) fn closes_within(&mut self, wait: std::time::Duration) -> bool {
+        self.stream.set_read_timeout(Some(wait)).unwrap();
+        let came = self.stream.peek(&mut [0]);
+        self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        !came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Ends the sending side alone.
@@ -160,9 +172,12 @@ impl<S: Read + Write> Peer<S> {
 
     /// Begins a chunked answer.
     pub(crate) fn begin(&mut self) {
-        self.write(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n",
-        );
+        self.write(CHUNKED);
+    }
+
+    /// Begins a chunked answer and sends its first chunk in the same write: no limit of the client ends in between.
+    pub(crate) fn begin_with(&mut self, bytes: &str) {
+        self.write(format!("{CHUNKED}{:x}\r\n{bytes}\r\n", bytes.len()));
     }
 
     pub(crate) fn chunk(&mut self, bytes: &str) {

@@ -304,17 +304,8 @@ fn a_server_that_wants_a_certificate_says_so() {
     );
 }
 
-/// A new connection shows the new certificate; the old connection, though still open, is not used any more.
-#[test]
-fn rotated_files_are_used_for_the_next_request() {
-    let server = Server::start();
-    let tls = config("server.pem", "server.key", true);
-    let directory = tempdir("rotation");
-    let show = |name: &str| {
-        fs::write(directory.join("tls.crt"), pem(&format!("{name}.pem"))).unwrap();
-        fs::write(directory.join("tls.key"), pem(&format!("{name}.key"))).unwrap();
-    };
-    show("client-one");
+/// A configuration of `ca.crt`, `tls.crt` and `tls.key` in `directory`; writes the first of them.
+fn of_files(server: &Server, directory: &Path) -> Config {
     fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
     let kubeconfig = directory.join("config");
     fs::write(
@@ -328,8 +319,50 @@ fn rotated_files_are_used_for_the_next_request() {
     )
     .unwrap();
     let environment = Environment::from_pairs([("KUBECONFIG", kubeconfig.as_os_str())]);
-    let config = Config::from_kubeconfig(&KubeconfigOptions::default(), &environment).unwrap();
-    let client = client_of(&config);
+    Config::from_kubeconfig(&KubeconfigOptions::default(), &environment).unwrap()
+}
+
+/// F21: a file on a network whose server is gone: the configuration at hand goes on being used.
+#[test]
+fn a_file_system_that_hangs_stops_no_request() {
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", true);
+    let directory = tempdir("tls-hang");
+    for (name, content) in [("tls.crt", "client-one.pem"), ("tls.key", "client-one.key")] {
+        fs::write(directory.join(name), pem(content)).unwrap();
+    }
+    let client = client_of(&of_files(&server, &directory));
+    // A read of a pipe that nobody writes to hangs.
+    let path = directory.join("ca.crt");
+    fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    for _ in 0..3 {
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            assert_eq!(serve_get(&server, &tls), Some(der("client-one.pem")));
+            getting.join().unwrap().unwrap();
+        });
+    }
+    // The read ends, and the thread with it.
+    drop(fs::OpenOptions::new().write(true).open(&path).unwrap());
+    drop(client);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A new connection shows the new certificate; the old connection, though still open, is not used
+/// any more.
+#[test]
+fn rotated_files_are_used_for_the_next_request() {
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", true);
+    let directory = tempdir("rotation");
+    let show = |name: &str| {
+        fs::write(directory.join("tls.crt"), pem(&format!("{name}.pem"))).unwrap();
+        fs::write(directory.join("tls.key"), pem(&format!("{name}.key"))).unwrap();
+    };
+    show("client-one");
+    let client = client_of(&of_files(&server, &directory));
     let get_once = |expected: &str| {
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(&client, "db").map(drop));

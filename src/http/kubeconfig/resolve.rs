@@ -259,7 +259,7 @@ fn credentials(user: Option<&Section>, options: &KubeconfigOptions) -> Result<Cr
                 .map_err(|why| user.error("token", &why))?;
         }
         credentials
-            .authorization()
+            .authorization_at_start()
             .map_err(|error| error.context(&user.place("tokenFile")))?;
         return Ok(credentials);
     }

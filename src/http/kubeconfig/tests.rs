@@ -69,8 +69,8 @@ fn at_context(name: &str) -> KubeconfigOptions {
 }
 
 fn header(config: &Config) -> Option<String> {
-    let header = config.credentials().authorization().unwrap();
-    header.map(|header| header.to_string())
+    let header = config.credentials().authorization_at_start().unwrap();
+    header.map(|header| header.as_str().to_owned())
 }
 
 fn read(pem: Option<&crate::http::pem::Pem>) -> String {

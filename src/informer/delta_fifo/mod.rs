@@ -70,7 +70,7 @@ const CAPACITY_KEPT: usize = 1_024;
 /// let reflector =
 ///     Reflector::spawn("settings", Arc::new(source), writer, ReflectorOptions::default())?;
 ///
-/// let deltas = queue.pop(Clock::system().after(Duration::from_secs(10)))?;
+/// let deltas = queue.pop(Clock::system().after(Duration::from_mins(1)))?;
 /// assert_eq!(deltas.newest().delta_type(), DeltaType::ReplacedAll);
 /// assert!(deltas.is_in_initial_list());
 /// drop(deltas); // processed

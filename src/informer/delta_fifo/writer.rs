@@ -1,8 +1,6 @@
 //! The producing side of a queue: a sink for one reflector. Dropping it closes the queue.
 
-use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::hand::Fate;
 use super::options::{QueueMode, Relisted, Transform};
@@ -10,6 +8,7 @@ use super::staging::DeltaFifoStaging;
 use super::state::{End, Missing, State, unlisted};
 use super::{DeltaFifoOptions, Shared};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
 use crate::informer::KnownObjects;
 use crate::informer::delta::{Deletion, Delta, ReplacedAll};
 use crate::list_watch::{Listed, Undecodable};
@@ -17,7 +16,6 @@ use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::store::refusal;
 use crate::sync::{Arc, MutexGuard};
-use crate::worker::panic_literal;
 
 /// The producing side of a [`DeltaFifo`](crate::informer::DeltaFifo): exclusive, and a [`Sink`].
 ///
@@ -44,8 +42,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         let Some(transform) = &self.transform else {
             return Ok(object);
         };
-        let transformed = catch_unwind(AssertUnwindSafe(|| transform(object)))
-            .unwrap_or_else(|payload| Err(panicked(key, payload.as_ref())));
+        let port = format_args!("the transform of {key}");
+        let transformed = guard_call(port, || transform(object));
         let object = transformed.map_err(|error| error.context("transforming"))?;
         let metadata = object.metadata();
         let same = metadata.namespace.as_deref().unwrap_or_default() == key.namespace()
@@ -280,12 +278,6 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
         self.shared.arrived.ring();
     }
-}
-
-/// The panic of a transform as the error that it counts as, without words that may hold what is in the object.
-fn panicked(key: &ObjectKey, payload: &(dyn Any + Send)) -> Error {
-    let text = format!("{key} made it panic{}", panic_literal(payload));
-    Error::new(ErrorKind::Panicked, text)
 }
 
 impl<K: Object> Sink<K> for DeltaFifoWriter<K> {

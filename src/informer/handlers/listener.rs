@@ -1,24 +1,26 @@
 //! One handler and its thread: notifications come in from the informer's thread and are told one at a time.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::handlers::state::{Counts, Effects, Life, Next, OwnThread, State, Why};
+use crate::guard::{guard, guard_with_words};
+use crate::informer::handlers::state::{Counts, Effects, Life, Next, State, Why};
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, Notification};
+use crate::informer::{EventHandler, InformerMetrics, Notification};
 use crate::object::{Held, Object};
 use crate::store::Outlook;
-use crate::sync::{Arc, Monitor, current_thread};
-use crate::worker::{StopSource, panic_literal, panic_text};
+use crate::sync::{Arc, Monitor, ThreadId, current_thread};
+use crate::worker::{Circle, StopSource, Waiting};
 
 /// What a handler is called.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     /// In logs, and in errors about the handler alone.
     pub(super) name: String,
+    /// Whether that is the name of its options.
+    pub(super) is_given: bool,
     /// In errors of waits for its first sync (WT-4).
     pub(super) sync: String,
 }
@@ -51,6 +53,10 @@ impl<K: Object> Listener<K> {
 
     pub(super) fn name(&self) -> &str {
         &self.names.name
+    }
+
+    pub(super) fn given_name(&self) -> Option<&str> {
+        self.names.is_given.then_some(&*self.names.name)
     }
 
     pub(super) fn sync_name(&self) -> &str {
@@ -91,18 +97,29 @@ impl<K: Object> Listener<K> {
         self.state.notify_all();
     }
 
-    /// The body of the handler's thread: calls the handler under no lock until the end.
-    pub(super) fn run<H: EventHandler<K>>(&self, mut handler: H) {
-        self.state.lock().thread = Some(OwnThread {
-            id: current_thread(),
-            is_excused: false,
-        });
+    /// Which thread calls the handler: known before anybody can wait for its end.
+    pub(super) fn runs_on(&self, thread: ThreadId) {
+        self.state.lock().thread = Some(thread);
+    }
+
+    /// The body of the handler's thread: calls the handler under no lock until the end. `metrics` is told of its panics.
+    pub(super) fn run<H: EventHandler<K>>(
+        &self,
+        mut handler: H,
+        metrics: Option<Arc<dyn InformerMetrics>>,
+    ) {
+        self.runs_on(current_thread());
         let token = self.stop.token();
         if self.life() == Life::Running {
             self.guard("on_start", || handler.on_start(&token));
         }
         while let Some(notification) = self.next() {
             let told = self.guard_notification(notification, &mut handler);
+            if let (Err(_), Some(metrics)) = (&told, &metrics) {
+                self.guard("its metrics", || {
+                    metrics.handler_panicked(self.given_name());
+                });
+            }
             self.finish(told.err());
             let finished = self.guard("is_finished", || handler.is_finished());
             if finished == Some(true) {
@@ -110,6 +127,7 @@ impl<K: Object> Listener<K> {
             }
         }
         self.guard("drop", || drop(handler));
+        self.guard("the drop of its metrics", || drop(metrics));
         self.state.lock().ended();
         self.state.notify_all();
     }
@@ -143,36 +161,40 @@ impl<K: Object> Listener<K> {
     }
 
     /// Blocks until no call runs or will run; `false` if the deadline passed before.
-    pub(super) fn wait_until_ended(&self, deadline: Deadline) -> bool {
-        self.wait_until(deadline, |state| state.life == Life::Ended)
-    }
-
-    /// As [`wait_until_ended`](Self::wait_until_ended); not while the handler itself waits for the end of all.
-    pub(super) fn wait_until_ended_or_excused(&self, deadline: Deadline) -> bool {
-        self.wait_until(deadline, |state| {
-            state.life == Life::Ended || state.is_excused()
-        })
-    }
-
-    /// Says whether the handler itself waits for the end of all.
-    pub(super) fn excuse(&self, is_excused: bool) {
-        if let Some(thread) = &mut self.state.lock().thread {
-            thread.is_excused = is_excused;
+    ///
+    /// # Errors
+    ///
+    /// The call under way waits for the caller, or is the caller's: it does not return before the caller goes on.
+    pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, Circle> {
+        let state = self.state.lock();
+        if state.life == Life::Ended {
+            return Ok(true);
         }
-        self.state.notify_all();
-    }
-
-    fn wait_until(&self, deadline: Deadline, holds: impl Fn(&State<K>) -> bool) -> bool {
+        let thread = state.thread;
+        drop(state);
+        let target = thread.map(|thread| Waiting::begin(thread, self.name()));
+        let _waiting = target.transpose()?;
         let mut state = self.state.lock();
-        loop {
-            if holds(&state) {
-                return true;
-            }
+        while state.life != Life::Ended {
             if self.clock.has_passed(deadline) {
-                return false;
+                return Ok(false);
             }
             state = self.clock.wait_until(&self.state, state, deadline);
         }
+        Ok(true)
+    }
+
+    /// What a wait for the end says to who removes the handler.
+    pub(super) fn removed(&self, waited: Result<bool, Circle>) -> Result<(), Error> {
+        let text = match waited {
+            Ok(true) => return Ok(()),
+            Ok(false) => still_run(&[self.straggler()]),
+            Err(circle) => {
+                let name = self.name();
+                format!("handler {name} still runs, and waits for this call: {circle}")
+            }
+        };
+        Err(Error::new(ErrorKind::Timeout, text))
     }
 
     pub(super) fn has_synced(&self) -> bool {
@@ -298,17 +320,13 @@ impl<K: Object> Listener<K> {
         notification: Notification<K>,
         handler: &mut H,
     ) -> Result<(), String> {
-        let method = notification.method();
-        let told = notification.clone();
-        let call = AssertUnwindSafe(|| notification.deliver(handler));
-        let called = catch_unwind(call).map_err(|payload| {
-            let object = told.object();
-            log::error!(
-                "handler {} panicked in {method} of {object:?}; it goes on with the next notification{}",
-                self.name(),
-                panic_literal(payload.as_ref())
-            );
-            panic_text(payload.as_ref())
+        let (method, told) = (notification.method(), notification.clone());
+        let object = told.object();
+        let port = format_args!("handler {}, in {method} of {object:?},", self.name());
+        let called = guard_with_words(port, || notification.deliver(handler));
+        let called = called.map_err(|(error, words)| {
+            log::error!("{error}; the handler goes on with the next notification");
+            words
         });
         self.guard("drop", || self.spent.leave_all(told));
         called
@@ -316,17 +334,15 @@ impl<K: Object> Listener<K> {
 
     /// Calls what is no notification; a panic there is told and otherwise ignored.
     fn guard<T>(&self, method: &str, call: impl FnOnce() -> T) -> Option<T> {
-        let called = catch_unwind(AssertUnwindSafe(call));
-        called
-            .map_err(|payload| {
-                log::error!(
-                    "handler {} panicked in {method}{}",
-                    self.name(),
-                    panic_literal(payload.as_ref())
-                );
-            })
-            .ok()
+        let called = guard(format_args!("handler {}, in {method},", self.name()), call);
+        called.map_err(|error| log::error!("{error}")).ok()
     }
+}
+
+/// How a stop, or a removal, names who is late.
+pub(super) fn still_run(stragglers: &[String]) -> String {
+    let names = stragglers.join(", ");
+    format!("timed out waiting for handlers that still run: {names}")
 }
 
 fn before_it_was_synced(why: &Why) -> String {

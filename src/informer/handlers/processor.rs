@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::informer::handlers::listener::{Listener, Names};
+use crate::informer::handlers::listener::{Listener, Names, still_run};
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 use crate::informer::handlers::state::{Life, Why};
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
+use crate::informer::{EventHandler, HandlerOptions, InformerMetrics, Notification, Registration};
 use crate::object::{Held, Object};
 use crate::reflector::DemandGuard;
 use crate::store::{Outlook, Store};
@@ -54,6 +54,8 @@ struct Table<K: Object> {
     /// The server's refusal, while it is an answer (R4).
     denied: Option<Error>,
     stopped: bool,
+    /// Is told of panics of the handlers; gone at the stop.
+    metrics: Option<Arc<dyn InformerMetrics>>,
 }
 
 struct Member<K: Object> {
@@ -93,6 +95,7 @@ impl<K: Object> Processor<K> {
             initial_complete: false,
             denied: None,
             stopped: false,
+            metrics: None,
         };
         Self(Arc::new(Front {
             informer: informer.into(),
@@ -102,6 +105,12 @@ impl<K: Object> Processor<K> {
             table: Mutex::new(table),
             spent: Arc::new(Spent::new()),
         }))
+    }
+
+    /// Has these metrics told of panics of the handlers that are added from now on.
+    pub(crate) fn measured_by(self, metrics: Option<Arc<dyn InformerMetrics>>) -> Self {
+        self.0.table.lock().metrics = metrics;
+        self
     }
 
     /// Adds a handler and starts its thread; from any thread, before or while the informer runs.
@@ -120,18 +129,27 @@ impl<K: Object> Processor<K> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let thread = format!("hd-{number}");
         let names = names::<H>(&front.store.name(), options.name, &thread);
-        if front.table.lock().stopped {
-            return Err(front.refusal(&names.name));
-        }
+        let metrics = {
+            let table = front.table.lock();
+            if table.stopped {
+                drop(table);
+                return Err(front.refusal(&names.name));
+            }
+            table.metrics.clone()
+        };
         let listener = Listener::new(names, options.queue_max, front.clock.clone());
         let listener = Arc::new(listener.leaving_to(&front.spent));
         let body = Arc::clone(&listener);
-        let worker = Worker::spawn(thread, move |_| body.run(handler)).map_err(|error| {
-            Error::new(
-                ErrorKind::Resources,
-                format!("no thread for handler {}: {error}", listener.name()),
-            )
-        })?;
+        let worker =
+            Worker::spawn(thread, move |_| body.run(handler, metrics)).map_err(|error| {
+                Error::new(
+                    ErrorKind::Resources,
+                    format!("no thread for handler {}: {error}", listener.name()),
+                )
+            })?;
+        if let Some(thread) = worker.thread_id() {
+            listener.runs_on(thread);
+        }
         let requested = options.resync_period.unwrap_or(front.resync_period);
         self.enter(listener, Some(worker), requested)
     }
@@ -263,27 +281,18 @@ impl<K: Object> Processor<K> {
         drop(self.0.end_all());
     }
 
-    /// While this is held, nobody who stops the handlers waits for the one on whose thread this was called, if there is one:
-    /// two that stop their informer at once would wait for each other.
-    pub(crate) fn excuse_own(&self) -> Option<Excused<K>> {
-        let own = self.0.own_listener()?;
-        own.excuse(true);
-        Some(Excused(own))
-    }
-
     /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
     ///
     /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on whose thread this is
-    /// called is not waited for, nor one that is [excused](Self::excuse_own). Who else stops or removes them is no matter.
+    /// called is not waited for, nor one that waits, over others or not, for the end of the calling thread. Who else stops
+    /// or removes them is no matter.
     ///
     /// # Errors
     ///
     /// `Timeout` with the names of the handlers whose call still runs; their threads end when it returns.
     pub(crate) fn stop(&self, deadline: Deadline) -> Result<(), Error> {
         let mut late = self.0.end_all();
-        late.retain(|listener| {
-            !listener.is_own_thread() && !listener.wait_until_ended_or_excused(deadline)
-        });
+        late.retain(|listener| matches!(listener.wait_until_ended(deadline), Ok(false)));
         let ended = {
             let mut table = self.0.table.lock();
             for leaving in &mut table.leaving {
@@ -297,7 +306,7 @@ impl<K: Object> Processor<K> {
             return Ok(());
         }
         let stragglers: Vec<_> = late.iter().map(|listener| listener.straggler()).collect();
-        Err(Front::<K>::still_runs(&stragglers))
+        Err(Error::new(ErrorKind::Timeout, still_run(&stragglers)))
     }
 }
 
@@ -320,15 +329,6 @@ impl<K: Object> Processor<K> {
                 drop(leaving.worker);
             }
         }
-    }
-}
-
-/// The handler on this thread is not waited for by who stops the handlers, until this is dropped.
-pub(crate) struct Excused<K: Object>(Arc<Listener<K>>);
-
-impl<K: Object> Drop for Excused<K> {
-    fn drop(&mut self) {
-        self.0.excuse(false);
     }
 }
 
@@ -398,15 +398,6 @@ impl<K: Object> Front<K> {
         true
     }
 
-    fn own_listener(&self) -> Option<Arc<Listener<K>>> {
-        let table = self.table.lock();
-        let members = table.members.iter().map(|member| &member.listener);
-        let leaving = table.leaving.iter().map(|leaving| &leaving.listener);
-        let mut all = members.chain(leaving);
-        all.find(|listener| listener.is_own_thread())
-            .map(Arc::clone)
-    }
-
     pub(super) fn remove(
         &self,
         listener: &Arc<Listener<K>>,
@@ -416,20 +407,17 @@ impl<K: Object> Front<K> {
         if listener.is_own_thread() {
             return Ok(());
         }
-        let ended = listener.wait_until_ended(deadline);
+        let waited = listener.wait_until_ended(deadline);
         let gone = {
             let mut table = self.table.lock();
             let mut leaving = table.leaving.iter_mut();
             if let Some(late) = leaving.find(|leaving| Arc::ptr_eq(&leaving.listener, listener)) {
-                late.named = !ended;
+                late.named = !matches!(waited, Ok(true));
             }
             table.take_ended()
         };
         drop(gone);
-        if ended {
-            return Ok(());
-        }
-        Err(Self::still_runs(&[listener.straggler()]))
+        listener.removed(waited)
     }
 
     /// A wait for the informer's first sync, and how it stands with that.
@@ -448,11 +436,13 @@ impl<K: Object> Front<K> {
         let mut table = self.table.lock();
         table.stopped = true;
         table.let_all_leave();
+        let metrics = table.metrics.take();
         let leaving = table.leaving.iter();
         let listeners: Vec<_> = leaving
             .map(|leaving| Arc::clone(&leaving.listener))
             .collect();
         drop(table);
+        drop(metrics);
         for listener in &listeners {
             listener.end(Why::InformerStopped(cause.clone()));
         }
@@ -466,14 +456,6 @@ impl<K: Object> Front<K> {
             "handler {handler} was not added to shared informer {informer} because it has stopped already"
         );
         Error::new(ErrorKind::Stopped, text)
-    }
-
-    pub(super) fn still_runs(stragglers: &[String]) -> Error {
-        let names = stragglers.join(", ");
-        Error::new(
-            ErrorKind::Timeout,
-            format!("timed out waiting for handlers that still run: {names}"),
-        )
     }
 }
 
@@ -547,6 +529,7 @@ fn names<H>(informer: &str, given: Option<String>, thread: &str) -> Names {
         None => format!("{} ({thread})", type_label(std::any::type_name::<H>())),
     };
     Names {
+        is_given: given.is_some(),
         name: given.unwrap_or_else(|| thread.to_owned()),
         sync: format!("{informer} + event handler {in_waits}"),
     }

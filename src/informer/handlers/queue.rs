@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
-use crate::informer::Notification;
+use crate::informer::{Deleted, Notification};
 use crate::object::{Held, Object, ObjectKey};
 use crate::sync::Arc;
 
@@ -26,7 +26,7 @@ type Place = u64;
 /// |---|---|---|
 /// | added a | updated to b | added b, as much part of the initial list as a was |
 /// | updated a to b | updated b to c | updated a to c |
-/// | updated a to b | deleted | deleted |
+/// | updated a to b | deleted | deleted; of a, as missed, if b is another object than a |
 /// | added a | deleted | both: deletes are kept |
 /// | deleted | added b | both |
 /// | added a, deleted | added b | added b: an object that came and went, and came again, unseen |
@@ -278,8 +278,21 @@ fn joined<K: Object>(
 ) -> Notification<K> {
     let newest = Arc::clone(comes.object());
     let (as_one, left) = match (waits, comes) {
-        (Notification::Deleted(older), comes) if older.final_state_known => {
+        // Of two ends the handler knows the first one's object.
+        (Notification::Deleted(older), comes)
+            if older.final_state_known || older.last_known.uid() != newest.uid() =>
+        {
             (Notification::Deleted(older), comes)
+        }
+        // The handler never heard that there was another object of that name: it is told of the end of the one it knows.
+        (Notification::Updated { old, new }, Notification::Deleted(deleted))
+            if old.uid() != deleted.last_known.uid() =>
+        {
+            leftovers.push(new);
+            (
+                Notification::Deleted(Deleted::missed(old)),
+                Notification::Deleted(deleted),
+            )
         }
         (
             Notification::Added {

@@ -30,6 +30,11 @@ impl Registration {
         self.0.name()
     }
 
+    /// The name of its options; `None` if it was given none. For labels of metrics: a thread's name is never used again.
+    pub fn given_name(&self) -> Option<&str> {
+        self.0.given_name()
+    }
+
     /// What errors of waits call it: `SharedInformer ConfigMap + event handler audit`; without a name of its own, the handler's
     /// type and its thread stand there (WT-4).
     pub fn sync_name(&self) -> &str {
@@ -108,7 +113,8 @@ impl Registration {
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) if a call still runs at the deadline, with the handler's name; it is the last one
-    /// nevertheless, and its thread ends when it returns.
+    /// nevertheless, and its thread ends when it returns. The same error comes at once where that call waits, over others
+    /// or not, for the end of the thread that calls this, such as of two handlers that remove each other: it names them.
     #[doc(alias = "RemoveEventHandler")]
     pub fn remove(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.remove(deadline)
@@ -129,6 +135,7 @@ impl fmt::Debug for Registration {
 /// What a registration can do, whatever the kind of its objects.
 trait Registered: Send + Sync {
     fn name(&self) -> &str;
+    fn given_name(&self) -> Option<&str>;
     fn sync_name(&self) -> &str;
     fn has_synced(&self) -> bool;
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
@@ -151,6 +158,10 @@ struct Member<K: Object> {
 impl<K: Object> Registered for Member<K> {
     fn name(&self) -> &str {
         self.listener.name()
+    }
+
+    fn given_name(&self) -> Option<&str> {
+        self.listener.given_name()
     }
 
     fn sync_name(&self) -> &str {
@@ -204,9 +215,10 @@ impl<K: Object> Registered for Member<K> {
         if let Some(front) = self.front.upgrade() {
             return front.remove(&self.listener, deadline);
         }
-        if self.listener.is_own_thread() || self.listener.wait_until_ended(deadline) {
+        if self.listener.is_own_thread() {
             return Ok(());
         }
-        Err(Front::<K>::still_runs(&[self.listener.straggler()]))
+        self.listener
+            .removed(self.listener.wait_until_ended(deadline))
     }
 }

@@ -96,7 +96,12 @@ impl Model {
         let (store, _writer) = Store::new(Indexers::new(), clock.clone());
         let processor = Processor::new("model", store, Duration::ZERO, clock.clone());
         let (name, sync) = ("hd".to_owned(), "configmap + event handler hd".to_owned());
-        let listener = Arc::new(Listener::new(Names { name, sync }, Some(2), clock));
+        let names = Names {
+            name,
+            is_given: false,
+            sync,
+        };
+        let listener = Arc::new(Listener::new(names, Some(2), clock));
         let registration = processor.enter_unattended(&listener).unwrap();
         Self {
             processor: Arc::new(processor),
@@ -108,7 +113,7 @@ impl Model {
 
     fn handler(&self, handler: impl EventHandler<ConfigMap>) -> thread::JoinHandle<()> {
         let listener = Arc::clone(&self.listener);
-        thread::spawn(move || listener.run(handler))
+        thread::spawn(move || listener.run(handler, None))
     }
 
     /// The informer's queue thread.

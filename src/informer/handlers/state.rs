@@ -86,15 +86,8 @@ pub(super) struct State<K: Object> {
     /// The server's refusal, while it is an answer and the informer has not synced (R4).
     pub(super) denied: Option<Error>,
     pub(super) counts: Counts,
-    /// The handler's own thread, once it runs.
-    pub(super) thread: Option<OwnThread>,
-}
-
-/// The thread on which a handler is called.
-pub(super) struct OwnThread {
-    pub(super) id: ThreadId,
-    /// It waits itself for the end of all handlers.
-    pub(super) is_excused: bool,
+    /// The thread on which the handler is called, once there is one.
+    pub(super) thread: Option<ThreadId>,
 }
 
 impl<K: Object> State<K> {
@@ -216,12 +209,7 @@ impl<K: Object> State<K> {
 
     /// Whether that is the handler's own thread.
     pub(super) fn is_own(&self, id: ThreadId) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.id == id)
-    }
-
-    /// Whether it waits itself for the end of all handlers.
-    pub(super) fn is_excused(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.is_excused)
+        self.thread == Some(id)
     }
 
     /// Why it ended; `None` while it runs.

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::informer::{InformerOptions, SharedInformer};
 use crate::list_watch::Api;
 use crate::object::{Object, Scope};
@@ -58,7 +59,7 @@ use roster::{Entered, Roster};
 /// let settings = set.lister::<ConfigMap>()?; // makes the informer
 /// set.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(10));
+/// let deadline = Clock::system().after(Duration::from_mins(1));
 /// let result = set.wait_for_sync(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name(), informer.error()); // and go on without it
@@ -101,7 +102,7 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Stopped` when it would have to be made after the stop.
+    /// `Stopped` when it would have to be made after the stop; `Panicked` when the client does as it makes what lists it.
     #[doc(alias = "InformerFor")]
     #[doc(alias = "ForResource")]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
@@ -136,7 +137,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop.
+    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop;
+    /// `Panicked` as there.
     #[doc(alias = "WithCustomResyncConfig")]
     #[doc(alias = "WithTransform")]
     pub fn informer_with<K: Object>(
@@ -266,8 +268,8 @@ impl<C> InformerSet<C> {
     /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
     ///
     /// No informer waits for another one's end before it is told. Blocks on calls of handlers, and of transforms and index
-    /// functions of yours; a handler on whose thread this is called is not waited for. Two handlers that wait for each other
-    /// in this way do so until `deadline`.
+    /// functions of yours; a handler on whose thread this is called is not waited for, nor one that waits, over others or not,
+    /// for the end of the calling thread.
     ///
     /// # Errors
     ///
@@ -288,8 +290,9 @@ impl<C> InformerSet<C> {
     {
         let name = self.name::<K>(scope);
         let number = self.roster.announce(&name)?;
-        let options = adjust(self.options.of_informer(name, number));
-        let source = self.client.lister_watcher(scope.clone());
+        let options = adjust(self.options.of_informer(name.clone(), number));
+        let port = format_args!("the lister-watcher of informer {name}");
+        let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
         let informer = Arc::new(SharedInformer::new(source, options));
         let member = AnyInformer::new(Arc::clone(&informer), scope.clone());
         let entered = self.roster.enter(&member, |known| of(known, scope))?;

@@ -1,20 +1,20 @@
 //! Where an informer is between its making and its end, who owns its threads there, and how each of its ends comes about.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::consumer::Consumer;
 use super::sink::InformerSink;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::informer::DeltaFifoHandle;
 use crate::informer::handlers::Processor;
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Reporter, Store};
-use crate::sync::{Arc, Monitor, ProcessCounter, atomic::Ordering};
-use crate::worker::{Ending, StopToken, Worker, panic_literal};
+use crate::sync::{Arc, Monitor, MutexGuard, ProcessCounter, atomic::Ordering};
+use crate::worker::{Ending, StopToken, Task, Worker};
 
 /// Informers started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
@@ -26,11 +26,14 @@ const OWN_TIME: Duration = Duration::from_millis(500);
 enum Life<K: Object> {
     /// It was not started.
     Ready(Box<Parts<K>>),
-    /// Somebody starts it, which takes a moment.
-    Starting,
+    /// Somebody starts it, which takes a moment and code of the user's; it may have been stopped meanwhile.
+    Starting {
+        task: Task,
+        is_stopped: bool,
+    },
     Running(Threads),
     /// Somebody stops it, which takes a moment.
-    Ending,
+    Ending(Task),
     /// It is to end; its threads may still run.
     Stopped(Threads),
     /// Its threads have ended.
@@ -80,11 +83,15 @@ impl<K: Object> Lifecycle<K> {
     pub(super) fn start(&self) -> Result<(), Error> {
         let mut parts = {
             let mut life = self.life.lock();
-            match std::mem::replace(&mut *life, Life::Starting) {
+            let starting = Life::Starting {
+                task: Task::begin(),
+                is_stopped: false,
+            };
+            match std::mem::replace(&mut *life, starting) {
                 Life::Ready(parts) => parts,
-                other @ (Life::Starting
+                other @ (Life::Starting { .. }
                 | Life::Running(_)
-                | Life::Ending
+                | Life::Ending(_)
                 | Life::Stopped(_)
                 | Life::Over) => {
                     let refusal = other.refusal();
@@ -97,7 +104,7 @@ impl<K: Object> Lifecycle<K> {
         parts.options.resync_period = self.common.processor.check_period();
         match self.spawn(*parts) {
             Ok(threads) => {
-                self.turn(Life::Running(threads));
+                self.run_or_stop(threads);
                 Ok(())
             }
             Err((error, left)) => {
@@ -107,6 +114,28 @@ impl<K: Object> Lifecycle<K> {
                 drop(left);
                 Err(error)
             }
+        }
+    }
+
+    /// It runs from now on, unless it was stopped while it was started.
+    fn run_or_stop(&self, threads: Threads) {
+        let mut life = self.life.lock();
+        let is_stopped = matches!(
+            &*life,
+            Life::Starting {
+                is_stopped: true,
+                ..
+            }
+        );
+        if is_stopped {
+            *life = Life::Ending(Task::begin());
+            drop(life);
+            self.ask_to_end(&threads);
+            self.turn(Life::Stopped(threads));
+        } else {
+            *life = Life::Running(threads);
+            drop(life);
+            self.life.notify_all();
         }
     }
 
@@ -143,26 +172,21 @@ impl<K: Object> Lifecycle<K> {
 
     /// Calls what calls code of the user's on the thread that starts the informer; its panic is why there is no informer.
     fn guarded<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|payload| {
-            let said = panic_literal(payload.as_ref());
-            let text = format!("the start of informer {} panicked{said}", self.common.name);
-            log::error!("{text}");
-            Err(Error::new(ErrorKind::Panicked, text))
+        let port = format_args!("the start of informer {}", self.common.name);
+        let called = guard(port, call);
+        called.unwrap_or_else(|error| {
+            log::error!("{error}");
+            Err(error)
         })
     }
 
     /// The queue thread: whatever ends it ends the informer, and says why.
     fn run(&self, mut consumer: Consumer<K>, stop: &StopToken) {
-        let ran = catch_unwind(AssertUnwindSafe(|| consumer.run(stop)));
-        let cause = match ran {
-            Err(payload) => {
-                let said = panic_literal(payload.as_ref());
-                let text = format!(
-                    "the queue thread of informer {} panicked{said}",
-                    self.common.name
-                );
-                log::error!("{text}");
-                Some(Error::new(ErrorKind::Panicked, text))
+        let port = format_args!("the queue thread of informer {}", self.common.name);
+        let cause = match guard(port, || consumer.run(stop)) {
+            Err(error) => {
+                log::error!("{error}");
+                Some(error)
             }
             // The stop is raised before the queue is closed: without it, the reflector's end has closed it.
             Ok(()) if !stop.is_stopped() => Some(self.end_of_reflector()),
@@ -186,48 +210,75 @@ impl<K: Object> Lifecycle<K> {
 
     pub(super) fn is_stopped(&self) -> bool {
         match &*self.life.lock() {
-            Life::Ready(_) | Life::Starting | Life::Running(_) => false,
-            Life::Ending | Life::Stopped(_) | Life::Over => true,
+            Life::Starting { is_stopped, .. } => *is_stopped,
+            Life::Ready(_) | Life::Running(_) => false,
+            Life::Ending(_) | Life::Stopped(_) | Life::Over => true,
         }
     }
 
     /// Ends everything and returns at once; `cause` is why, if nobody asked for it.
     pub(super) fn stop(&self, cause: Option<Error>) {
         let mut life = self.life.lock();
-        let taken = loop {
-            match &*life {
-                Life::Starting | Life::Ending => {
-                    life = self
-                        .common
-                        .clock
-                        .wait_until(&self.life, life, Deadline::NEVER);
-                }
-                Life::Ready(_) | Life::Running(_) => {
-                    break std::mem::replace(&mut *life, Life::Ending);
-                }
-                Life::Stopped(_) | Life::Over => return,
+        if let (Life::Starting { is_stopped, .. }, None) = (&mut *life, &cause) {
+            // Who starts it may be in code of the user's for long, or be the caller. The queue thread waits instead: of
+            // why there is no informer, the start knows more.
+            *is_stopped = true;
+            drop(life);
+            return self.tell_end(None);
+        }
+        // Of a circle: who stops it already goes on when this returns.
+        let Ok(mut life) = self.when_settled(life, Deadline::NEVER) else {
+            return;
+        };
+        let taken = match &*life {
+            Life::Ready(_) | Life::Running(_) => {
+                std::mem::replace(&mut *life, Life::Ending(Task::begin()))
             }
+            Life::Starting { .. } | Life::Ending(_) | Life::Stopped(_) | Life::Over => return,
         };
         drop(life);
-        let life = match taken {
-            Life::Running(threads) => {
-                threads.stop();
-                self.common.queue.close();
-                Life::Stopped(threads)
+        if let Life::Running(threads) = taken {
+            self.ask_to_end(&threads);
+            // The threads may be held up by code of the user's; who waits is not.
+            self.tell_end(cause);
+            self.turn(Life::Stopped(threads));
+        } else {
+            self.tell_end(cause);
+            self.turn(Life::Over);
+            // What was never started ends by being dropped, which is code of the user's.
+            drop(taken);
+        }
+    }
+
+    fn ask_to_end(&self, threads: &Threads) {
+        threads.stop();
+        self.common.queue.close();
+    }
+
+    /// Waits while somebody starts or stops it, at most until `deadline`.
+    fn when_settled<'a>(
+        &'a self,
+        mut life: MutexGuard<'a, Life<K>>,
+        deadline: Deadline,
+    ) -> Result<MutexGuard<'a, Life<K>>, Unsettled> {
+        loop {
+            let (task, what) = match &*life {
+                Life::Starting { task, .. } => (task, "start"),
+                Life::Ending(task) => (task, "stop"),
+                Life::Ready(_) | Life::Running(_) | Life::Stopped(_) | Life::Over => {
+                    return Ok(life);
+                }
+            };
+            if self.common.clock.has_passed(deadline) {
+                return Err(Unsettled::Late);
             }
-            other @ (Life::Ready(_)
-            | Life::Starting
-            | Life::Ending
-            | Life::Stopped(_)
-            | Life::Over) => {
-                // What was never started ends by being dropped.
-                drop(other);
-                Life::Over
-            }
-        };
-        // The threads may be held up by code of the user's; who waits is not.
-        self.tell_end(cause);
-        self.turn(life);
+            let name = format!("the {what} of informer {}", self.common.name);
+            let waiting = task.wait(&name);
+            let waiting = waiting.map_err(|_circle| Unsettled::ByCaller(what))?;
+            let clock = &self.common.clock;
+            life = clock.wait_until(&self.life, life, deadline);
+            drop(waiting);
+        }
     }
 
     /// Ends every wait and lets no further call of a handler begin.
@@ -238,20 +289,25 @@ impl<K: Object> Lifecycle<K> {
 
     /// Waits for the informer's own threads; the caller's is not waited for.
     pub(super) fn join(&self, deadline: Deadline) -> Result<(), Error> {
-        let mut life = self.life.lock();
         // Several may wait: one of them may be code of the user's for which another one waits.
-        let ends = loop {
-            match &*life {
-                Life::Stopped(threads) => break threads.ends(),
-                Life::Over => return Ok(()),
-                Life::Ready(_) | Life::Starting | Life::Running(_) | Life::Ending => {}
+        let ends = match self.when_settled(self.life.lock(), deadline) {
+            Ok(life) => match &*life {
+                Life::Stopped(threads) => threads.ends(),
+                Life::Ready(_)
+                | Life::Starting { .. }
+                | Life::Running(_)
+                | Life::Ending(_)
+                | Life::Over => return Ok(()),
+            },
+            Err(Unsettled::Late) => return Err(self.late("somebody else stops it")),
+            Err(Unsettled::ByCaller(what)) => {
+                let name = &self.common.name;
+                let text = format!(
+                    "informer {name} ends when its {what} returns: shutdown was called on the thread that {what}s it"
+                );
+                return Err(Error::new(ErrorKind::Timeout, text));
             }
-            if self.common.clock.has_passed(deadline) {
-                return Err(self.late("somebody else stops it"));
-            }
-            life = self.common.clock.wait_until(&self.life, life, deadline);
         };
-        drop(life);
         let late = wait_for(&ends, &self.common.clock, deadline);
         drop(self.reap(&ends, !late.is_empty()));
         if late.is_empty() {
@@ -273,9 +329,9 @@ impl<K: Object> Lifecycle<K> {
             }
             // Somebody else was sooner.
             other @ (Life::Ready(_)
-            | Life::Starting
+            | Life::Starting { .. }
             | Life::Running(_)
-            | Life::Ending
+            | Life::Ending(_)
             | Life::Over) => {
                 *life = other;
                 None
@@ -286,10 +342,14 @@ impl<K: Object> Lifecycle<K> {
     /// Waits without a deadline, except for what a shutdown named as late: that ends detached.
     pub(super) fn close(&self) {
         self.stop(None);
-        let taken = std::mem::replace(&mut *self.life.lock(), Life::Over);
-        self.life.notify_all();
-        if let Life::Stopped(threads) = taken {
-            threads.close(&self.common.name);
+        // Whoever starts or stops it on this very thread ends it when this returns.
+        if let Ok(mut life) = self.when_settled(self.life.lock(), Deadline::NEVER) {
+            let taken = std::mem::replace(&mut *life, Life::Over);
+            drop(life);
+            self.life.notify_all();
+            if let Life::Stopped(threads) = taken {
+                threads.close(&self.common.name);
+            }
         }
         self.common.processor.close();
     }
@@ -325,15 +385,24 @@ impl<K: Object> Clone for Lifecycle<K> {
     }
 }
 
+/// Why a wait for who starts or stops an informer gave up.
+enum Unsettled {
+    Late,
+    /// The caller is in the middle of it, or somebody who waits for the caller.
+    ByCaller(&'static str),
+}
+
 /// The ends of an informer's threads, the reflector's first (SI-5), each with what of the user's may hold it up.
 type Ends = [(Ending, &'static str); 2];
 
-/// Waits for the ends; gives the threads that are late by name. The caller's own is not waited for.
+/// Waits for the ends; gives the threads that are late by name. The caller's own is not waited for, nor one that waits for
+/// the caller.
 fn wait_for(ends: &Ends, clock: &Clock, deadline: Deadline) -> Vec<String> {
     let system = Clock::system();
     let least = system.after(OWN_TIME);
     let late = ends.iter().filter(|(end, _)| {
-        !end.is_own() && !end.wait_until(clock, deadline) && !end.wait_until(&system, least)
+        let is_late = |waited| matches!(waited, Ok(false));
+        is_late(end.wait_until(clock, deadline)) && is_late(end.wait_until(&system, least))
     });
     late.map(|(end, held_up_by)| {
         let thread = end.name();
@@ -379,10 +448,10 @@ impl<K: Object> Life<K> {
     /// Why it cannot be started.
     fn refusal(&self) -> Error {
         match self {
-            Self::Ready(_) | Self::Starting | Self::Running(_) => {
+            Self::Ready(_) | Self::Starting { .. } | Self::Running(_) => {
                 Error::new(ErrorKind::Config, "informer has already started")
             }
-            Self::Ending | Self::Stopped(_) | Self::Over => Error::new(
+            Self::Ending(_) | Self::Stopped(_) | Self::Over => Error::new(
                 ErrorKind::Stopped,
                 "informer was not started because it has stopped already",
             ),

@@ -70,7 +70,7 @@ use sink::InformerSink;
 /// let registration = informer.add_handler(handler)?;
 /// informer.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(10));
+/// let deadline = Clock::system().after(Duration::from_mins(1));
 /// informer.wait_until_synced(deadline)?; // or the reason why not
 /// assert_eq!(informer.store().by_index("namespace", "shop")?.len(), 1);
 /// registration.wait_until_synced(deadline)?;
@@ -119,7 +119,7 @@ impl<K: Object> SharedInformer<K> {
         );
         let handle = queue.handle();
         let processor = Processor::new(&*name, store.clone(), options.resync_period, clock.clone());
-        let processor = Arc::new(processor);
+        let processor = Arc::new(processor.measured_by(options.metrics.clone()));
         let reporter = writer.reporter();
         let sink = InformerSink {
             writer: queue_writer,
@@ -316,7 +316,7 @@ impl<K: Object> SharedInformer<K> {
 
     /// Asks the informer to end, and returns at once: no further call of a handler begins, what waits is dropped (SI-5).
     ///
-    /// From any thread, a handler's own included. Waits for its content to sync end with an error; what is in the store
+    /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls. Waits for its content to sync end with an error; what is in the store
     /// stays readable (SI-4). Stopping twice does nothing.
     pub fn stop(&self) {
         self.0.stop(None);
@@ -327,14 +327,15 @@ impl<K: Object> SharedInformer<K> {
     /// The first two end within milliseconds of whatever they are blocked in, except that code of yours ends when it
     /// returns: a transform, an index function, a handler's call. Blocks until all have ended, at most until `deadline`, of
     /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for,
-    /// nor a handler that calls this itself meanwhile. May be called again, with a later deadline, and from several threads.
+    /// nor one that waits, over others or not, for the end of the calling thread: a handler that calls this itself meanwhile.
+    /// May be called again, with a later deadline, and from several threads.
     ///
     /// # Errors
     ///
     /// `Timeout` with the names of the threads and handlers that still run. They are asked to end, tell nobody anything
-    /// more, and do when they return; dropping the informer does not wait for them.
+    /// more, and do when they return; dropping the informer does not wait for them. Also at once, if it is called by code
+    /// that [`start`](Self::start) calls, such as metrics: the informer ends when that start returns.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
-        let _excused = self.common().processor.excuse_own();
         self.stop();
         let own = self.0.join(deadline);
         let handlers = self.common().processor.stop(deadline);

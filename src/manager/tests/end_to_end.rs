@@ -83,15 +83,24 @@ fn one_list_and_one_watch_per_object() {
     assert_eq!(source.requests().len(), 2);
 }
 
-/// OC-15, RF-45: an immutable object costs one list and no watch.
+/// OC-15, RF-45: an immutable object that is waited for costs one list and no watch.
 #[test]
-fn an_immutable_object_is_listed_once_and_not_watched() {
+fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     let source = FakeSource::new();
     source.set(immutable("s"));
+    source.fail_next(RequestKind::List, SourceFault::Hang);
     let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let pod = pod("p", &["s"]);
     manager.register_pod(&pod);
-    manager.get_secret_by("ns", "s", in_a_minute()).unwrap();
+    let item = manager.store().ask("ns", "s").unwrap().item;
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| manager.get_secret_by("ns", "s", in_a_minute()).map(drop));
+        until(|| item.about.demand.is_waited_for().then_some(()));
+        source.wait_for_requests(1);
+        source.heal();
+        read.join().unwrap().unwrap();
+    });
+    drop(item);
     manager.unregister_pod(&pod);
     drop(manager);
     let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();

@@ -42,6 +42,8 @@ pub(crate) struct FakeRun {
 pub(crate) struct FakeRuns {
     runs: Arc<Monitor<Vec<FakeRun>>>,
     refuse: Arc<Mutex<Option<Error>>>,
+    /// The next launch panics.
+    panics: Arc<Mutex<bool>>,
     /// While true, threads do not end: joins wait.
     held: Arc<Monitor<bool>>,
     gate: Arc<Monitor<Gate>>,
@@ -84,6 +86,8 @@ impl RunHandle for FakeHandle {
 
 impl Launcher<Secret> for FakeRuns {
     fn launch(&self, writer: Writer<Secret>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
+        let panics = std::mem::take(&mut *self.panics.lock());
+        assert!(!panics, "a bad launch");
         let refusal = self.refuse.lock().clone();
         if let Some(error) = refusal {
             return Err(error);
@@ -114,6 +118,11 @@ impl FakeRuns {
 
     pub(crate) fn refuse(&self, error: Option<Error>) {
         *self.refuse.lock() = error;
+    }
+
+    /// The next launch panics, as by a mistake of the crate's.
+    pub(crate) fn panic_once(&self) {
+        *self.panics.lock() = true;
     }
 
     /// Looks at the last run of the object.

@@ -7,6 +7,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Undecodable;
 use crate::manager::ObjectReport;
+use crate::manager::watch::checker::CHECKS_MAX;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Sink as _, SinkEvent};
 use crate::sync::Arc;
@@ -21,6 +22,7 @@ fn stage(object: Option<Secret>) -> Stage {
 /// An immutable object whose watch is stopped.
 fn stage_at_rest() -> Stage {
     let stage = stage(Some(immutable("s", "9")));
+    assert_eq!(stage.version("s"), "9");
     stage.runs.wait_for_join(0);
     stage
 }
@@ -231,26 +233,28 @@ fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
 #[test]
 fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
     let stage = Stage::new();
-    stage.manager.register_pod(&pod("p", &["s", "t"]));
-    for name in ["s", "t"] {
+    let others: Vec<String> = (0..CHECKS_MAX).map(|number| format!("s{number}")).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    stage.manager.register_pod(&pod("p", &others));
+    stage.manager.register_pod(&pod("r", &["t"]));
+    for name in others.iter().chain(&["t"]) {
         let object = Some(immutable(name, "9"));
         stage.runs.list(name, "10", object).unwrap();
+        assert_eq!(stage.version(name), "9");
     }
-    stage.manager.register_pod(&pod("q", &["s"]));
-    stage.getter.wait_for_asked(1);
-    stage.manager.register_pod(&pod("r", &["t"]));
+    stage.manager.register_pod(&pod("q", &others));
+    stage.getter.wait_for_asked(CHECKS_MAX);
+    stage.manager.register_pod(&pod("u", &["t"]));
     stage.manager.unregister_pod(&pod("r", &[]));
-    stage.manager.unregister_pod(&pod("p", &[]));
-    stage.manager.register_pod(&pod("u", &["u"]));
-    stage
-        .runs
-        .list("u", "10", Some(immutable("u", "9")))
-        .unwrap();
-    stage.manager.register_pod(&pod("v", &["u"]));
-    stage.getter.answer(Ok(immutable("s", "9")));
-    stage.getter.answer(Ok(immutable("u", "9")));
-    stage.manager.get_secret("ns", "u").unwrap();
-    assert_eq!(stage.getter.asked(), 2);
+    stage.manager.unregister_pod(&pod("u", &[]));
+    for _ in others {
+        let failure = Error::new(ErrorKind::Unreachable, "no route");
+        stage.getter.answer(Err(failure));
+    }
+    while stage.manager.store().works().checker.is_at_work() {
+        std::thread::yield_now();
+    }
+    assert_eq!(stage.getter.asked(), CHECKS_MAX);
 }
 
 /// B6, promise 4: a check that is decided on while the manager goes starts no thread that would outlive it.

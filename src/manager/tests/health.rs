@@ -97,6 +97,7 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
         .runs
         .list("fixed", "10", Some(immutable("fixed", "5")))
         .unwrap();
+    assert_eq!(stage.version("fixed"), "5");
     stage.clock.advance(LIMIT);
     stage.manager.check_health().unwrap();
 
@@ -135,4 +136,26 @@ fn b14_where_nothing_is_watched_nothing_is_owed() {
         manager.register_pod(&pod("p", &["s"]));
         manager.check_health().unwrap();
     }
+}
+
+/// The thread that joins what ends and tries again what failed goes on after a panic, and says so until it has been round.
+#[test]
+fn a_housekeeper_that_panics_begins_anew_and_is_told_in_health() {
+    let stage = Stage::new();
+    stage
+        .runs
+        .refuse(Some(Error::new(ErrorKind::TooManyReflectors, "full")));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.refuse(None);
+    stage.runs.panic_once();
+    stage.clock.advance(ROUND);
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    let error = stage.manager.check_health().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    let text = "the housekeeper of the secret cache panicked: a bad launch";
+    assert_eq!(error.to_string(), text);
+    stage.clock.advance(Duration::from_secs(1));
+    stage.clock.wait_for_timer(ROUND);
+    assert_eq!(stage.runs.count(), 1, "the round was made up for");
+    stage.manager.check_health().unwrap();
 }

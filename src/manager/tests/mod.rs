@@ -3,6 +3,8 @@
 #[cfg(feature = "testing")]
 mod at_least;
 #[cfg(feature = "testing")]
+mod checks;
+#[cfg(feature = "testing")]
 mod end_to_end;
 pub(super) mod fake;
 #[cfg(feature = "testing")]
@@ -14,6 +16,8 @@ mod launch;
 #[cfg(feature = "testing")]
 mod metrics;
 mod object_manager;
+#[cfg(feature = "testing")]
+mod panics;
 mod pod_references;
 mod reflect;
 mod simulation;

@@ -363,6 +363,8 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
     stage.manager.register_pod(&pod("p", &["s"]));
     let runs = stage.runs.clone();
     runs.shut_gate(true);
+    let item = stage.manager.store().ask("ns", "s").unwrap().item;
+    let waits = item.about.demand.wait();
     let reflector = {
         let runs = runs.clone();
         Worker::spawn("t-rf", move |_| {
@@ -371,6 +373,7 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
         })
     };
     runs.wait_at_gate();
+    drop((waits, item));
     let (ended, has_ended) = crossbeam_channel::bounded(1);
     let manager = stage.manager;
     let dropper = Worker::spawn("t-drop", move |_| {

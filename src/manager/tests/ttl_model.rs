@@ -97,7 +97,6 @@ struct Entry {
     floor: u64,
     gone: Option<u64>,
     past_cache: bool,
-    promised: bool,
     failure: Option<ErrorKind>,
     backoff: Option<Duration>,
     retry_at: Option<Instant>,
@@ -223,7 +222,6 @@ impl Naive {
             if self.invalidates || !held.contains(name) {
                 let entry = self.entries.entry(name.clone()).or_default();
                 *entry = Entry {
-                    promised: entry.promised,
                     floor: entry.floor,
                     ..Entry::default()
                 };
@@ -264,7 +262,7 @@ impl Naive {
         }
         let mut found = self.at(name, if cached { self.cached() } else { self.version });
         let mut consistent = !cached;
-        if cached && found.is_none() && entry.promised {
+        if cached && found.is_none() {
             self.requests.push(String::new());
             found = self.at(name, self.version);
             consistent = true;
@@ -293,10 +291,7 @@ impl Naive {
         };
         let at_least = wanted.map_or(0, |wanted| wanted.max(entry.floor));
         if wanted.is_some_and(|wanted| entry.is_fresh(now, self.ttl) && entry.floor >= wanted) {
-            let said = entry.said(false).unwrap();
-            entry.promised = true;
-            self.entries.insert(name.to_owned(), entry);
-            return said;
+            return entry.said(false).unwrap();
         }
         self.requests
             .push(wanted.map(|_| at_least.to_string()).unwrap_or_default());
@@ -306,7 +301,6 @@ impl Naive {
         } else {
             let at = wanted.map_or(self.version, |_| at_least.max(self.cached()));
             let found = self.at(name, at);
-            entry.promised |= found.is_some();
             // What is known to be gone comes back by a read of the most recent state only.
             let gone = found.is_some_and(|found| entry.gone == Some(found.made));
             if !gone || wanted.is_none() {

@@ -112,6 +112,7 @@ fn what_is_known_is_the_least_that_is_asked_for() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     stage.getter.versions();
     stage
         .getter

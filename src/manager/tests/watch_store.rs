@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use k8s_openapi::api::core::v1::Secret;
+
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Undecodable;
 use crate::object::{ObjectKey, Status};
@@ -117,7 +120,7 @@ fn success_beats_the_deadline() {
     assert_eq!(stage.version("s"), "9");
 }
 
-/// OC-15, OC-16 (better: at arrival, not only when read), OC-17; `TestImmutableSecretStopsTheReflector`.
+/// OC-15, OC-16, OC-17; `TestImmutableSecretStopsTheReflector`.
 #[test]
 fn an_immutable_secret_stops_its_run() {
     let absent_then = |then: crate::object::Held<_>| (None, Some(then));
@@ -155,13 +158,100 @@ fn an_immutable_secret_stops_its_run() {
         stage.runs.list("s", "10", first).unwrap();
         if let Some(then) = then {
             assert!(!stage.runs.is_stopped("s"), "{what}");
-            let object: &k8s_openapi::api::core::v1::Secret = &then;
+            let object: &Secret = &then;
             stage.runs.modified(object.clone());
         }
-        assert_eq!(stage.runs.is_stopped("s"), stops, "{what}");
         assert!(!stage.get_now("s").unwrap().is_stale(), "{what}");
+        assert_eq!(stage.runs.is_stopped("s"), stops, "{what}");
         assert_eq!(stage.runs.count(), 1, "{what}: a read restarts nothing");
     }
+}
+
+/// OC-15: nobody has seen it yet, so its end, and another in its place, must not be missed. Seen: both were.
+#[test]
+fn oc_15_an_immutable_object_that_nobody_has_read_keeps_its_watch() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let first = immutable("s", "9");
+    stage.runs.list("s", "10", Some(first.clone())).unwrap();
+    assert!(!stage.runs.is_stopped("s"));
+    stage.runs.deleted(Secret {
+        metadata: secret("s", "11").metadata,
+        ..first
+    });
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
+    stage
+        .runs
+        .modified(with_uid(immutable("s", "12"), "another"));
+    assert!(!stage.runs.is_stopped("s"));
+    assert_eq!(stage.version("s"), "12");
+    assert!(stage.runs.is_stopped("s"), "the first read stops it");
+    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.runs.count(), 1, "it goes on being served");
+}
+
+/// OC-15: whichever read comes first.
+#[test]
+fn oc_15_each_kind_of_read_stops_the_watch_of_an_immutable_object() {
+    type Read = fn(&Stage);
+    let reads: [(&str, Read); 4] = [
+        ("get", |stage| drop(stage.get_now("s").unwrap())),
+        ("get_cached", |stage| {
+            drop(stage.manager.get_cached("ns", "s").unwrap().unwrap());
+        }),
+        ("get_at_least", |stage| {
+            let version = "9".into();
+            let read = stage
+                .manager
+                .get_at_least("ns", "s", &version, Deadline::NEVER);
+            drop(read.unwrap());
+        }),
+        ("get_fresh", |stage| {
+            stage.getter.answer(Ok(immutable("s", "9")));
+            drop(stage.manager.get_fresh("ns", "s", Deadline::NEVER).unwrap());
+        }),
+    ];
+    for (what, read) in reads {
+        let stage = Stage::new();
+        stage.manager.register_pod(&pod("p", &["s"]));
+        let object = Some(immutable("s", "9"));
+        stage.runs.list("s", "10", object).unwrap();
+        assert!(!stage.runs.is_stopped("s"), "{what}");
+        read(&stage);
+        assert!(stage.runs.is_stopped("s"), "{what}");
+    }
+}
+
+/// OC-15: who waits for it reads it when it comes.
+#[test]
+fn oc_15_an_immutable_object_that_is_waited_for_is_read_when_it_comes() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let (worker, answer) = get_elsewhere(&stage, "s");
+    stage.clock.wait_for_timer(Duration::from_secs(1));
+    let object = Some(immutable("s", "9"));
+    stage.runs.list("s", "10", object).unwrap();
+    assert_eq!(answer.recv().unwrap().unwrap(), "9");
+    worker.join().unwrap();
+    assert!(stage.runs.is_stopped("s"));
+}
+
+/// OC-15, B4: an unread one that idleness stops is an idle item, which a read watches again.
+#[test]
+fn oc_15_an_immutable_object_that_stays_unread_falls_idle() {
+    let stage = Stage::with(|options| options.idle_max(ROUND));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let object = Some(immutable("s", "9"));
+    stage.runs.list("s", "10", object).unwrap();
+    stage.round();
+    assert!(!stage.runs.is_stopped("s"));
+    stage.round();
+    assert!(stage.runs.is_stopped("s"));
+    let error = stage.get_now("s").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced, "it is asked for anew");
+    assert_eq!(stage.runs.count(), 2);
+    stage.runs.list("s", "20", None).unwrap();
+    assert!(stage.get_now("s").unwrap_err().is_not_found());
 }
 
 /// OC-18, OC-21, OC-22 (B4); `TestMaxIdleTimeStopsTheReflector`.
@@ -241,6 +331,7 @@ fn a_manager_that_was_shut_down_starts_nothing() {
         .runs
         .list("fixed", "10", Some(immutable("fixed", "9")))
         .unwrap();
+    assert_eq!(stage.version("fixed"), "9");
     stage.manager.shut_down();
     assert!(stage.runs.is_stopped("mutable"));
     stage
@@ -250,8 +341,8 @@ fn a_manager_that_was_shut_down_starts_nothing() {
     assert_eq!(stage.version("fixed"), "9");
     for name in ["mutable", "late"] {
         let error = stage.manager.get_secret("ns", name).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSynced);
-        assert!(error.last_failure().unwrap().is_stopped(), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Stopped, "as with Cache and Get");
+        assert_eq!(error.to_string(), "the secret cache: stopped");
     }
     assert_eq!(stage.getter.asked(), 0);
 }
@@ -311,7 +402,7 @@ fn cached_reads_do_not_go_back_behind_a_fresh_one() {
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     stage.getter.answer(Ok(secret("s", "30")));
-    let never = crate::clock::Deadline::NEVER;
+    let never = Deadline::NEVER;
     let fresh = stage.manager.get_fresh("ns", "s", never).unwrap();
     assert_eq!(fresh.metadata.resource_version.as_deref(), Some("30"));
     stage.runs.modified(secret("s", "29"));
@@ -421,6 +512,7 @@ fn a_failed_check_waits_for_as_long_as_the_server_says() {
     stage.manager.register_pod(&pod("p", &["s"]));
     let object = Some(immutable("s", "9"));
     stage.runs.list("s", "10", object).unwrap();
+    assert_eq!(stage.version("s"), "9");
     let busy = Error::new(ErrorKind::Protocol, "too many requests");
     let busy = busy.with_retry_after(Duration::from_secs(90));
     stage.getter.answer(Err(busy));
@@ -496,6 +588,7 @@ fn a_new_reference_checks_an_immutable_object_once() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     assert_eq!(stage.getter.asked(), 0);
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(1);
@@ -519,6 +612,7 @@ fn an_immutable_object_made_again_is_noticed() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     stage.manager.register_pod(&pod("q", &["s"]));
     stage
         .getter
@@ -546,6 +640,7 @@ fn an_immutable_object_that_is_gone_is_noticed() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.answer(Err(Error::not_found("secret", "s")));
     stage.runs.wait_for_count(2);
@@ -564,6 +659,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(1);
     let marked = stage.get_now("s").unwrap();
@@ -614,6 +710,7 @@ fn the_check_of_immutable_objects_can_be_switched_off() {
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
+    assert_eq!(stage.version("s"), "9");
     stage.manager.register_pod(&pod("q", &["s"]));
     assert_eq!(stage.version("s"), "9");
     assert_eq!(stage.getter.asked(), 0);
@@ -702,7 +799,7 @@ fn a_shutdown_ends_fresh_reads() {
     stage.manager.register_pod(&pod("p", &["s"]));
     let manager = Arc::clone(&stage.manager);
     let worker = Worker::spawn("t-fresh", move |_| {
-        let never = crate::clock::Deadline::NEVER;
+        let never = Deadline::NEVER;
         let error = manager.get_fresh("ns", "s", never).unwrap_err();
         assert!(error.is_stopped());
     });

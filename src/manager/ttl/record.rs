@@ -143,8 +143,8 @@ pub(crate) struct Record<K: ManagedKind> {
     updated: Option<(Instant, Coarse)>,
     /// The server's cache was behind what is known: the next fetch reads past it.
     past_cache: bool,
-    /// A reader was promised that cached reads do not go back behind what is held (R11).
-    promised: bool,
+    /// The newest state of the object does not decode; the content holds the last good one (B12).
+    undecodable: Option<Error>,
     /// The fetch that is under way, and since when.
     flight: Option<(FlightId, Instant)>,
     last_flight: FlightId,
@@ -161,7 +161,7 @@ impl<K: ManagedKind> Default for Record<K> {
             absent: None,
             updated: None,
             past_cache: false,
-            promised: false,
+            undecodable: None,
             flight: None,
             last_flight: FlightId::default(),
             landed: None,
@@ -213,10 +213,10 @@ impl<K: ManagedKind> Record<K> {
         }
     }
 
-    /// The server's cache knows no such object, but a reader was promised that cached reads do not go back behind one:
-    /// asks once more, past the cache, before that is believed.
+    /// The server's cache knows no such object, but readers were given one, behind which cached reads do not go back: asks
+    /// once more, past the cache, before that is believed.
     pub(crate) fn confirm(&self, fetch: &Fetch) -> Option<Fetch> {
-        let doubtful = !fetch.version.is_empty() && self.promised;
+        let doubtful = !fetch.version.is_empty();
         (doubtful && self.content.object().is_some()).then(|| Fetch {
             version: ResourceVersion::most_recent(),
             asked: self.content.ask(),
@@ -272,6 +272,7 @@ impl<K: ManagedKind> Record<K> {
             Fetched::Failed(error) => {
                 self.trouble
                     .fetch_failed(&error, fetch.begun, at.now, at.ttl);
+                self.note_undecodable(&error);
                 let result = self.after(&error, at);
                 (How::Failed(error), result, None)
             }
@@ -307,12 +308,7 @@ impl<K: ManagedKind> Record<K> {
         }
     }
 
-    /// A reader is given an object with the promise that cached reads do not go back behind it (R11).
-    pub(crate) fn promise(&mut self) {
-        self.promised = true;
-    }
-
-    /// A read past the cache came back. The promise that goes with an object was made before.
+    /// A read past the cache came back.
     pub(crate) fn take_read(
         &mut self,
         read: &Past,
@@ -339,6 +335,7 @@ impl<K: ManagedKind> Record<K> {
             }
             Fetched::Failed(error) => {
                 self.trouble.failed(&error, read.begun, at.now);
+                self.note_undecodable(&error);
                 (Err(error), None)
             }
             Fetched::OutOfTime(error) | Fetched::Stopped(error) => (Err(error), None),
@@ -347,14 +344,13 @@ impl<K: ManagedKind> Record<K> {
     }
 
     /// Takes the record out of use: data that is fetched from now on is stored elsewhere, or nowhere. Returns an empty one
-    /// to take its place, which keeps what was promised, and how far the server had come.
+    /// to take its place, which keeps how far the server had come.
     pub(crate) fn orphan(&mut self) -> Self {
         self.orphaned = true;
         let mut content = Content::default();
         content.raise_floor(self.content.floor());
         Self {
             content,
-            promised: self.promised,
             ..Self::default()
         }
     }
@@ -365,14 +361,8 @@ impl<K: ManagedKind> Record<K> {
 
     /// Somebody who asked before this record took the place of another is given `object`: who reads this one next is not
     /// given an older state (B18). That alone makes nothing here fresh: the first reader fetches (OS-17).
-    pub(crate) fn hear(
-        &mut self,
-        object: Arc<Held<K>>,
-        promised: bool,
-        at: &Moment<'_>,
-    ) -> Settled<K, ()> {
+    pub(crate) fn hear(&mut self, object: Arc<Held<K>>, at: &Moment<'_>) -> Settled<K, ()> {
         let before = self.face();
-        self.promised |= promised;
         // What is absent here is asked for anew by each reader (OS-16), past every cache.
         let heard = self.absent.is_none().then(|| self.content.hear(object));
         let written = heard.flatten();
@@ -384,22 +374,22 @@ impl<K: ManagedKind> Record<K> {
 
     /// Whether what is held may be served without asking (OS-6).
     pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
-        let Some((updated, _)) = self.updated.filter(|_| self.object().is_some()) else {
+        let served = self.object().is_some() && self.undecodable.is_none();
+        let Some((updated, _)) = self.updated.filter(|_| served) else {
             return false;
         };
         let ends = updated.checked_add(at.ttl);
         ends.is_none_or(|ends| at.now < ends)
     }
 
-    /// What is held, if it is fresh and not older than `version`: a promise as that of a read past the cache (R11).
+    /// What is held, if it is fresh and not older than `version` (R11).
     pub(crate) fn reached(
-        &mut self,
+        &self,
         version: &ResourceVersion,
         key: &ObjectKey,
         at: &Moment<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
-        self.promised |= reached;
         reached.then(|| self.in_hand(key, false, at))
     }
 
@@ -411,6 +401,11 @@ impl<K: ManagedKind> Record<K> {
 
     pub(crate) fn content(&self) -> &Content<K> {
         &self.content
+    }
+
+    /// Why the newest state of the object is not held, if it does not decode (B12).
+    pub(crate) fn undecodable(&self) -> Option<&Error> {
+        self.undecodable.as_ref()
     }
 
     pub(crate) fn is_absent(&self) -> bool {
@@ -455,8 +450,16 @@ impl<K: ManagedKind> Record<K> {
         self.trouble = Trouble::default();
     }
 
+    /// The server has the object, in a state that does not decode: later reads say so until something else is known.
+    fn note_undecodable(&mut self, error: &Error) {
+        if error.kind() == ErrorKind::Undecodable {
+            self.undecodable = Some(error.clone());
+        }
+    }
+
     fn confirmed(&mut self, absent: Option<Error>, at: &Moment<'_>) {
         self.absent = absent;
+        self.undecodable = None;
         self.updated = Some((at.now, at.coarse));
         self.past_cache = false;
         self.trouble = Trouble::default();
@@ -521,12 +524,7 @@ mod tests {
         assert!(record.land(&first, found(), &key, &at).result.is_ok());
         let second = record.begin(&at);
         assert_eq!(second.version, ResourceVersion::any());
-        assert!(
-            record.confirm(&second).is_none(),
-            "nothing was promised yet"
-        );
         let read = record.ask(ResourceVersion::most_recent(), &at);
-        record.promise();
         assert!(record.take_read(&read, found(), &key, &at).result.is_ok());
         let gone = Fetched::Absent(Error::not_found("secret", "s"));
         let kept = record.land(&second, gone, &key, &at).result.unwrap();

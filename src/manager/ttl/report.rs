@@ -1,7 +1,7 @@
 //! What the TTL store tells of one object in a table.
 
 use super::record::{Moment, Record};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::manager::kinds::ManagedKind;
 use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
 use crate::object::ObjectKey;
@@ -32,8 +32,8 @@ pub(crate) fn report<K: ManagedKind>(
 fn standing<K: ManagedKind>(record: &Record<K>, at: &Moment<'_>) -> (ObjectState, String) {
     let trouble = record.trouble();
     let text = trouble.failure().map(Error::to_string).unwrap_or_default();
-    if trouble.failure().map(Error::kind) == Some(ErrorKind::Undecodable) {
-        return (ObjectState::Undecodable, text);
+    if let Some(undecodable) = record.undecodable() {
+        return (ObjectState::Undecodable, undecodable.to_string());
     }
     if record.object().is_some() {
         return (ObjectState::Synced, text);

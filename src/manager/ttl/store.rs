@@ -278,30 +278,22 @@ impl<K: ManagedKind> TtlStore<K> {
                 found = self.fetch(place, &fetch, deadline);
             }
         }
-        self.hand_on(place, &found, false);
+        self.hand_on(place, &found);
         self.change(place, found, |record, found, at| {
             record.land(&fetch, found, &place.key, at)
         })
     }
 
     /// Who is answered out of a record that is out of use reads its successor next. That one hears of the answer first, so
-    /// that nobody goes back behind it; what takes the place of a record after this look fetches later than this did, and
-    /// takes a promise over with the place.
-    fn hand_on(&self, place: &Place<K>, found: &Fetched<K>, promised: bool) {
+    /// that nobody goes back behind it; what takes the place of a record after this look fetches later than this did.
+    fn hand_on(&self, place: &Place<K>, found: &Fetched<K>) {
         let Some(object) = found.object() else { return };
-        let orphaned = {
-            let mut record = place.record.lock();
-            if promised {
-                record.promise();
-            }
-            record.is_orphaned()
-        };
-        if !orphaned {
+        if !place.record.lock().is_orphaned() {
             return;
         }
         if let Ok(successor) = self.find(place.key.namespace(), place.key.name()) {
             let heard = Arc::clone(&object);
-            self.update(&successor, |record, at| record.hear(heard, promised, at));
+            self.update(&successor, |record, at| record.hear(heard, at));
         }
     }
 

@@ -13,10 +13,13 @@ use crate::object::ResourceVersion;
 use crate::sync::Arc;
 
 impl<K: ManagedKind> Slot<K> {
-    /// What readers can have at once, for the table of answers.
+    /// What readers can have at once, for the table of answers. An immutable object that is watched is not among it: who
+    /// reads it stops that.
     pub(crate) fn ready(&self, clock: &Clock) -> Option<Ready<K>> {
         let waits = self.state() == State::Rechecking(Check::First);
-        if !self.is_filled() || self.undecodable().is_some() || waits {
+        let watched = matches!(self.state(), State::Starting | State::Running);
+        let unread = watched && self.content().holds_immutable();
+        if !self.is_filled() || self.undecodable().is_some() || waits || unread {
             return None;
         }
         self.held(clock)
@@ -33,9 +36,10 @@ impl<K: ManagedKind> Slot<K> {
         match self.state() {
             State::Dropped => return Some(Err(Error::not_registered(&about.key))),
             State::Stopped(Why::NoRoom) => return self.failure().cloned().map(Err),
-            State::Stopped(Why::Crashed | Why::ShutDown { serves: false }) => {
-                return Some(Err(self.not_synced(clock.now())));
+            State::Stopped(Why::ShutDown { serves: false }) => {
+                return Some(Err(Error::stopped(K::CACHE)));
             }
+            State::Stopped(Why::Crashed) => return Some(Err(self.not_synced(clock.now()))),
             State::Rechecking(Check::First) if patient => return None,
             State::Starting
             | State::Running
@@ -86,16 +90,11 @@ impl<K: ManagedKind> Slot<K> {
 
     /// The kubelet's words for a wait that ended without an answer, and why (OC-9, B2).
     pub(crate) fn not_synced(&self, now: Instant) -> Error {
-        let last_failure = if matches!(self.state(), State::Stopped(Why::ShutDown { .. })) {
-            Some(Error::stopped(K::CACHE))
-        } else {
-            self.failure().cloned()
-        };
         let failed = FailedSync {
             attempts: self.attempts(),
             since: self.attempts_since(),
             now,
-            last_failure,
+            last_failure: self.failure().cloned(),
             activity: self.activity().and_then(|activity| activity.describe(now)),
         };
         Error::not_synced(K::RESOURCE, failed)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 /// The kernel's default of `vm.max_map_count`, for systems that do not tell.
 const MAPS_DEFAULT: usize = 65_530;
@@ -40,7 +40,9 @@ struct Grants {
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     option: Limit,
-    process: Limit,
+    grants: fn() -> Grants,
+    /// As it was when it last bound: an operator may raise the limits of a running process.
+    process: Mutex<Limit>,
     in_use: AtomicUsize,
 }
 
@@ -50,17 +52,18 @@ pub(crate) struct Permit(Arc<Ceiling>);
 
 impl Ceiling {
     pub(crate) fn new(reflectors_max: usize) -> Self {
-        Self::with(reflectors_max, Grants::of_this_process())
+        Self::with(reflectors_max, Grants::of_this_process)
     }
 
-    fn with(reflectors_max: usize, grants: Grants) -> Self {
+    fn with(reflectors_max: usize, grants: fn() -> Grants) -> Self {
         let option = Limit {
             reflectors: reflectors_max,
             reason: "the option reflectors_max".to_owned(),
         };
         Self {
             option,
-            process: grants.limit(),
+            process: Mutex::new(grants().limit()),
+            grants,
             in_use: AtomicUsize::new(0),
         }
     }
@@ -72,11 +75,24 @@ impl Ceiling {
     /// `TooManyReflectors`, naming the limit.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Permit, Error> {
         take_one(&self.in_use, &self.option)?;
-        if let Err(error) = take_one(&IN_PROCESS, &self.process) {
+        if let Err(error) = self.take_of_process() {
             self.in_use.fetch_sub(1, Ordering::SeqCst);
             return Err(error);
         }
         Ok(Permit(Arc::clone(self)))
+    }
+
+    fn take_of_process(&self) -> Result<(), Error> {
+        let known = self.process.lock().clone();
+        let Err(refused) = take_one(&IN_PROCESS, &known) else {
+            return Ok(());
+        };
+        let now = (self.grants)().limit();
+        if now == known {
+            return Err(refused);
+        }
+        self.process.lock().clone_from(&now);
+        take_one(&IN_PROCESS, &now)
     }
 }
 
@@ -199,7 +215,7 @@ mod tests {
 
     #[test]
     fn room_is_given_back_with_the_permit() {
-        let ceiling = Arc::new(Ceiling::with(1, grants(1 << 20, 1 << 20, 1 << 20)));
+        let ceiling = Arc::new(Ceiling::with(1, || grants(1 << 20, 1 << 20, 1 << 20)));
         let permit = ceiling.reserve().unwrap();
         let error = ceiling.reserve().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
@@ -211,9 +227,22 @@ mod tests {
         drop(ceiling.reserve().unwrap());
     }
 
+    /// F21: `ulimit -n` of a running process, as prlimit(1) raises it.
+    #[test]
+    fn a_raised_limit_of_the_process_is_followed() {
+        static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
+        let granted = || grants(DESCRIPTORS.load(Ordering::SeqCst), 1 << 20, 1 << 20);
+        let ceiling = Arc::new(Ceiling::with(9, granted));
+        assert!(ceiling.reserve().is_err());
+        DESCRIPTORS.store(1 << 20, Ordering::SeqCst);
+        let permit = ceiling.reserve().unwrap();
+        // A limit that was lowered binds from the next refusal on, and takes nothing back.
+        drop(permit);
+    }
+
     #[test]
     fn a_refusal_of_the_process_takes_nothing_of_the_option() {
-        let ceiling = Arc::new(Ceiling::with(1, grants(0, 1 << 20, 1 << 20)));
+        let ceiling = Arc::new(Ceiling::with(1, || grants(0, 1 << 20, 1 << 20)));
         for _ in 0..3 {
             let error = ceiling.reserve().unwrap_err();
             assert!(error.to_string().contains("descriptor limit (0"), "{error}");

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use super::item::{Effect, Input, State, Why};
+use super::item::{Effect, Input};
 use super::slot::Item;
 use super::store::Shared;
 use super::works::{Chores, Run};
 use crate::clock::Deadline;
+use crate::guard::guard;
 use crate::manager::kinds::ManagedKind;
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
 /// How often the housekeeper goes round (OC-18); the first round is at once.
 const ROUND: Duration = Duration::from_mins(1);
+
+/// How long after a panic the rounds begin anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// Wakes the housekeeper when its stop is raised.
 struct WakeChores(Arc<Monitor<Chores>>);
@@ -24,9 +28,20 @@ impl Wake for WakeChores {
     }
 }
 
-/// The body of the housekeeper's thread. After its stop it joins what is left, which includes
-/// a run that is just ending itself, and ends.
+/// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the rounds go on: somebody
+/// has to join what ends, and the manager's drop waits for that.
 pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
+    let port = format_args!("the housekeeper of {}", K::CACHE);
+    while let Err(error) = guard(port, || keep_until_stopped(shared, stop)) {
+        log::error!("{error}; it goes on in {AFTER_PANIC:?}");
+        *shared.housekeeping.lock() = Some(error);
+        let pause = shared.works.clock().after(AFTER_PANIC);
+        stop.wait_until(shared.works.clock(), pause);
+    }
+}
+
+/// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
+fn keep_until_stopped<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     let clock = shared.works.clock().clone();
     let wake: Arc<dyn Wake> = Arc::new(WakeChores(Arc::clone(&shared.works.chores)));
     let _registration = stop.register(&wake);
@@ -35,7 +50,7 @@ pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
         let ended = wait_for_chores(shared, round_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
-            shared.works.join(run);
+            run.join();
         }
         if stop.is_stopped() {
             if shared.works.chores.lock().alive == 0 {
@@ -48,6 +63,8 @@ pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
         }
         if clock.has_passed(round_at) {
             go_round(shared);
+            let mended = shared.housekeeping.lock().take();
+            drop(mended);
             round_at = clock.after(ROUND);
         }
     }
@@ -77,12 +94,12 @@ fn wait_for_chores<K: ManagedKind>(
     std::mem::take(&mut chores.ended)
 }
 
-/// Starts items that had no room, until one finds none again.
+/// Starts items that had no room, until one finds none again. One that fails otherwise keeps no other waiting.
 fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
     for item in shared.items() {
         let action = shared.works.change(&item, |slot| slot.act(Input::Room));
         shared.works.perform(&item, action);
-        if item.slot.lock().state() == State::Stopped(Why::NoRoom) {
+        if item.slot.lock().found_no_room() {
             return;
         }
     }

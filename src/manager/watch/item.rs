@@ -72,8 +72,8 @@ pub(crate) enum Input {
     SpawnFailed(RunId),
     /// A run's thread has ended.
     Ended(RunId),
-    /// A run brought an object that is immutable.
-    Immutable(RunId),
+    /// A reader was given an object that is immutable, out of what the present run filled.
+    ImmutableRead,
     /// Nobody has read the filled item for the idle time.
     Idle,
     /// The housekeeper's round: what failed before may be tried again.
@@ -185,7 +185,7 @@ impl Machine {
             Input::Spawned(_) => (self, Effect::Discard),
             Input::SpawnFailed(run) if run == self.run => self.rest(Why::NoRoom, Effect::Nothing),
             Input::Ended(run) if run == self.run => self.rest(Why::Crashed, Effect::End),
-            Input::Immutable(run) if run == self.run => self.rest(Why::Immutable, Effect::End),
+            Input::ImmutableRead => self.rest(Why::Immutable, Effect::End),
             Input::Idle if self.state == State::Running => self.rest(Why::Idle, Effect::End),
             _ => (self, Effect::Nothing),
         }
@@ -275,8 +275,8 @@ mod tests {
     fn the_life_of_a_watch_row_by_row() {
         use Effect::{Check as Look, Discard, End, Keep, Nothing, Start};
         use Input::{
-            CheckFailed, CheckedOther, CheckedSame, Ended, Idle, Immutable, Referenced, Released,
-            Retry, Room, ShutDown, SpawnFailed, Spawned, Wanted,
+            CheckFailed, CheckedOther, CheckedSame, Ended, Idle, ImmutableRead, Referenced,
+            Released, Retry, Room, ShutDown, SpawnFailed, Spawned, Wanted,
         };
         use State::{Dropped, Rechecking, Running, Starting, Stopped};
         let rows: &[(&str, &[Input], State, &[Effect])] = &[
@@ -302,19 +302,19 @@ mod tests {
             ),
             (
                 "OC-15",
-                &[Spawned(R1), Immutable(R1)],
+                &[Spawned(R1), ImmutableRead],
                 Stopped(Why::Immutable),
                 &[Keep, End],
             ),
             (
                 "OC-15: before the thread came",
-                &[Immutable(R1), Spawned(R1)],
+                &[ImmutableRead, Spawned(R1)],
                 Stopped(Why::Immutable),
                 &[End, Discard],
             ),
             (
                 "OC-15: a read restarts nothing",
-                &[Spawned(R1), Immutable(R1), Wanted, Retry],
+                &[Spawned(R1), ImmutableRead, Wanted, Retry],
                 Stopped(Why::Immutable),
                 &[Keep, End, Nothing, Nothing],
             ),
@@ -338,9 +338,9 @@ mod tests {
             ),
             (
                 "OC-28: an ended run changes nothing",
-                &[Spawned(R1), Idle, Wanted, Immutable(R1), Ended(R1)],
+                &[Spawned(R1), Idle, Wanted, Ended(R1)],
                 Starting,
-                &[Keep, End, Start(R2), Nothing, Nothing],
+                &[Keep, End, Start(R2), Nothing],
             ),
             (
                 "the ceiling",
@@ -380,43 +380,43 @@ mod tests {
             ),
             (
                 "B7: same",
-                &[Immutable(R1), Referenced, CheckedSame],
+                &[ImmutableRead, Referenced, CheckedSame],
                 Stopped(Why::Immutable),
                 &[End, Look, Nothing],
             ),
             (
                 "B7: another",
-                &[Immutable(R1), Referenced, CheckedOther],
+                &[ImmutableRead, Referenced, CheckedOther],
                 Starting,
                 &[End, Look, Start(R2)],
             ),
             (
                 "B7: a fresh read found another, unasked",
-                &[Immutable(R1), CheckedOther],
+                &[ImmutableRead, CheckedOther],
                 Starting,
                 &[End, Start(R2)],
             ),
             (
                 "B7: a fresh read came before the check",
-                &[Immutable(R1), Referenced, CheckedSame, CheckedOther],
+                &[ImmutableRead, Referenced, CheckedSame, CheckedOther],
                 Starting,
                 &[End, Look, Nothing, Start(R2)],
             ),
             (
                 "B7: failed and tried again",
-                &[Immutable(R1), Referenced, CheckFailed, Retry, CheckedSame],
+                &[ImmutableRead, Referenced, CheckFailed, Retry, CheckedSame],
                 Stopped(Why::Immutable),
                 &[End, Look, Nothing, Look, Nothing],
             ),
             (
                 "B7: one check at a time",
-                &[Immutable(R1), Referenced, Referenced, Retry],
+                &[ImmutableRead, Referenced, Referenced, Retry],
                 Rechecking(Check::First),
                 &[End, Look, Nothing, Nothing],
             ),
             (
                 "B7: released meanwhile",
-                &[Immutable(R1), Referenced, Released, CheckedOther],
+                &[ImmutableRead, Referenced, Released, CheckedOther],
                 Dropped,
                 &[End, Look, End, Nothing],
             ),
@@ -428,7 +428,7 @@ mod tests {
             ),
             (
                 "OC-25: an immutable one is served",
-                &[Immutable(R1), ShutDown, Referenced],
+                &[ImmutableRead, ShutDown, Referenced],
                 Stopped(Why::ShutDown { serves: true }),
                 &[End, End, Nothing],
             ),
@@ -455,16 +455,16 @@ mod tests {
     /// OC-12, OC-21: filled means by the present run; a stop for idleness makes readers wait again.
     #[test]
     fn who_is_answered_from_memory() {
-        use Input::{Idle, Immutable, Referenced, ShutDown, Spawned, Wanted};
+        use Input::{Idle, ImmutableRead, Referenced, ShutDown, Spawned, Wanted};
         let filled = Some(R1);
         assert!(!after(&[Spawned(R1)]).serves(None));
         assert!(after(&[Spawned(R1)]).serves(filled));
         assert!(!after(&[Spawned(R1), Idle]).serves(filled));
         assert!(!after(&[Spawned(R1), Idle, Wanted]).serves(filled));
         assert!(after(&[Spawned(R1), Idle, Wanted]).serves(Some(R2)));
-        assert!(after(&[Immutable(R1)]).serves(filled));
-        assert!(after(&[Immutable(R1), Referenced]).serves(filled));
-        assert!(after(&[Immutable(R1), ShutDown]).serves(filled));
+        assert!(after(&[ImmutableRead]).serves(filled));
+        assert!(after(&[ImmutableRead, Referenced]).serves(filled));
+        assert!(after(&[ImmutableRead, ShutDown]).serves(filled));
         assert!(!after(&[Spawned(R1), ShutDown]).serves(filled));
         assert!(!Machine::shut_down().serves(None));
     }

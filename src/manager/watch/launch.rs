@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, select};
 
 use super::writer::Writer;
 use crate::error::Error;
+use crate::guard::guard;
 use crate::list_watch::{
     Api, ListPage, ListRequest, Listed, ListerWatcher, RequestProgress, WatchRequest, WatchStream,
 };
@@ -37,7 +38,8 @@ pub(crate) trait Launcher<K: ManagedKind>: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; the writer is dropped then.
+    /// `Resources` when the system has no thread to give, `Panicked` when code of the program's own panicked; the writer is
+    /// dropped then.
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error>;
 }
 
@@ -75,7 +77,8 @@ impl<K: ManagedKind> fmt::Debug for Reflectors<K> {
 impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();
-        let source = self.api.lister_watcher(Scope::object(&key));
+        let port = format_args!("the Api's lister_watcher for {} {key}", K::RESOURCE);
+        let source = guard(port, || self.api.lister_watcher(Scope::object(&key)))?;
         let gates = plan.previous.into_iter().chain([plan.owned]).collect();
         let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, gates));
         let mut options = ReflectorOptions::default();

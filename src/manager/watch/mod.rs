@@ -2,7 +2,7 @@
 
 mod answer;
 mod ceiling;
-mod checker;
+pub(super) mod checker;
 mod housekeeper;
 pub(super) mod item;
 pub(super) mod launch;

@@ -1,7 +1,7 @@
 //! Reads past the watch: the object as the server has it now, or not older than a version (R11).
 
 use super::item::{State, Why};
-use super::slot::Item;
+use super::slot::{Action, Item};
 use super::store::WatchStore;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
@@ -91,8 +91,20 @@ impl<K: ManagedKind> WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let mut question = self.ask(namespace, name)?;
         let clock = self.works().clock();
-        let Item { about, slot } = question.item.clone();
-        let known = slot.lock().answer_at_least(&about, clock, version);
+        let about = Arc::clone(&question.item.about);
+        let (known, action) = self.works().change(&question.item, |slot| {
+            let known = slot.answer_at_least(&about, clock, version);
+            let given = known.as_ref().is_some_and(Result::is_ok);
+            (
+                known,
+                if given {
+                    slot.given()
+                } else {
+                    Action::nothing()
+                },
+            )
+        });
+        self.works().perform(&question.item, action);
         if let Some(answer) = known {
             return answer;
         }
@@ -153,7 +165,8 @@ impl<K: ManagedKind> WatchStore<K> {
         let now = works.clock().now();
         let not_found = || Error::not_found(K::RESOURCE, item.about.key.name());
         let (found, result) = works.change(item, |slot| {
-            let found = slot.found_at_least(asked, object, version, now);
+            let mut found = slot.found_at_least(asked, object, version, now);
+            found.action = found.action.or(|| slot.given());
             let result = match (absent, slot.undecodable()) {
                 // That was true while this read was under way.
                 (Some(error), _) => Err(error),

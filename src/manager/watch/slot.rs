@@ -11,7 +11,7 @@ use crossbeam_channel::Receiver;
 
 use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
 use super::works::Run;
-use crate::clock::{Clock, Coarse, Deadline};
+use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Listed;
 use crate::manager::content::{Content, News, Written};
@@ -107,6 +107,15 @@ impl Action {
         }
     }
 
+    /// This one, or `other` if there is nothing to do.
+    pub(crate) fn or(self, other: impl FnOnce() -> Self) -> Self {
+        if self.effect == Effect::Nothing {
+            other()
+        } else {
+            self
+        }
+    }
+
     /// A new item's first start.
     pub(crate) fn first() -> Self {
         Self {
@@ -167,6 +176,22 @@ impl<K: ManagedKind> Slot<K> {
             return Action::nothing();
         }
         self.act(Input::Wanted)
+    }
+
+    /// The object was given to a reader. One that cannot change needs no watch from then on (OC-15); before, its end or
+    /// another in its place must not be missed.
+    pub(crate) fn given(&mut self) -> Action {
+        if self.is_filled() && self.content.holds_immutable() {
+            self.act(Input::ImmutableRead)
+        } else {
+            Action::nothing()
+        }
+    }
+
+    /// Whether there was no room for its last run.
+    pub(crate) fn found_no_room(&self) -> bool {
+        let kind = self.failure().map(Error::kind);
+        self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
     }
 
     /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the server said when.
@@ -269,7 +294,7 @@ impl<K: ManagedKind> Slot<K> {
     /// Until when readers wait for the check that is under way; it passed long ago if none is.
     pub(crate) fn patience(&self) -> Deadline {
         let began = self.check_began.unwrap_or(self.began);
-        Deadline::at(began.checked_add(CHECK_PATIENCE).unwrap_or(began))
+        Deadline::at(later(began, CHECK_PATIENCE))
     }
 
     pub(crate) fn set_failure(&mut self, why: Error) {

@@ -37,6 +37,8 @@ pub(crate) struct WatchStore<K: ManagedKind> {
 pub(crate) struct Shared<K: ManagedKind> {
     pub(crate) works: Arc<Works<K>>,
     books: Mutex<Books<K>>,
+    /// The housekeeper's panic, until it has been round once more.
+    pub(crate) housekeeping: Mutex<Option<Error>>,
 }
 
 #[derive(Debug)]
@@ -101,7 +103,11 @@ impl<K: ManagedKind> WatchStore<K> {
             shut_down: false,
         });
         Self {
-            shared: Arc::new(Shared { works, books }),
+            shared: Arc::new(Shared {
+                works,
+                books,
+                housekeeping: Mutex::new(None),
+            }),
             housekeeper: None,
             stop: StopSource::new(),
         }
@@ -200,8 +206,10 @@ impl<K: ManagedKind> WatchStore<K> {
         let item = self.item(namespace, name)?;
         let (action, cached) = self.works().change(&item, |slot| {
             slot.note_read(now);
+            let cached = slot.whatever_there_is(clock);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
-            (slot.want(clock.now()), slot.whatever_there_is(clock))
+            let wanted = slot.want(clock.now());
+            (wanted.or(|| slot.given()), cached)
         });
         self.works().perform(&item, action);
         Ok(cached)
@@ -224,6 +232,7 @@ impl<K: ManagedKind> WatchStore<K> {
     /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.
     pub(crate) fn shut_down(&self) {
         self.stop.stop();
+        self.works().checker.stop();
         let items: Vec<Item<K>> = {
             let mut books = self.shared.books.lock();
             books.shut_down = true;
@@ -264,6 +273,11 @@ impl<K: ManagedKind> WatchStore<K> {
         overdue.collect()
     }
 
+    /// What keeps the housekeeper from its rounds, if anything does.
+    pub(crate) fn housekeeping_failure(&self) -> Option<Error> {
+        self.shared.housekeeping.lock().clone()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.shared.books.lock().references.len()
     }
@@ -290,11 +304,29 @@ impl<K: ManagedKind> WatchStore<K> {
             }
             let patience = deadline.earlier(slot.patience());
             let patient = !clock.has_passed(patience);
-            if let Some(answer) = slot.answer(&item.about, clock, patient) {
+            if slot.answer(&item.about, clock, patient).is_some() {
+                drop(slot);
+                let (answer, action) = self.works().change(item, |slot| {
+                    let answer = slot.answer(&item.about, clock, patient);
+                    let given = answer.as_ref().is_some_and(Result::is_ok);
+                    (
+                        answer,
+                        if given {
+                            slot.given()
+                        } else {
+                            Action::nothing()
+                        },
+                    )
+                });
+                self.works().perform(item, action);
+                let Some(answer) = answer else { continue };
                 return answer;
             }
             if clock.has_passed(deadline) {
-                return Err(slot.not_synced(clock.now()));
+                let error = slot.not_synced(clock.now());
+                // Under the lock: what comes from now on is read by nobody.
+                drop(waiting);
+                return Err(error);
             }
             if waiting.is_none() {
                 drop(slot);

@@ -27,11 +27,37 @@ use crate::sync::{Arc, Monitor};
 pub(crate) struct Run {
     handle: Box<dyn RunHandle>,
     _room: Permit,
+    /// Dropped last: the manager's end waits for it.
+    _alive: Alive,
+}
+
+/// Counts a run among those the manager's end waits for, until it is dropped, whatever drops it.
+#[derive(Debug)]
+struct Alive(Arc<Monitor<Chores>>);
+
+impl Alive {
+    fn new(chores: &Arc<Monitor<Chores>>) -> Self {
+        {
+            let mut chores = chores.lock();
+            chores.alive = chores.alive.saturating_add(1);
+        }
+        Self(Arc::clone(chores))
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        {
+            let mut chores = self.0.lock();
+            chores.alive = chores.alive.saturating_sub(1);
+        }
+        self.0.notify_all();
+    }
 }
 
 impl Run {
     /// Waits for the thread's end: milliseconds, since its stop was raised.
-    fn join(self) {
+    pub(crate) fn join(self) {
         // The thread's own report of its panic is in the log; a run that crashed is started again.
         drop(self.handle.join());
     }
@@ -117,10 +143,7 @@ impl<K: ManagedKind> Works<K> {
     }
 
     fn start(self: &Arc<Self>, item: &Item<K>, id: RunId) {
-        {
-            let mut chores = self.chores.lock();
-            chores.alive = chores.alive.saturating_add(1);
-        }
+        let alive = Alive::new(&self.chores);
         let room = self.ceiling.reserve();
         let (_owning, owned) = bounded(0);
         let launched = room.and_then(|room| {
@@ -128,6 +151,7 @@ impl<K: ManagedKind> Works<K> {
             Ok(Run {
                 handle,
                 _room: room,
+                _alive: alive,
             })
         });
         match launched {
@@ -139,7 +163,6 @@ impl<K: ManagedKind> Works<K> {
             }
             Err(error) => {
                 let news = self.change(item, |slot| slot.refuse_run(id, error));
-                self.one_less();
                 item.slot.notify_all();
                 if news == News::Changed {
                     self.changes.tell(&item.about.key);
@@ -165,20 +188,6 @@ impl<K: ManagedKind> Works<K> {
         };
         let writer = Writer::new(Arc::clone(self), item.clone(), id, ended);
         self.launcher.launch(writer, plan)
-    }
-
-    /// Waits for the end of a run's thread. Only the housekeeper calls it.
-    pub(crate) fn join(&self, run: Run) {
-        run.join();
-        self.one_less();
-    }
-
-    fn one_less(&self) {
-        {
-            let mut chores = self.chores.lock();
-            chores.alive = chores.alive.saturating_sub(1);
-        }
-        self.chores.notify_all();
     }
 
     /// Raises a run's stop and leaves the join to the housekeeper.

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use crossbeam_channel::Sender;
 
 use super::item::{Input, RunId};
-use super::slot::{Item, Slot};
+use super::slot::{Action, Item, Slot};
 use super::works::Works;
 use crate::error::Error;
 use crate::list_watch::Listed;
@@ -51,8 +51,12 @@ impl<K: ManagedKind> Writer<K> {
     ) -> Result<(), Error> {
         let changed = self.works.change(&self.item, |slot| {
             let written = change(slot)?;
-            let immutable = slot.content().holds_immutable();
-            let ending = immutable.then(|| slot.act(Input::Immutable(self.run)));
+            // Whoever waits reads it next.
+            let ending = if self.item.about.demand.is_waited_for() {
+                slot.given()
+            } else {
+                Action::nothing()
+            };
             Ok((written, ending))
         });
         let (written, ending) = changed?;
@@ -61,9 +65,7 @@ impl<K: ManagedKind> Writer<K> {
         if written.news == News::Changed {
             self.works.changes.tell(self.key());
         }
-        if let Some(action) = ending {
-            self.works.perform(&self.item, action);
-        }
+        self.works.perform(&self.item, ending);
         Ok(())
     }
 

@@ -157,6 +157,40 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
+/// SI-18: what was lost stays counted when the handler leaves, and handlers without a name are no series each.
+#[test]
+fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() {
+    let world = World::new();
+    world.set("a");
+    let informer = world.informer("settings");
+    let of = |handler: &str, metric: &str| {
+        let labels = format!(
+            r#"{{group="",handler="{handler}",name="settings",resource="configmaps",version="v1"}}"#
+        );
+        world.value(&format!("kubecache_informer_handler_{metric}{labels}"))
+    };
+    let bad = || Handlers::<ConfigMap>::new().on_add(|_, _| panic!("made up"));
+    let options = HandlerOptions::default().name("bad");
+    let named = informer.add_handler_with(bad(), options).unwrap();
+    let unnamed = [(); 2].map(|()| informer.add_handler(bad()).unwrap());
+    world.run(&informer);
+    named.wait_until_synced(Deadline::NEVER).unwrap();
+    for handler in &unnamed {
+        handler.wait_until_synced(Deadline::NEVER).unwrap();
+        assert_eq!(of(handler.name(), "panics_total"), None);
+    }
+    assert_eq!(of("bad", "panics_total").unwrap(), "1");
+    assert_eq!(of("unnamed", "panics_total").unwrap(), "2");
+    assert_eq!(of("unnamed", "queued_items").unwrap(), "0");
+    named.remove(Deadline::NEVER).unwrap();
+    unnamed[0].remove(Deadline::NEVER).unwrap();
+    assert_eq!(of("bad", "panics_total").unwrap(), "1");
+    assert_eq!(of("unnamed", "panics_total").unwrap(), "2");
+    assert_eq!(of("bad", "queued_items"), None, "a reading of nobody");
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(world.exposition.text(), "");
+}
+
 /// Reads out of memory and waits share a histogram; failures are told apart by kind, never by object.
 #[test]
 fn reads_of_a_manager_are_counted_by_strategy_and_reason() {

@@ -1,16 +1,16 @@
 //! The relist loop's thread: asks the runtime, fills the cache, rests, until it is stopped.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::core::{Outcome, Records};
-use super::progress::{Call, Panicked, Progress};
+use super::progress::{Call, Progress};
 use super::{RelistOptions, Runtime, RuntimePod};
 use crate::clock::Clock;
+use crate::guard::guard;
 use crate::pod_status::{PodStatusCache, Status, StatusError, Timestamp};
 use crate::sync::{Arc, Monitor};
-use crate::worker::{StopToken, WaitEnd, panic_text};
+use crate::worker::{StopToken, WaitEnd};
 
 /// The loop and what it works with.
 pub(super) struct Driver<R: Runtime> {
@@ -218,17 +218,13 @@ impl<R: Runtime> Driver<R> {
 
 /// Runs code that calls the user's, and gives its panic as an error.
 fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusError> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
-        let text = panic_text(payload.as_ref());
-        let error: StatusError = Arc::new(Panicked(text.into()));
-        Err(error)
-    })
+    guard("the runtime", run).unwrap_or_else(|error| Err(Arc::new(error)))
 }
 
 /// What a user's error says of itself; one that panics instead costs its text and nothing else.
 fn text_of(error: &StatusError) -> String {
-    catch_unwind(AssertUnwindSafe(|| error.to_string()))
-        .unwrap_or_else(|_| "an error that panics when it is shown".to_owned())
+    guard("the text of an error of the runtime", || error.to_string())
+        .unwrap_or_else(|error| error.to_string())
 }
 
 /// Closes the cache at the end of the thread, however it comes: nobody waits for what will not come.

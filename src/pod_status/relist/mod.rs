@@ -103,7 +103,7 @@ use progress::Progress;
 ///     }
 ///     end_of_sync = Timestamp::now(&clock);
 /// }
-/// relist.shutdown(clock.after(std::time::Duration::from_secs(5)))?;
+/// relist.shutdown(clock.after(std::time::Duration::from_mins(1)))?;
 /// # Ok::<(), kubecache::Error>(())
 /// ```
 #[doc(alias = "GenericPLEG")]

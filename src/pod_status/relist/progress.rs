@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::go_duration::GoDuration;
 use crate::error::{Error, ErrorKind};
 use crate::pod_status::StatusError;
-use crate::sync::Arc;
 
 /// What the loop's thread tells; under a mutex of rank 30.
 #[derive(Debug, Default)]
@@ -190,15 +189,3 @@ impl fmt::Display for Call {
         }
     }
 }
-
-/// A panic of the user's runtime, as the error it is reported as.
-#[derive(Clone, Debug)]
-pub(super) struct Panicked(pub(super) Arc<str>);
-
-impl fmt::Display for Panicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the runtime panicked: {}", self.0)
-    }
-}
-
-impl StdError for Panicked {}

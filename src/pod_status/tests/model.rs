@@ -65,7 +65,6 @@ impl Model {
     fn is_newer(&self, pod: u64, min_time: u64) -> bool {
         let global_is_newer = self.global.is_some_and(|global| global > min_time);
         match self.pods.get(&pod) {
-            None if self.evented => true,
             None => global_is_newer,
             Some(entry) => {
                 global_is_newer || entry.modified > min_time || entry.observed > min_time

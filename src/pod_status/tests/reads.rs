@@ -130,12 +130,17 @@ fn pc_13_with_events_an_older_status_is_refused() {
     assert_eq!(name(&stage.cache.get("uid-1")), "equal");
 }
 
+/// F22: v1.36 has the gate in `Set` alone.
 #[test]
-fn pc_13_with_events_a_pod_without_an_entry_is_answered_at_once() {
+fn pc_13_with_events_the_rule_of_who_asks_is_the_same() {
     let stage = Stage::evented();
     for min_time in [Timestamp::ZERO, stage.at(0), stage.at(99)] {
-        assert!(stage.answers("uid-1", min_time));
+        assert!(!stage.answers("uid-1", min_time), "nothing is known yet");
     }
+    stage.cache.update_time(stage.at(1));
+    assert!(stage.answers("uid-1", stage.at(0)));
+    assert!(!stage.answers("uid-1", stage.at(1)));
+    stage.cache.update_time(stage.at(-2));
     stage.set("uid-1", "web", stage.at(0));
     assert!(
         !stage.answers("uid-1", stage.at(0)),

@@ -248,7 +248,7 @@ fn b15_a_deadline_ends_the_wait_precisely() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "pod \"uid-1\": timed out after 5.0s waiting for a status newer than 8.0s ago: its status was set 13.0s ago; \
+        "pod \"uid-1\": timed out after 5.0s waiting for a status newer than 8.0s ago: its status was set 13.0s ago, 5.0s too early; \
          the global time was never set"
     );
     stage.assert_nobody_is_left();
@@ -264,10 +264,22 @@ fn b15_the_deadlines_error_says_what_is_known() {
     };
     let never = text("uid-1", Timestamp::ZERO);
     assert!(never.contains("newer than the zero time: no status is stored; the global time was"));
+    let before = Timestamp::from(stage.clock.now() - Duration::from_millis(5_001));
+    stage
+        .cache
+        .set("uid-2", None, Some(failure("no answer")), before);
+    let barely = text("uid-2", stage.at(-5));
+    let known = "newer than 5.0s ago: an error was set 5.0s ago, 1.0ms too early; ";
+    assert!(barely.contains(known), "{barely}");
+    let exactly = text("uid-2", before);
+    assert!(
+        exactly.contains("an error was set 5.0s ago, at that very time; "),
+        "{exactly}"
+    );
     stage.cache.update_time(stage.at(-4));
     let text_of_global = text("uid-1", stage.at(2));
     assert!(
-        text_of_global.ends_with("the global time is 4.0s ago"),
+        text_of_global.ends_with("the global time is 4.0s ago, 6.0s too early"),
         "{text_of_global}"
     );
     assert!(text_of_global.contains("newer than 2.0s ahead"));
@@ -278,7 +290,7 @@ fn b15_the_deadlines_error_says_what_is_known() {
     );
     stage.cache.set_observed_time("uid-1", stage.at(-6));
     let text_of_error = text("uid-1", stage.at(0));
-    let known = "an error was set 7.0s ago, observed 6.0s ago; the global time is 4.0s ago";
+    let known = "an error was set 7.0s ago, 7.0s too early, observed 6.0s ago; the global time is 4.0s ago, 4.0s too early";
     assert!(text_of_error.ends_with(known), "{text_of_error}");
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, Reopen, RetryWindow};
@@ -388,8 +389,4 @@ impl Memory {
         };
         self.log(level, text);
     }
-}
-
-fn later(now: Instant, wait: Duration) -> Instant {
-    now.checked_add(wait).unwrap_or(now)
 }

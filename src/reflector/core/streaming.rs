@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::WatchRequest;
 use crate::object::ResourceVersion;
@@ -38,10 +39,9 @@ impl Streaming {
     /// When the stream is given up unless more of the list comes: changes and plain bookmarks come without end from
     /// a server that ignores `sendInitialEvents`, and one that ignores the time-out, too, never ends it itself.
     fn given_up_at(&self) -> Instant {
-        let after = |from: Instant, wait| from.checked_add(wait).unwrap_or(from);
-        after(self.progress, PROGRESS_LIMIT)
-            .min(after(self.last_item, ITEM_LIMIT))
-            .min(after(self.opened_at, self.timeout))
+        later(self.progress, PROGRESS_LIMIT)
+            .min(later(self.last_item, ITEM_LIMIT))
+            .min(later(self.opened_at, self.timeout))
     }
 }
 

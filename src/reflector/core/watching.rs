@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::WatchRequest;
 use crate::object::ResourceVersion;
@@ -47,7 +48,7 @@ impl Watching {
         } else {
             (self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
         };
-        from.checked_add(wait).unwrap_or(from)
+        later(from, wait)
     }
 }
 
@@ -295,7 +296,7 @@ impl Core {
             Next::Watch => Phase::Opening,
             Next::Pass | Next::List(_) | Next::Stream(_) => Phase::Listing,
         };
-        let until = facts.now.checked_add(wait).unwrap_or(facts.now);
+        let until = later(facts.now, wait);
         self.rest(until, false, next, facts)
     }
 

@@ -392,3 +392,41 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     let (_store, second) = world.synced();
     assert_eq!(due(&second), seconds(130));
 }
+
+/// F21: what is as long as a duration can be is never over; it does not begin at once instead.
+#[test]
+fn the_longest_durations_are_without_end() {
+    let mut world = World::new();
+    world.options.watch_timeout_min = Duration::MAX;
+    world.options.idle_limit = Duration::MAX;
+    world.options.resync_period = Some(Duration::MAX);
+    world.options.internal_error_retry = Duration::MAX;
+    world.options.forbidden_grace = Duration::MAX;
+    world.options.backoff.reset_after = Duration::MAX;
+    world.set("a", "1");
+    let (store, reflector) = world.synced();
+    for day in 0..3 {
+        world.fake.wait_for_parked(1);
+        world.fake.advance(Duration::from_hours(24));
+        world.set("a", &format!("{day}"));
+        world.catch_up(&store);
+    }
+    assert_eq!(world.requests().len(), 2, "{:?}", world.requests());
+    drop(reflector);
+}
+
+/// F21: also between two tries.
+#[test]
+fn the_longest_backoff_is_without_end() {
+    let mut world = World::new();
+    world.options.backoff.initial = Duration::MAX;
+    world.options.backoff.cap = Duration::MAX;
+    world.source.fail_all(RequestKind::List, status(500));
+    let (_store, reflector) = world.start();
+    for _ in 0..3 {
+        world.fake.wait_for_parked(1);
+        world.fake.advance(Duration::from_hours(24));
+    }
+    assert_eq!(world.requests().len(), 1, "{:?}", world.requests());
+    drop(reflector);
+}

@@ -1,8 +1,10 @@
 //! Tests of a whole reflector, thread and all, against the fake source and the fake clock.
 
 mod behaviour;
+mod demand;
 mod failures;
 mod metrics;
+mod panics;
 mod simulation;
 mod sinks;
 mod streams;

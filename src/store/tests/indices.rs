@@ -233,7 +233,7 @@ fn ix_6_an_index_function_that_panics_leaves_nothing_half_done() {
     assert_eq!(under(&store, "fussy", "fine"), ["b", "c"], "it goes on");
     let like = store.like("fussy", &object("x", "13", &[])).unwrap_err();
     assert_eq!(like.kind(), ErrorKind::Panicked);
-    let text = "the function of index fussy panicked at ConfigMap shop/x";
+    let text = "the function of index fussy, at ConfigMap shop/x, panicked";
     assert_eq!(like.to_string(), text, "nothing that was formatted");
 
     let (store, mut writer) = Store::new(Indexers::new(), Clock::system());

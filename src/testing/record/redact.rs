@@ -111,17 +111,15 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
         Node::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
-                    ("data" | "stringData", value @ (Node::Object(_) | Node::Array(_)))
-                        if secret =>
-                    {
-                        leaves(value, changes);
-                    }
+                    // Whatever their shape: a server that is wrong in one thing may be so in another.
+                    ("data" | "stringData", value) if secret => leaves(value, changes),
                     ("annotations", Node::Object(annotations)) if secret => {
                         let private = annotations
                             .iter()
                             .filter(|one| one.key != INITIAL_EVENTS_END);
                         private.for_each(|annotation| leaves(&annotation.value, changes));
                     }
+                    ("annotations", value) if secret => leaves(value, changes),
                     (LAST_APPLIED | "token", value @ Node::String(_)) => leaves(value, changes),
                     (_, value) => collect(text, value, secret, changes),
                 }
@@ -258,6 +256,30 @@ mod tests {
                 serde_json::from_str(&after).unwrap(),
             );
             assert_eq!(before.pointer("/kind"), after.pointer("/kind"));
+        }
+    }
+
+    /// F21: a member of another shape than the API's is as secret.
+    #[test]
+    fn f21_data_of_any_shape_is_replaced() {
+        for data in [
+            r#""canary""#,
+            r#"["canary"]"#,
+            r#"{"k":["canary"]}"#,
+            r#"{"canary":{"k":"v"}}"#,
+        ] {
+            for name in ["data", "stringData"] {
+                for kind in ["Secret", "SecretList"] {
+                    let object = format!(r#"{{"kind":"Secret","{name}":{data}}}"#);
+                    let text = match kind {
+                        "Secret" => object,
+                        _ => format!(r#"{{"kind":"SecretList","items":[{object}]}}"#),
+                    };
+                    let shows = redacted(&text, false).contains(r#""canary""#);
+                    // The keys of a map are its names, and no value.
+                    assert_eq!(shows, data.starts_with(r#"{"canary"#), "{text}");
+                }
+            }
         }
     }
 

@@ -46,6 +46,7 @@ pub use self::pace::{Speed, Step};
 ///
 /// ```
 /// # #[cfg(feature = "testing")] {
+/// use kubecache::clock::Clock;
 /// use kubecache::http::{Client, ClientOptions, Config};
 /// use kubecache::manager::{SecretManager, ManagerOptions};
 /// use kubecache::testing::{Answer, End, Exchange, FixtureServer, Recording, objects};
@@ -67,7 +68,8 @@ pub use self::pace::{Speed, Step};
 /// let secrets = SecretManager::new(client, ManagerOptions::default())?;
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
-/// while secrets.get_secret("shop", "db")?.data.as_ref().unwrap()["password"].0 != b"another" {
+/// let soon = Clock::system().after(Duration::from_mins(1));
+/// while secrets.get_secret_by("shop", "db", soon)?.data.as_ref().unwrap()["password"].0 != b"another" {
 ///     changes.signal().recv()?;
 /// }
 /// assert!(server.unused().is_empty(), "it has listed and watched");

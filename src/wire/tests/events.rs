@@ -115,7 +115,7 @@ fn each_event_comes_to_what_its_row_says() {
     }
 }
 
-const NO_EVENTS: [(&str, &str); 11] = [
+const NO_EVENTS: [(&str, &str); 10] = [
     ("<html>", "unable to decode to metav1.WatchEvent"),
     ("{}", "unable to decode to metav1.WatchEvent"),
     ("[]", "unable to decode to metav1.WatchEvent"),
@@ -129,10 +129,6 @@ const NO_EVENTS: [(&str, &str); 11] = [
     ),
     (
         r#"{"type":"ADDED","object":{}"#,
-        "unable to decode to metav1.WatchEvent",
-    ),
-    (
-        r#"{"type":"ADDED","object":{}}}"#,
         "unable to decode to metav1.WatchEvent",
     ),
     (
@@ -155,7 +151,7 @@ const NO_EVENTS: [(&str, &str); 11] = [
 
 /// RS-6 and RS-7: the words of client-go, then the end.
 #[test]
-fn a_line_that_is_no_event_ends_the_stream_with_an_internal_error() {
+fn what_is_no_event_ends_the_stream_with_an_internal_error() {
     let rs6 = |why: &str| {
         format!(
             "Error(Api: an error on the server (\"unable to decode an event from the watch stream: {why}\") \
@@ -165,6 +161,9 @@ fn a_line_that_is_no_event_ends_the_stream_with_an_internal_error() {
     for (line, why) in NO_EVENTS {
         let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
         assert_eq!(watch(&format!("{line}\n{next}\n")), [rs6(why)], "{line}");
+        // What came whole before it is an event.
+        let events = ["Added(Secret n/a @5)".to_owned(), rs6(why)];
+        assert_eq!(watch(&format!("{next}{line}\n{next}\n")), events, "{line}");
     }
     let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
     decoder.space()[0] = b'x';
@@ -210,7 +209,7 @@ fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
             "Added(Secret n/a @5)",
             "bookmark @9",
             "deleted aside b: Secret b does not decode: type: invalid type: integer, expected a string",
-            "cut: Protocol: the watch was cut off: unexpected EOF behind 12 bytes of a line",
+            "cut: Protocol: the watch was cut off: unexpected EOF behind 12 bytes of an event",
         ]
     );
     each_split(body.as_bytes(), |chunks| {
@@ -219,38 +218,41 @@ fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
 }
 
 #[test]
-fn an_event_is_delivered_when_its_newline_arrives() {
+fn an_event_is_delivered_when_its_last_byte_arrives() {
     let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
-    let line = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
-    for byte in line.bytes() {
-        decoder.space()[0] = byte;
+    let event = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+    let (last, before) = event.as_bytes().split_last().unwrap();
+    for byte in before {
+        decoder.space()[0] = *byte;
         decoder.filled(1);
         assert!(decoder.next().unwrap().is_none());
     }
-    decoder.space()[0] = b'\n';
+    decoder.space()[0] = *last;
     decoder.filled(1);
     assert!(matches!(decoder.next(), Ok(Some(WatchEvent::Added(_)))));
+    assert!(decoder.finish().is_none());
 }
 
 #[test]
-fn lines_have_a_largest_size_to_the_byte() {
+fn events_have_a_largest_size_to_the_byte() {
     let options = DecodeOptions {
         frame_bytes_max: 100,
         ..DecodeOptions::default()
     };
-    let start = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}}"#;
+    let start = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}"#;
     for (length, fits) in [(99, true), (100, true), (101, false), (5000, false)] {
-        for end in ["\n", ""] {
-            let line = format!("{start}{}{end}", " ".repeat(length - start.len()));
+        for end in ["}", " "] {
+            let padding = " ".repeat(length - start.len() - 1);
+            let event = format!("{start}{padding}{end}");
             for size in [1, 7, 100_000] {
-                let events = watch_of::<Secret>(line.as_bytes().chunks(size), &options);
+                let events = watch_of::<Secret>(event.as_bytes().chunks(size), &options);
                 let outcome = match (fits, end) {
-                    (true, "\n") => "bookmark @1".to_owned(),
+                    (true, "}") => "bookmark @1".to_owned(),
                     (true, _) => format!(
-                        "cut: Protocol: the watch was cut off: unexpected EOF behind {length} bytes of a line"
+                        "cut: Protocol: the watch was cut off: unexpected EOF behind {length} bytes of an event"
                     ),
                     (false, _) => {
-                        "failed: TooLarge: a line of the watch is longer than 100 bytes; \
+                        "failed: TooLarge: an event of the watch is larger than 100 bytes; \
                                    DecodeOptions::frame_bytes_max raises the limit"
                             .to_owned()
                     }
@@ -262,12 +264,15 @@ fn lines_have_a_largest_size_to_the_byte() {
 }
 
 #[test]
-fn a_line_without_end_fails_at_the_limit() {
+fn an_event_without_end_fails_at_the_limit() {
     let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
     let error = loop {
         let space = decoder.space();
         let count = space.len();
-        space.fill(b'x');
+        space.fill(b'[');
+        if decoder.held_bytes() == count {
+            decoder.space()[..14].copy_from_slice(b"{\"object\":[[[[");
+        }
         decoder.filled(count);
         if let Err(error) = decoder.next() {
             break error;
@@ -307,7 +312,7 @@ fn a_quiet_stream_holds_less_than_a_kibibyte_whatever_it_has_seen() {
 }
 
 #[test]
-fn a_release_keeps_part_of_a_line() {
+fn a_release_keeps_part_of_an_event() {
     let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
     let line = format!("{{\"type\":\"ADDED\",\"object\":{{{META}}}}}\n");
     for chunk in line.as_bytes().chunks(5) {
@@ -338,7 +343,7 @@ fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
         let decoder = EventDecoder::<Secret>::with_initial_events(&options);
         events_of(decoder, chunks, &options)
     };
-    let before_end = list.len() - END.len() - 1;
+    let before_end = list.len() - END.len() - 2;
     each_split(body.as_bytes(), |chunks| {
         let events = streamed(3, list.len(), chunks.clone());
         assert_eq!(events.len(), 7, "{events:?}");
@@ -360,4 +365,81 @@ fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
         };
         assert_eq!(watch_of::<Secret>(chunks, &options).len(), 7);
     });
+}
+
+/// F21: an event is a JSON value: newlines neither end it nor have to stand behind it.
+#[test]
+fn f21_events_are_json_values_and_not_lines() {
+    let one = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+    let two = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#;
+    let spread =
+        "{\n \"type\":\r\n\"ADDED\",\n\n\"object\"\n:{\n\t\"metadata\" :\n{\"name\":\"b\"\n}\n}\n}";
+    let (first, second, third) = ("Added(Secret n/a @5)", "bookmark @9", "Added(Secret b @)");
+    let rows: [(String, &[&str]); 6] = [
+        (one.clone(), &[first]),
+        (format!("{one}{two}"), &[first, second]),
+        (
+            format!("{one}{two}\n{one} {two}"),
+            &[first, second, first, second],
+        ),
+        (spread.to_owned(), &[third]),
+        (format!("{two}{spread}{one}\n"), &[second, third, first]),
+        (format!("\n\n{spread}\n{spread}\n"), &[third, third]),
+    ];
+    for (body, events) in rows {
+        each_split(body.as_bytes(), |chunks| {
+            assert_eq!(
+                watch_of::<Secret>(chunks, &DecodeOptions::default()),
+                events,
+                "{body}"
+            );
+        });
+    }
+}
+
+/// F21: JSON has no newline inside of a string: an event that was cut off there is known at once, and does not swallow
+/// those behind it.
+#[test]
+fn f21_an_event_cut_off_in_a_string_ends_the_stream_at_its_newline() {
+    let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+    let mut bodies = Vec::new();
+    for cut in [
+        r#"{"type":"ADD"#,
+        r#"{"type":"ADDED","object":{"metadata":{"na"#,
+        r#"{"a\"#,
+    ] {
+        bodies.push(format!("{cut}\n"));
+        bodies.push(format!("{cut}\n{next}\n"));
+        bodies.push(format!("{next}\n{cut}\n{next}\n{next}\n"));
+    }
+    for body in bodies {
+        each_split(body.as_bytes(), |chunks| {
+            let events = watch_of::<Secret>(chunks, &DecodeOptions::default());
+            let last = events.last().unwrap();
+            assert!(last.contains("unable to decode"), "{body}: {events:?}");
+        });
+    }
+}
+
+/// B7: a watch of one object has a limit of its own, and its error names it.
+#[test]
+fn b7_the_events_of_one_object_are_at_most_8_mib() {
+    let defaults = DecodeOptions::default();
+    assert_eq!(defaults.one_object_frame_bytes_max, 8 << 20);
+    let table = [
+        (100, 50, "50", "one_object_frame_bytes_max"),
+        (50, 100, "50", "frame_bytes_max"),
+    ];
+    for (all, one, limit, option) in table {
+        let mut options = DecodeOptions::default();
+        (options.frame_bytes_max, options.one_object_frame_bytes_max) = (all, one);
+        let decoder = EventDecoder::<Secret>::for_one_object(&options);
+        let long = format!("{{\"object\":{}", "[".repeat(200));
+        let events = events_of(decoder, [long], &options);
+        let told = format!(
+            "failed: TooLarge: an event of the watch is larger than {limit} bytes; \
+             DecodeOptions::{option} raises the limit"
+        );
+        assert_eq!(events, [told]);
+    }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::item::{cut, text};
-use super::super::scan::Scan;
+use super::super::scan::{Cutting, Scan};
 use super::*;
 
 const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -11,7 +11,10 @@ const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The object without what a cache skips, and what was noted of it, scanned in these chunks.
 fn trimmed(json: &[u8], ends: &[usize]) -> String {
     let mut scan = Scan::default();
-    scan.begin_object(true);
+    scan.begin_object(Cutting {
+        trim: true,
+        secret_data: false,
+    });
     for end in ends {
         assert_eq!(scan.advance(&json[..*end]).unwrap(), None);
     }

@@ -283,6 +283,7 @@ fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let world = World::new();
     let names = Names {
         name: "late".to_owned(),
+        is_given: true,
         sync: "late".to_owned(),
     };
     let listener = Arc::new(Listener::new(names, None, world.clock.clone()));
@@ -290,7 +291,7 @@ fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let body = Arc::clone(&listener);
     let worker = Worker::spawn("t-late", move |_| {
         let _open = gate.recv();
-        body.run(Handlers::<ConfigMap>::new());
+        body.run(Handlers::<ConfigMap>::new(), None);
     });
     world.processor.stop(Deadline::NEVER).unwrap();
     let entered = world
@@ -314,12 +315,13 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
     }
     let names = Names {
         name: "late".to_owned(),
+        is_given: true,
         sync: "late".to_owned(),
     };
     let listener = Listener::new(names, None, Clock::system());
     listener.end(Why::Removed);
     let (starts, started) = unbounded();
-    listener.run(Starts(starts));
+    listener.run(Starts(starts), None);
     assert!(started.recv().is_err());
     assert_eq!(listener.life(), Life::Ended);
 }
@@ -337,4 +339,93 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     }
     assert!(world.processor.registrations().is_empty());
     assert_eq!(registration.delivered(), 1, "its counts stay");
+}
+
+/// Handlers in their calls, each of which then removes the next one and the last one the first; what comes of each.
+fn remove_each_other(count: usize) -> Vec<Result<(), String>> {
+    let world = World::new();
+    let mut handlers = Vec::new();
+    for number in 0..count {
+        let (handler, steps) = Stepped::new();
+        let name = ["first", "second", "third"][number];
+        let options = HandlerOptions::default().name(name);
+        let registration = world.add(handler, options, &["a1"]);
+        steps.begun.recv().unwrap();
+        handlers.push((registration, steps));
+    }
+    let (done, removed) = unbounded();
+    let others = handlers.iter().cycle().skip(1);
+    for ((_, steps), (other, _)) in handlers.iter().zip(others) {
+        let (other, done) = (other.clone(), done.clone());
+        let remove = move || done.send(other.remove(Deadline::NEVER)).unwrap();
+        steps.how.send(Step::Do(Box::new(remove))).unwrap();
+    }
+    let ends = (0..count).map(|_| removed.recv().unwrap().map_err(|error| error.to_string()));
+    let ends = ends.collect();
+    for (registration, _) in &handlers {
+        registration.remove(Deadline::NEVER).unwrap();
+    }
+    ends
+}
+
+/// SI-15: whoever closes the circle is told so, and the others' waits end with its call.
+#[test]
+fn si_15_handlers_that_remove_each_other_do_not_wait_for_ever() {
+    let ends = remove_each_other(2);
+    let told: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+    let texts = [
+        "handler second still runs, and waits for this call: second waits for the end of first",
+        "handler first still runs, and waits for this call: first waits for the end of second",
+    ];
+    assert!(told.len() == 1 && texts.contains(&&*told[0]), "{told:?}");
+}
+
+#[test]
+fn si_15_a_longer_circle_of_removals_is_told_as_well() {
+    let ends = remove_each_other(3);
+    let told: Vec<_> = ends.into_iter().filter_map(Result::err).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    for name in ["first", "second", "third"] {
+        assert!(told[0].contains(name), "{told:?}");
+    }
+}
+
+/// SI-5, SI-15: one handler stops all of them while another one removes it.
+#[test]
+fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_other() {
+    let world = Arc::new(World::new());
+    let add = |name| {
+        let (handler, steps) = Stepped::new();
+        let options = HandlerOptions::default().name(name);
+        let registration = world.processor.register(handler, options).unwrap();
+        (registration, steps)
+    };
+    let ((stopping, stopper), (_, remover)) = (add("stopping"), add("removing"));
+    world.admit(&["a1"]);
+    for steps in [&stopper, &remover] {
+        steps.begun.recv().unwrap();
+    }
+    let (done, ended) = unbounded();
+    let (theirs, tell) = (Arc::clone(&world), done.clone());
+    let stop = move || {
+        let end = theirs.processor.stop(Deadline::NEVER);
+        drop(theirs);
+        tell.send(("stop", end)).unwrap();
+    };
+    let remove = move || {
+        let end = stopping.remove(Deadline::NEVER);
+        done.send(("remove", end)).unwrap();
+    };
+    stopper.how.send(Step::Do(Box::new(stop))).unwrap();
+    remover.how.send(Step::Do(Box::new(remove))).unwrap();
+    for (which, end) in ended.iter().take(2) {
+        let text = end.map_err(|error| error.to_string());
+        let told = "handler stopping still runs, and waits for this call: stopping waits for the end of removing";
+        let fine = match which {
+            "stop" => text == Ok(()),
+            _ => text == Ok(()) || text == Err(told.to_owned()),
+        };
+        assert!(fine, "{which}: {text:?}");
+    }
+    world.processor.stop(Deadline::NEVER).unwrap();
 }

@@ -30,14 +30,20 @@ pub(super) use crate::informer::hangs::apart;
 
 pub(super) type Told = Notification<ConfigMap>;
 
-/// `a1` is the object `a` at version 1; `a` alone has no version.
+/// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of that name: what
+/// stands behind the digits is in its uid.
 pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
     let mut object = ConfigMap::default();
     let (name, version) = word.split_at(1);
     object.metadata.name = Some(name.to_owned());
-    object.metadata.uid = Some(format!("uid-{name}"));
+    object.metadata.uid = Some(format!("uid-{name}{}", incarnation(word)));
     object.metadata.resource_version = (!version.is_empty()).then(|| version.to_owned());
     Arc::new(Held::new(object))
+}
+
+/// What of a word stands behind its version's digits.
+pub(super) fn incarnation(word: &str) -> &str {
+    word[1..].trim_start_matches(|letter: char| letter.is_ascii_digit())
 }
 
 pub(super) fn told(word: &str) -> Told {

@@ -47,7 +47,7 @@ fn without_a_bound_nothing_is_ever_coalesced() {
 /// Every row of the table in the queue's documentation, and those that a sound source does not send.
 #[test]
 fn beyond_the_bound_notifications_of_one_object_join() {
-    let rows: [(&[&str], &[&str], u64); 16] = [
+    let rows: [(&[&str], &[&str], u64); 22] = [
         (&["*a1", "a1>2"], &["*a2"], 1),
         (&["+a1", "a1>2", "a2>3"], &["+a3"], 2),
         (&["a1>2", "a2>3"], &["a1>3"], 1),
@@ -67,6 +67,13 @@ fn beyond_the_bound_notifications_of_one_object_join() {
         (&["-a1", "?a2"], &["-a1"], 1),
         (&["?a1", "-a2"], &["-a2"], 1),
         (&["?a1", "?a2"], &["?a2"], 1),
+        // Another object of that name: the handler is told of the end of the one that it knows.
+        (&["a1>2x", "-a2x"], &["?a1"], 1),
+        (&["a1>2", "a2>3x", "a3x>4x", "-a4x"], &["?a1"], 3),
+        (&["a1>2x", "a2x>3", "-a3"], &["-a3"], 2),
+        (&["?a1", "-a2x"], &["?a1"], 1),
+        (&["?a1", "?a2x"], &["?a1"], 1),
+        (&["+a1", "a1>2x", "-a2x"], &["+a2x", "-a2x"], 1),
         (&["+a1", "+a2"], &["+a2"], 1),
         (&["a1>2", "+a3"], &["a1>3"], 1),
     ];

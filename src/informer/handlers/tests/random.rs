@@ -22,13 +22,15 @@ impl Source {
     fn next(&mut self, dice: &mut Dice, initial: bool) -> (String, bool) {
         let name = ["a", "b", "c", "d", "e"][usize::try_from(dice.roll(5)).unwrap()].to_owned();
         self.version += 1;
-        let new = format!("{name}{}", self.version);
+        let version = self.version;
+        let new = format!("{name}{version}");
         let Some(old) = self.objects.get(&name).cloned() else {
             let mark = if initial { '*' } else { '+' };
             self.objects.insert(name, new.clone());
             return (format!("{mark}{new}"), false);
         };
-        match dice.roll(6) {
+        let new = format!("{new}{}", incarnation(&old));
+        match dice.roll(7) {
             0 => {
                 self.objects.remove(&name);
                 (format!("-{old}"), false)
@@ -38,15 +40,22 @@ impl Source {
                 (format!("?{old}"), false)
             }
             2 => (format!("{old}>{}", &old[1..]), true),
+            // Another object of that name, of whose making and the end before it nobody was told.
+            3 => {
+                let new = format!("{name}{version}x{version}");
+                self.objects.insert(name, new.clone());
+                (format!("{old}>{}", &new[1..]), false)
+            }
             _ => {
-                self.objects.insert(name, new);
-                (format!("{old}>{}", self.version), false)
+                self.objects.insert(name, new.clone());
+                (format!("{old}>{}", &new[1..]), false)
             }
         }
     }
 }
 
-/// What the handler is told must make sense one by one: no update of what it does not know, no delete twice.
+/// What the handler is told must make sense one by one: no update of what it does not know, no delete twice, and each
+/// object that began, by its uid, ends once.
 fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     let key = notification.key().to_string();
     let known = view.get(&key).cloned();
@@ -54,7 +63,10 @@ fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     match notification {
         Notification::Added { .. } => assert_eq!(known, None, "{text} {at}"),
         Notification::Updated { old, .. } => assert_eq!(known, Some(word(old)), "{text} {at}"),
-        Notification::Deleted(_) => assert!(known.is_some(), "{text} {at}"),
+        Notification::Deleted(_) => {
+            let known = known.unwrap_or_else(|| panic!("{text} {at}"));
+            assert_eq!(incarnation(&text[1..]), incarnation(&known), "{text} {at}");
+        }
     }
     apply(view, notification);
 }
@@ -79,7 +91,7 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
     let now = FakeClock::new().now();
     let (mut source, mut queue) = (Source::default(), Queue::new(bound));
     let (mut view, mut pushed, mut told_of) = (BTreeMap::new(), 0_u64, 0_u64);
-    // Deletes that must still be told, because nothing came after them.
+    // Names whose delete must still be told, because nothing came after it.
     let mut deletes = BTreeSet::new();
     let initial = dice.roll(20);
     for step in 0..dice.roll(200) {
@@ -87,16 +99,15 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
             && let Some(entry) = queue.pop()
         {
             told_of += 1;
-            deletes.remove(&written(&entry.notification));
+            forget(&mut deletes, &entry.notification);
             check(&mut view, &entry.notification, at);
         }
         let (news, is_resync) = source.next(dice, step < initial);
-        if !is_resync {
-            deletes
-                .retain(|delete: &String| delete[1..2] != news[..1] && delete[1..2] != news[1..2]);
-        }
+        let name = told(&news).key().to_string();
         if news.starts_with(['-', '?']) {
-            deletes.insert(news.clone());
+            deletes.insert(name);
+        } else if !is_resync {
+            deletes.remove(&name);
         }
         pushed += 1;
         queue.push(told(&news), is_resync, now);
@@ -106,7 +117,7 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
     }
     while let Some(entry) = queue.pop() {
         told_of += 1;
-        deletes.remove(&written(&entry.notification));
+        forget(&mut deletes, &entry.notification);
         check(&mut view, &entry.notification, at);
     }
     assert_eq!(view, source.objects, "{at}");
@@ -118,6 +129,13 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
         "each is told or counted, {at}"
     );
     queue.coalesced()
+}
+
+/// A delete was told.
+fn forget(deletes: &mut BTreeSet<String>, notification: &Told) {
+    if matches!(notification, Notification::Deleted(_)) {
+        deletes.remove(&notification.key().to_string());
+    }
 }
 
 /// SI-11: whenever a handler joins, it is told of everything once: no gap, no duplicate.

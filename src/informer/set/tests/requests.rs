@@ -150,7 +150,13 @@ fn is_9_an_informer_may_have_options_of_its_own() {
         .into_result()
         .unwrap();
     assert_eq!(pods.store().by_index("node", "node-1").unwrap().len(), 1);
-    world.pass_until(|| resynced.len() >= 3);
+    resynced.recv().unwrap();
+    let period = Duration::from_secs(10);
+    for _ in 0..2 {
+        world.fake.wait_for_timer(period);
+        world.fake.advance(period);
+        resynced.recv().unwrap();
+    }
     assert_eq!(not_resynced.len(), 1, "its initial list alone");
 }
 

@@ -67,12 +67,17 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
             assert_eq!(error.kind(), ErrorKind::NotSynced);
             assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
             let text = error.to_string();
-            assert!(text.contains("transforming: a made it panic"), "{text}");
+            assert!(
+                text.contains("transforming: the transform of a panicked"),
+                "{text}"
+            );
             assert!(!text.contains("canary"), "{text}");
         }
         allow.send(()).unwrap();
         world.pass_until(|| informer.has_synced());
         assert_eq!(next(&told, 1), ["*a2"], "{order:?}");
+        // The status is shown before the watch is opened.
+        world.source.wait_for_watches(1);
         assert_eq!(informer.status().last_error.map(|error| error.kind()), None);
     }
 }
@@ -105,67 +110,53 @@ impl ListerWatcher<ConfigMap> for Panics {
     }
 }
 
-/// CT-1, CT-2: what ends the reflector's thread ends the informer, for everybody who waits on it or looks at it.
+/// A source that panics is one that fails: everybody who waits hears of it, and the informer goes on.
 #[test]
-fn ct_1_a_source_that_panics_stops_the_informer_and_every_wait_says_so() {
+fn a_source_that_panics_is_told_of_and_ends_nothing() {
     for order in ORDERS {
         let world = World::with(&["a"]);
         let source = Panics(world.source.clone(), true);
         let informer = SharedInformer::new(Arc::new(source), world.options(order));
-        let (registration, told) = follow(&informer);
-        let waiting = registration.clone();
-        let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+        let (registration, _told) = follow(&informer);
         informer.start().unwrap();
-        let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "waiting for the SharedInformer ConfigMap cache: stopped\n\
-             the thread of reflector configmaps panicked: a bad source"
-        );
-        let handlers = waited.recv().unwrap().unwrap_err();
-        for error in [error, handlers] {
-            assert_eq!(error.kind(), ErrorKind::Stopped, "{order:?}");
-            assert!(
-                error.to_string().contains("panicked: a bad source"),
-                "{error}"
-            );
+        world.fake.wait_for_timer(Duration::from_millis(800));
+        for error in [
+            informer.wait_until_synced(world.now()).unwrap_err(),
+            registration.wait_until_synced(world.now()).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), ErrorKind::NotSynced, "{order:?}");
+            assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+            let text = "the source of reflector configmaps panicked: a bad source";
+            assert!(error.to_string().contains(text), "{error}");
         }
-        assert!(told.recv().is_err(), "the handler has ended");
-        assert!(informer.is_stopped() && !informer.is_fresh_within(Duration::MAX));
-        let status = informer.status();
-        assert_eq!(status.phase, crate::reflector::Phase::Stopped);
-        assert_eq!(status.last_error.unwrap().kind(), ErrorKind::Panicked);
-        assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
+        assert!(!informer.is_stopped());
         informer.shutdown(Deadline::NEVER).unwrap();
     }
 }
 
-/// SI-4: what was there when the reflector ended is told to the end, and stays readable.
+/// What was there when the source panicked stays readable.
 #[test]
-fn ct_1_what_came_before_a_panic_is_in_the_store() {
+fn what_came_before_a_panic_of_the_source_is_in_the_store() {
     for order in ORDERS {
         let world = World::with(&["a", "b"]);
         let source = Panics(world.source.clone(), false);
         let informer = SharedInformer::new(Arc::new(source), world.options(order));
         informer.start().unwrap();
         informer.wait_until_synced(Deadline::NEVER).unwrap();
-        let version = ResourceVersion::from("9");
-        let error = informer
-            .store()
-            .wait_until_at_least(&version, Deadline::NEVER)
-            .unwrap_err();
-        assert!(
-            error.to_string().contains("panicked: a bad source"),
-            "{error}"
-        );
-        assert!(informer.is_stopped() && informer.has_synced());
+        world.fake.wait_for_timer(Duration::from_millis(800));
+        let failure = informer.status().last_error.unwrap();
+        assert_eq!(failure.kind(), ErrorKind::Panicked, "{order:?}");
+        assert!(!informer.is_stopped() && informer.has_synced());
         assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
     }
 }
 
-/// A type of the user's own whose first version panics when a queue thread drops it.
-#[derive(Default)]
-struct Touchy(ObjectMeta);
+/// What a type of the user's own does when it is dropped.
+type OnDrop = Arc<dyn Fn(&ObjectMeta) + Send + Sync>;
+
+/// A type of the user's own; what a transform made of it does something when it is dropped.
+#[derive(Clone, Default)]
+struct Touchy(ObjectMeta, Option<OnDrop>);
 
 impl k8s_openapi::Resource for Touchy {
     const API_VERSION: &'static str = "example.com/v1";
@@ -190,17 +181,34 @@ impl k8s_openapi::Metadata for Touchy {
 
 impl<'de> serde::Deserialize<'de> for Touchy {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        ObjectMeta::deserialize(from).map(Self)
+        ObjectMeta::deserialize(from).map(|metadata| Self(metadata, None))
     }
 }
 
 impl Drop for Touchy {
     fn drop(&mut self) {
-        let first = self.0.resource_version.as_deref() == Some("2");
-        let thread = std::thread::current();
-        let here = thread.name().is_some_and(|name| name.starts_with("inf-"));
-        assert!(!(first && here), "a bad drop");
+        if let Some(on_drop) = &self.1 {
+            on_drop(&self.0);
+        }
     }
+}
+
+fn touchy(name: &str) -> Touchy {
+    let mut touchy = Touchy::default();
+    touchy.0.name = Some(name.to_owned());
+    touchy
+}
+
+/// The source keeps what it sent: a copy is the informer's alone, and does this when it is dropped.
+fn on_drop(
+    options: InformerOptions<Touchy>,
+    act: impl Fn(&ObjectMeta) + Send + Sync + 'static,
+) -> InformerOptions<Touchy> {
+    let act: OnDrop = Arc::new(act);
+    options.transform(move |touchy: Arc<Held<Touchy>>| {
+        let copy = Touchy(touchy.metadata().clone(), Some(Arc::clone(&act)));
+        Ok(Arc::new(Held::new(copy)))
+    })
 }
 
 /// CT-1, CT-2: what ends the queue's thread ends the informer: its reflector does not list on for nobody.
@@ -210,28 +218,23 @@ fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let source = FakeSource::<Touchy>::with_clock(clock.clone());
-        let touchy = || {
-            let mut touchy = Touchy::default();
-            touchy.0.name = Some("a".to_owned());
-            touchy
-        };
-        source.set(touchy());
+        source.set(touchy("a"));
         let reflector = ReflectorOptions {
             clock,
             ..ReflectorOptions::default()
         };
-        // The source keeps what it sent: a copy is the store's alone.
-        let options = InformerOptions::default()
-            .order(order)
-            .reflector(reflector)
-            .transform(|touchy: Arc<Held<Touchy>>| {
-                Ok(Arc::new(Held::new(Touchy(touchy.metadata().clone()))))
-            });
+        let options = InformerOptions::default().order(order).reflector(reflector);
+        let options = on_drop(options, |metadata| {
+            let first = metadata.resource_version.as_deref() == Some("2");
+            let thread = std::thread::current();
+            let here = thread.name().is_some_and(|name| name.starts_with("inf-"));
+            assert!(!(first && here), "a bad drop");
+        });
         let informer = SharedInformer::new(Arc::new(source.clone()), options);
         informer.start().unwrap();
         informer.wait_until_synced(Deadline::NEVER).unwrap();
         source.wait_for_watches(1);
-        source.set(touchy());
+        source.set(touchy("a"));
         let version = ResourceVersion::from("9");
         let error = informer
             .store()
@@ -244,6 +247,81 @@ fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
         source.wait_for_watches(0);
         informer.shutdown(Deadline::NEVER).unwrap();
         assert_eq!(informer.store().len(), 1, "{order:?}: it stays readable");
+    }
+}
+
+/// An object's drop, which overwrites a Secret and may be code of the user's, can read everything of its informer: no
+/// lock of it is held.
+#[test]
+fn objects_are_dropped_under_no_lock_of_the_informer() {
+    for order in ORDERS {
+        let world = World::new();
+        let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
+        let reflector = ReflectorOptions {
+            clock: world.clock.clone(),
+            ..ReflectorOptions::default()
+        };
+        let cell: Arc<std::sync::OnceLock<std::sync::Weak<SharedInformer<Touchy>>>> =
+            Arc::default();
+        let (dropped, drops) = unbounded();
+        let own = Arc::clone(&cell);
+        let options = InformerOptions::default()
+            .order(order)
+            .reflector(reflector)
+            .indexers(Indexers::new().by_namespace());
+        let options = on_drop(options, move |metadata| {
+            let informer = own.get().and_then(std::sync::Weak::upgrade);
+            if let Some(informer) = informer {
+                let read = (informer.queued(), informer.is_stopped(), informer.status());
+                let stored = (
+                    informer.store().len(),
+                    informer.store().by_index("namespace", ""),
+                );
+                let handlers = informer.registrations();
+                let handlers = handlers
+                    .iter()
+                    .map(|handler| (handler.queued(), handler.lag()));
+                drop((read, stored, handlers.collect::<Vec<_>>()));
+            }
+            drop(dropped.send(metadata.resource_version.clone()));
+        });
+        let informer = Arc::new(SharedInformer::new(Arc::new(source.clone()), options));
+        cell.set(Arc::downgrade(&informer)).unwrap();
+        let (block, calls, gate) = blocks();
+        let handler = crate::informer::Handlers::<Touchy>::new().on_add(move |_, _| block());
+        let options = HandlerOptions::default().queue_max(Some(1));
+        let slow = informer.add_handler_with(handler, options).unwrap();
+        source.set(touchy("a"));
+        informer.start().unwrap();
+        calls.recv().unwrap();
+        source.wait_for_watches(1);
+        let settled = |version: u64| {
+            let version = ResourceVersion::from(version.to_string());
+            informer
+                .store()
+                .wait_until_at_least(&version, Deadline::NEVER)
+                .unwrap();
+        };
+        // While the handler stands still: what joins others, what takes their place, what a list goes without.
+        for _ in 0..3 {
+            source.set(touchy("a"));
+            source.set(touchy("b"));
+        }
+        source.delete("", "a");
+        settled(source.set(touchy("a")));
+        source.end_watches(None);
+        source.wait_for_watches(0);
+        source.delete("", "b");
+        source.set(touchy("a"));
+        source.compact();
+        world.pass_until(|| source.open_watches() == 1);
+        settled(source.set(touchy("c")));
+        let (_removing, removed) = apart(move || slow.remove(Deadline::NEVER));
+        gate.send(()).unwrap();
+        removed.recv().unwrap().unwrap();
+        informer.shutdown(Deadline::NEVER).unwrap();
+        drop(informer);
+        assert!(drops.len() > 6, "{order:?}: {drops:?}");
     }
 }
 
@@ -417,7 +495,7 @@ fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     let (registration, told) = follow(&informer);
     let error = informer.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
-    let text = "the start of informer configmaps panicked: a bad source";
+    let text = "the source of reflector configmaps panicked: a bad source";
     assert_eq!(error.to_string(), text);
     assert!(informer.is_stopped() && told.recv().is_err());
     for waited in [
@@ -430,4 +508,96 @@ fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(world.source.requests().is_empty());
+}
+
+/// Each of the informer's two threads would wait for the other one's end.
+#[test]
+fn si_5_a_transform_and_an_index_function_may_stop_their_informer_at_once() {
+    let world = World::with(&["a"]);
+    let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
+    let together = Arc::new(std::sync::Barrier::new(2));
+    let (ended, end) = unbounded();
+    let shut_down = move |own: &std::sync::OnceLock<Informer>| {
+        together.wait();
+        let informer = own.get().unwrap();
+        ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+    };
+    let shut_down = Arc::new(shut_down);
+    let (own, of_index) = (Arc::clone(&cell), Arc::clone(&shut_down));
+    let indexers = Indexers::new().with("stops", move |_: &ConfigMap| {
+        of_index(&own);
+        Vec::new()
+    });
+    // The first object is in the store's hands when the second one comes to the transform.
+    let own = Arc::clone(&cell);
+    let options = world
+        .options(QueueOrder::InOrder)
+        .indexers(indexers)
+        .transform(move |object| {
+            if object.metadata.name.as_deref() == Some("b") {
+                shut_down(&own);
+            }
+            Ok(object)
+        });
+    let informer = cell.get_or_init(|| world.informer_with(options));
+    informer.start().unwrap();
+    world.source.wait_for_watches(1);
+    world.set("b");
+    for _ in 0..2 {
+        end.recv().unwrap().unwrap();
+    }
+    informer.shutdown(Deadline::NEVER).unwrap();
+}
+
+/// Metrics that stop their informer when they are told that it starts.
+#[derive(Debug)]
+struct Impatient {
+    informer: std::sync::Weak<Informer>,
+    waits: bool,
+    ended: Sender<Option<Error>>,
+}
+
+impl crate::reflector::ReflectorMetrics for Impatient {}
+
+impl crate::informer::InformerMetrics for Impatient {
+    fn informer_started(&self, _reading: crate::informer::InformerReading) {
+        let informer = self.informer.upgrade().unwrap();
+        let end = if self.waits {
+            informer.shutdown(Deadline::NEVER).err()
+        } else {
+            informer.stop();
+            None
+        };
+        self.ended.send(end).unwrap();
+    }
+}
+
+/// SI-5: code that the start calls may stop the informer; it cannot wait for the end, since the start would wait for it.
+#[test]
+fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
+    for waits in [false, true] {
+        let world = World::with(&["a"]);
+        let (ended, end) = unbounded();
+        let informer = Arc::new_cyclic(|own| {
+            let metrics = Impatient {
+                informer: std::sync::Weak::clone(own),
+                waits,
+                ended,
+            };
+            let options = world.options(QueueOrder::default());
+            world.informer_with(options.metrics(Arc::new(metrics)))
+        });
+        informer.start().unwrap();
+        let text = "informer configmaps ends when its start returns: shutdown was called on the thread that starts it";
+        let told = end.recv().unwrap().map(|error| error.to_string());
+        assert_eq!(told, waits.then(|| text.to_owned()));
+        assert!(informer.is_stopped());
+        assert!(
+            informer
+                .wait_until_synced(Deadline::NEVER)
+                .unwrap_err()
+                .is_stopped()
+        );
+        informer.shutdown(Deadline::NEVER).unwrap();
+    }
 }

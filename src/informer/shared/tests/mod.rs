@@ -44,7 +44,7 @@ type Told = Notification<ConfigMap>;
 type Informer = SharedInformer<ConfigMap>;
 
 /// What a closed gate may take to open: a test that has failed may drop its informer before it opens the gate.
-const OPENS: Duration = Duration::from_mins(1);
+const OPENS: Duration = Duration::from_mins(5);
 
 /// A fake server on a fake clock.
 struct World {

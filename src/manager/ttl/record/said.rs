@@ -15,12 +15,16 @@ impl<K: ManagedKind> Record<K> {
     pub(crate) fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
         let (_, fetched) = self.updated?;
         let ready = self.held(self.trouble.failure().cloned(), false, clock)?;
-        (!self.orphaned).then_some((ready, fetched))
+        (!self.orphaned && self.undecodable.is_none()).then_some((ready, fetched))
     }
 
-    /// The object whatever its age.
+    /// The object whatever its age, the last good copy of one that does not decode included (B12).
     pub(crate) fn whatever_there_is(&self, at: &Moment<'_>) -> Option<Cached<K>> {
-        let failure = self.trouble.failure().cloned();
+        let failure = self
+            .undecodable
+            .as_ref()
+            .or(self.trouble.failure())
+            .cloned();
         let ready = self.held(failure, !self.is_fresh(at), at.clock)?;
         Some(Cached::new(Arc::new(ready)))
     }
@@ -32,6 +36,9 @@ impl<K: ManagedKind> Record<K> {
         stale: bool,
         at: &Moment<'_>,
     ) -> Result<Cached<K>, Error> {
+        if let Some(undecodable) = &self.undecodable {
+            return Err(undecodable.clone());
+        }
         match self.held(self.trouble.failure().cloned(), stale, at.clock) {
             Some(ready) => Ok(Cached::new(Arc::new(ready))),
             None => Err(self
@@ -43,6 +50,9 @@ impl<K: ManagedKind> Record<K> {
 
     /// What there is to say after `failure`: what was known before, with it, or it alone (OS-12..OS-14).
     pub(crate) fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+        if let Some(undecodable) = &self.undecodable {
+            return Err(undecodable.clone());
+        }
         let stale = !self.is_fresh(at);
         if let Some(ready) = self.held(Some(failure.clone()), stale, at.clock) {
             return Ok(Cached::new(Arc::new(ready)));

@@ -28,7 +28,7 @@ impl<K: ManagedKind> TtlStore<K> {
         let latest = ResourceVersion::most_recent();
         let read = place.record.lock().ask(latest, &self.moment());
         let found = Fetched::of(self.gets.ask(&ask, &read.version), &ask);
-        self.hand_on(&place, &found, true);
+        self.hand_on(&place, &found);
         self.change(&place, found, |record, found, at| {
             record.take_read(&read, found, &place.key, at)
         })
@@ -48,7 +48,7 @@ impl<K: ManagedKind> TtlStore<K> {
     ) -> Result<Cached<K>, Error> {
         let place = self.find(namespace, name)?;
         let read = {
-            let (mut record, at) = (place.record.lock(), self.moment());
+            let (record, at) = (place.record.lock(), self.moment());
             if let Some(answer) = record.reached(version, &place.key, &at) {
                 return answer;
             }
@@ -70,7 +70,7 @@ impl<K: ManagedKind> TtlStore<K> {
             Err(error) if is_about_the_version(&error) => return Err(error),
             Err(error) => Fetched::of(Err(error), &ask),
         };
-        self.hand_on(&place, &found, true);
+        self.hand_on(&place, &found);
         self.change(&place, found, |record, found, at| {
             record.take_read(&waiting.read, found, &place.key, at)
         })

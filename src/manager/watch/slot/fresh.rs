@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Action, Slot};
+use crate::clock::later;
 use crate::error::Error;
 use crate::manager::content::{Asked, Written};
 use crate::manager::kinds::ManagedKind;
@@ -66,7 +67,7 @@ impl<K: ManagedKind> Slot<K> {
 
     /// The check of an immutable object came to no answer (B7).
     pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
-        self.check_after = why.retry_after().and_then(|wait| now.checked_add(wait));
+        self.check_after = why.retry_after().map(|wait| later(now, wait));
         self.set_failure(why);
         self.act(Input::CheckFailed)
     }

@@ -18,7 +18,7 @@ use crate::worker::{StopToken, Worker};
 
 /// How long what a test waits for may be missing: far more than it needs, so that a loop that does not come to it fails the
 /// test by name.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -93,7 +93,7 @@ impl Played {
         };
         match answer {
             Answer::Fail(why) => Err(why.into()),
-            Answer::Panic(why) => panic!("{why}"),
+            Answer::Panic(why) => std::panic::panic_any(why),
             Answer::List(_) | Answer::Inspect(_) => Ok(answer),
         }
     }

@@ -1,0 +1,149 @@
+//! How soon caches follow after a killed API server is ready again: `tests/cluster/run -- cargo bench --bench trouble -- restart`.
+
+use std::collections::HashMap;
+use std::env::var_os;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
+use kubecache::manager::{ManagerOptions, SecretManager};
+use kubecache::testing::objects;
+
+use super::{now, pause};
+
+const OBJECTS: usize = 300;
+const KILLS: usize = 3;
+/// How long the server is away: long enough for every backoff to reach its limit.
+const AWAY: Duration = Duration::from_secs(40);
+const BUDGET: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_mins(3);
+
+fn environment(name: &str) -> PathBuf {
+    let value = var_os(name).expect(
+        "no cluster: tests/cluster/run -- cargo bench --features testing --bench trouble -- restart starts one",
+    );
+    PathBuf::from(value)
+}
+
+fn name(number: usize) -> String {
+    format!("restart-{number}")
+}
+
+/// Writes all objects with a value that says which round it is.
+fn write(round: usize) {
+    let mut manifest = "{apiVersion: v1, kind: Namespace, metadata: {name: restart}}\n".to_owned();
+    for number in 0..OBJECTS {
+        let name = name(number);
+        writeln!(
+            manifest,
+            "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: restart}}, stringData: {{round: '{round}'}}}}"
+        )
+        .unwrap();
+    }
+    let mut story = Command::new(environment("KUBECACHE_CLUSTER_STORY"))
+        .args(["do", "apply", "--kubeconfig"])
+        .arg(environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = story.stdin.take().unwrap();
+    input.write_all(manifest.as_bytes()).unwrap();
+    drop(input);
+    assert!(
+        story.wait().unwrap().success(),
+        "round {round} was not written"
+    );
+}
+
+fn kill_the_server() {
+    let file = environment("KUBECACHE_CLUSTER_DIR").join("apiserver.pid");
+    let pid = fs::read_to_string(file).unwrap();
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status();
+    assert!(killed.unwrap().success());
+}
+
+fn start_the_server() {
+    let control = Command::new(environment("KUBECACHE_CLUSTER_CONTROL"))
+        .arg("start-apiserver")
+        .arg(environment("KUBECACHE_CLUSTER_DIR"))
+        .status();
+    assert!(control.unwrap().success());
+}
+
+fn client() -> Client {
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml")];
+    let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
+    Client::new(&config, ClientOptions::default()).unwrap()
+}
+
+pub(crate) fn run() -> bool {
+    write(0);
+    let options = ManagerOptions::default().idle_max(Duration::from_hours(1));
+    let manager = SecretManager::new(client(), options).unwrap();
+    for number in 0..OBJECTS {
+        let name = name(number);
+        manager.register_pod(&objects::pod("restart", &name, "node-1", &[&name], &[]));
+    }
+    follow(&manager, 0, now());
+    let mut met = true;
+    for round in 1..=KILLS {
+        kill_the_server();
+        pause(AWAY);
+        start_the_server();
+        let ready = now();
+        // Written beside the caches that come back, so that each has something new to follow.
+        let (times, written) = thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                write(round);
+                ready.elapsed()
+            });
+            let times = follow(&manager, round, ready);
+            (times, writing.join().unwrap())
+        });
+        let late = |index: usize| times[index].saturating_sub(written);
+        let (p50, p99, last) = (
+            late(OBJECTS / 2),
+            late(OBJECTS * 99 / 100),
+            times[OBJECTS - 1],
+        );
+        println!(
+            "  kill {round}, {OBJECTS} objects, written within {written:.1?} of ready: behind the last write by {p50:.1?} (p50), {p99:.1?} (p99, budget {BUDGET:?}); the last followed {last:.1?} after ready"
+        );
+        met &= times[OBJECTS * 99 / 100] <= BUDGET.max(written + Duration::from_secs(1));
+    }
+    met
+}
+
+/// When each object shows the round, sorted; reads the cache only, so that no reader hastens anything.
+fn follow(manager: &SecretManager, round: usize, since: Instant) -> Vec<Duration> {
+    let wanted = round.to_string();
+    let mut seen: HashMap<usize, Duration> = HashMap::new();
+    while seen.len() < OBJECTS {
+        for number in 0..OBJECTS {
+            if seen.contains_key(&number) {
+                continue;
+            }
+            if let Ok(Some(secret)) = manager.get_cached("restart", &name(number))
+                && let Some(value) = secret.data.as_ref().and_then(|data| data.get("round"))
+                && value.0 == wanted.as_bytes()
+            {
+                seen.insert(number, since.elapsed());
+            }
+        }
+        assert!(
+            since.elapsed() < PATIENCE,
+            "{} of {OBJECTS} follow round {round}",
+            seen.len()
+        );
+        pause(Duration::from_millis(20));
+    }
+    let mut times: Vec<Duration> = seen.into_values().collect();
+    times.sort_unstable();
+    times
+}

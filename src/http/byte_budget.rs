@@ -1,0 +1,289 @@
+//! The byte budget of one client: counts what its unfinished answers hold, and closes the largest
+//! past the limit.
+//!
+//! A small answer never fails because of a large one: the budget closes the largest. Closing wakes
+//! the answer's reader out of its wait; a busy reader sees it at its next read. The budget waits
+//! for nobody, so a closed answer holds its bytes beside the limit until its reader drops them. The
+//! budget refuses an answer that would bring the sum of both to twice the limit.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex};
+use crate::wire::Growth;
+use crate::worker::Wake;
+
+/// The budget does not count an answer that holds no more: watches of small objects take no lock.
+const UNCOUNTED_BYTES: usize = 16 * 1024;
+
+/// The budget of one client.
+pub(crate) struct ByteBudget {
+    bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    accounts: BTreeMap<u64, Entry>,
+    opened: u64,
+    /// What the accounts that are not closed hold together.
+    open: usize,
+    /// What those that are closed still hold.
+    closing: usize,
+}
+
+/// An account that holds more than `UNCOUNTED_BYTES`.
+struct Entry {
+    signal: Arc<Signal>,
+    held: usize,
+    /// The old buffer, while its bytes are moved to the new one.
+    moved: usize,
+    /// Whether its bytes are in `closing`, or in `open`.
+    is_closed: bool,
+}
+
+/// How the budget tells a reader that its account is closed.
+struct Signal {
+    wake: Arc<dyn Wake>,
+    /// The bytes that it held, or asked for, when it was closed; 0 before.
+    closed_at: AtomicUsize,
+    /// The number of accounts that were counted then.
+    sharers: AtomicUsize,
+}
+
+/// What one unfinished answer holds. Clones share one account, which ends with the last clone.
+#[derive(Clone)]
+pub(crate) struct Account(Arc<Holder>);
+
+struct Holder {
+    budget: Arc<ByteBudget>,
+    number: u64,
+    signal: Arc<Signal>,
+    /// The bytes that the budget counts for it; 0 without an entry.
+    counted: AtomicUsize,
+}
+
+/// The account is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct IsClosed;
+
+/// What of an answer's memory counts.
+fn counted(held: usize) -> usize {
+    if held <= UNCOUNTED_BYTES { 0 } else { held }
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.held.saturating_add(self.moved)
+    }
+}
+
+impl Signal {
+    fn is_closed(&self) -> bool {
+        self.closed_at.load(Ordering::Acquire) > 0
+    }
+}
+
+impl ByteBudget {
+    pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes_max,
+            state: Mutex::new(State::default()),
+        })
+    }
+
+    /// Opens the account of an answer. `wake` ends the wait of its reader when the budget closes
+    /// it.
+    pub(crate) fn open(self: &Arc<Self>, wake: Arc<dyn Wake>) -> Account {
+        let number = {
+            let mut state = self.state.lock();
+            state.opened = state.opened.wrapping_add(1);
+            state.opened
+        };
+        Account(Arc::new(Holder {
+            budget: Arc::clone(self),
+            number,
+            signal: Arc::new(Signal {
+                wake,
+                closed_at: AtomicUsize::new(0),
+                sharers: AtomicUsize::new(0),
+            }),
+            counted: AtomicUsize::new(0),
+        }))
+    }
+}
+
+impl State {
+    /// Sets what an account holds.
+    fn set(&mut self, number: u64, signal: &Arc<Signal>, held: usize, moved: usize) {
+        self.remove(number);
+        let entry = Entry {
+            signal: Arc::clone(signal),
+            held,
+            moved,
+            is_closed: signal.is_closed(),
+        };
+        if entry.bytes() > 0 {
+            self.insert(number, entry);
+        }
+    }
+
+    fn insert(&mut self, number: u64, entry: Entry) {
+        let sum = self.sum_of(&entry);
+        *sum = sum.saturating_add(entry.bytes());
+        self.accounts.insert(number, entry);
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.accounts.remove(&number)?;
+        let sum = self.sum_of(&entry);
+        *sum = sum.saturating_sub(entry.bytes());
+        Some(entry)
+    }
+
+    fn sum_of(&mut self, entry: &Entry) -> &mut usize {
+        if entry.is_closed {
+            &mut self.closing
+        } else {
+            &mut self.open
+        }
+    }
+
+    /// Closes an account: what it holds is on its way out.
+    fn close(&mut self, number: u64) -> Option<Arc<Signal>> {
+        let sharers = self.accounts.len();
+        let mut entry = self.remove(number)?;
+        let signal = Arc::clone(&entry.signal);
+        signal.sharers.store(sharers, Ordering::Relaxed);
+        signal.closed_at.store(entry.held.max(1), Ordering::Release);
+        entry.is_closed = true;
+        self.insert(number, entry);
+        Some(signal)
+    }
+
+    /// The open account that holds the most.
+    fn largest(&self) -> Option<u64> {
+        let open = self.accounts.iter().filter(|(_, entry)| !entry.is_closed);
+        let largest = open.max_by_key(|(_, entry)| entry.held);
+        largest.map(|(number, _)| *number)
+    }
+
+    /// Grants a growth, if need be by closing larger accounts. Returns those that the caller must
+    /// wake.
+    fn grow(
+        &mut self,
+        number: u64,
+        signal: &Arc<Signal>,
+        growth: Growth,
+        bytes_max: usize,
+    ) -> (Result<usize, IsClosed>, Vec<Arc<Signal>>) {
+        let mut closed = Vec::new();
+        if signal.is_closed() {
+            return (Err(IsClosed), closed);
+        }
+        let Growth {
+            held, least, most, ..
+        } = growth;
+        let moved = if growth.moves { held } else { 0 };
+        self.set(number, signal, most, moved);
+        if self.open.saturating_add(self.closing) <= bytes_max {
+            return (Ok(most), closed);
+        }
+        self.set(number, signal, least, moved);
+        while self.open > bytes_max && !signal.is_closed() {
+            let largest = self.largest().unwrap_or(number);
+            closed.extend(self.close(largest));
+        }
+        if self.open.saturating_add(self.closing) > bytes_max.saturating_mul(2) {
+            self.close(number);
+        }
+        if signal.is_closed() {
+            self.set(number, signal, counted(held), 0);
+            return (Err(IsClosed), closed);
+        }
+        (Ok(least), closed)
+    }
+}
+
+impl Account {
+    /// Asks for room. Returns the size that the buffer may have, between `least` and `most`.
+    /// Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when the budget is used up and this account is the largest, or was closed before.
+    pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
+        if growth.held.saturating_add(growth.most) <= UNCOUNTED_BYTES {
+            return Ok(growth.most);
+        }
+        let holder = &*self.0;
+        let (granted, closed) = {
+            let mut state = holder.budget.state.lock();
+            let bytes_max = holder.budget.bytes_max;
+            let (number, signal) = (holder.number, &holder.signal);
+            let (granted, closed) = state.grow(number, signal, growth, bytes_max);
+            let counted = state.accounts.get(&number).map_or(0, Entry::bytes);
+            holder.counted.store(counted, Ordering::Relaxed);
+            (granted, closed)
+        };
+        for signal in closed {
+            signal.wake.wake();
+        }
+        granted.map_err(|IsClosed| self.error())
+    }
+
+    /// Sets what the answer holds, after its buffer has grown or was given back.
+    pub(crate) fn settle(&self, held: usize) {
+        let holder = &*self.0;
+        let held = counted(held);
+        if holder.counted.swap(held, Ordering::Relaxed) != held {
+            let mut state = holder.budget.state.lock();
+            state.set(holder.number, &holder.signal, held, 0);
+        }
+    }
+
+    /// # Errors
+    ///
+    /// `TooLarge`, when the budget has closed the account.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.0.signal.is_closed() {
+            Err(self.error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The error for the reader of a closed account.
+    fn error(&self) -> Error {
+        let Holder { budget, signal, .. } = &*self.0;
+        let message = format!(
+            "the client closed the answer: its unfinished part needs {} bytes, the most of {} unfinished answers that \
+             share a budget of {} bytes; ClientOptions::buffered_bytes_max raises it",
+            signal.closed_at.load(Ordering::Acquire),
+            signal.sharers.load(Ordering::Relaxed),
+            budget.bytes_max
+        );
+        Error::new(ErrorKind::TooLarge, message)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        if self.counted.load(Ordering::Relaxed) > 0 {
+            let entry = self.budget.state.lock().remove(self.number);
+            drop(entry);
+        }
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Account")
+            .field("counted_bytes", &self.0.counted)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! The checks of immutable objects (B7): side by side, each with its own end, and none after a shutdown.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a thread that hangs is what the test is about: it is not to be joined"
+)]
+
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use k8s_openapi::api::core::v1::Secret;
+
+use super::fake::{ROUND, immutable, pod};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::ErrorKind;
+use crate::manager::watch::checker::{CHECKS_MAX, take_most_urgent};
+use crate::manager::watch::item::Machine;
+use crate::manager::watch::slot::{About, Item, Slot};
+use crate::manager::{ManagerOptions, SecretManager};
+use crate::object::ObjectKey;
+use crate::reflector::Demand;
+use crate::sync::{Arc, Monitor};
+use crate::testing::{FakeSource, RequestKind, SourceFault};
+
+/// Bounds a failure: what a test waits for does not come.
+const LONG: Duration = Duration::from_mins(1);
+
+struct Stage {
+    source: FakeSource<Secret>,
+    clock: FakeClock,
+    manager: Arc<SecretManager>,
+    /// The names of the objects that are asked for, as they are.
+    asked: Receiver<String>,
+}
+
+impl Stage {
+    /// These immutable objects were read, so that their watches are stopped; gets of `hang` have no answer.
+    fn new(names: &[String], hang: impl Fn(&str) -> bool + Send + 'static) -> Self {
+        let clock = FakeClock::new();
+        let source = FakeSource::with_clock(Clock::from(clock.clone()));
+        let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
+        let manager = SecretManager::new(source.clone(), options).unwrap();
+        clock.wait_for_timer(ROUND);
+        for name in names {
+            source.set(immutable(name, ""));
+        }
+        manager.register_pod(&of("p", names));
+        for name in names {
+            manager.get_by("ns", name, Deadline::NEVER).unwrap();
+        }
+        source.wait_for_watches(0);
+        let (send, asked) = unbounded();
+        source.plan(move |request| {
+            let selector = request.scope.field_selector();
+            let name = selector.as_str().strip_prefix("metadata.name=")?;
+            if request.kind == RequestKind::Get {
+                drop(send.send(name.to_owned()));
+            }
+            (request.kind == RequestKind::Get && hang(name)).then_some(SourceFault::Hang)
+        });
+        Self {
+            source,
+            clock,
+            manager: Arc::new(manager),
+            asked,
+        }
+    }
+
+    /// Whether the read's answer is an old copy, if it has one in time.
+    fn is_stale(&self, name: &str) -> Option<bool> {
+        let manager = Arc::clone(&self.manager);
+        let (send, answer) = bounded(1);
+        let name = name.to_owned();
+        std::thread::spawn(move || {
+            let read = manager.get_by("ns", &name, Deadline::NEVER).unwrap();
+            let _late = send.send(read.is_stale()).is_err();
+        });
+        answer.recv_timeout(LONG).ok()
+    }
+
+    fn next(&self) -> String {
+        self.asked.recv_timeout(LONG).unwrap()
+    }
+}
+
+fn of(pod_name: &str, names: &[String]) -> k8s_openapi::api::core::v1::Pod {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    pod(pod_name, &names)
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("s{number}")).collect()
+}
+
+/// Seen: one GET that hung held up the checks of all other objects for ten seconds.
+#[test]
+fn b7_a_check_that_hangs_holds_up_no_other() {
+    let all = names(8);
+    let stage = Stage::new(&all, |name| name == "s0");
+    stage.manager.register_pod(&of("q", &all));
+    for name in &all[1..] {
+        assert_eq!(stage.is_stale(name), Some(false), "{name}");
+    }
+    stage.clock.advance(Duration::from_secs(1));
+    assert_eq!(stage.is_stale("s0"), Some(true), "readers wait a second");
+    let kept = stage.manager.get_cached("ns", "s0").unwrap().unwrap();
+    assert!(kept.last_failure().is_none(), "the check goes on");
+    stage.source.heal();
+    while stage.is_stale("s0") == Some(true) {
+        std::thread::yield_now();
+    }
+}
+
+/// Seen: only the manager's drop ended it.
+#[test]
+fn b7_a_shutdown_ends_a_check_that_is_under_way() {
+    let all = names(1);
+    let stage = Stage::new(&all, |_| true);
+    stage.manager.register_pod(&of("q", &all));
+    assert_eq!(stage.next(), "s0");
+    let works = Arc::clone(stage.manager.store().works());
+    stage.manager.shut_down();
+    let (send, ended) = bounded(1);
+    std::thread::spawn(move || {
+        while works.checker.is_at_work() {
+            std::thread::yield_now();
+        }
+        let _late = send.send(()).is_err();
+    });
+    ended.recv_timeout(LONG).expect("the check ends");
+    assert_eq!(stage.is_stale("s0"), Some(true), "OC-25: it is served on");
+}
+
+/// As many as may hang delay the others; those begin with the first that ends.
+#[test]
+fn b7_checks_are_bounded() {
+    let all = names(CHECKS_MAX + 3);
+    let stage = Stage::new(&all, |_| true);
+    stage.manager.register_pod(&of("q", &all));
+    for _ in 0..CHECKS_MAX {
+        stage.next();
+    }
+    let works = stage.manager.store().works();
+    assert_eq!(works.checker.waiting(), 3);
+    assert!(stage.asked.is_empty());
+    stage.clock.advance(Duration::from_secs(10));
+    for _ in 0..3 {
+        stage.next();
+    }
+    let key = ObjectKey::new("ns", "s0");
+    let failed = || stage.manager.inspect_object(&key).unwrap().last_failure;
+    while failed().is_none() {
+        std::thread::yield_now();
+    }
+    assert_eq!(failed().unwrap().kind(), ErrorKind::Timeout, "its own end");
+}
+
+/// Who is waited for goes first.
+#[test]
+fn b7_a_check_that_somebody_waits_for_goes_first() {
+    let item = |name| Item::<Secret> {
+        about: Arc::new(About {
+            key: ObjectKey::new("ns", name),
+            demand: Demand::new(),
+        }),
+        slot: Arc::new(Monitor::new(Slot::new(
+            Machine::starting(),
+            &Clock::system(),
+        ))),
+    };
+    let mut waiting: Vec<_> = ["a", "b", "c"].map(item).into();
+    let _waits = waiting[1].about.demand.wait();
+    let order = std::iter::from_fn(|| take_most_urgent(&mut waiting));
+    let order: Vec<_> = order.map(|item| item.about.key.name().to_owned()).collect();
+    assert_eq!(order, ["b", "a", "c"]);
+}

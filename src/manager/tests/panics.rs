@@ -1,0 +1,213 @@
+//! Code of the program's own that panics under a manager: an error of that call, and the end of nothing (B16).
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a thread that hangs is what the test is about: it is not to be joined"
+)]
+
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::fake::{ROUND, immutable, pod, secret};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::{Error, ErrorKind};
+use crate::manager::{
+    ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, ObjectState, SecretManager,
+};
+use crate::object::ObjectKey;
+use crate::reflector::ReflectorMetrics;
+use crate::sync::Arc;
+use crate::testing::FakeSource;
+use crate::testing::bad::{Bad, Faulty};
+
+/// Bounds a failure: what a test waits for does not come.
+const LONG: Duration = Duration::from_mins(2);
+
+struct Stage {
+    api: Bad<Secret>,
+    clock: FakeClock,
+    manager: SecretManager,
+}
+
+fn stage(mode: ChangeDetection, set: impl FnOnce(ManagerOptions) -> ManagerOptions) -> Stage {
+    let clock = FakeClock::new();
+    let api = Bad::new(FakeSource::with_clock(Clock::from(clock.clone())));
+    let options = ManagerOptions::default()
+        .clock(Clock::from(clock.clone()))
+        .change_detection(mode);
+    let manager = SecretManager::new(api.clone(), set(options)).unwrap();
+    Stage {
+        api,
+        clock,
+        manager,
+    }
+}
+
+/// Drops the manager on a thread of its own; a drop that hangs is a failure and no hanging test.
+fn drop_in_time(manager: SecretManager) {
+    let (dropped, ended) = bounded(1);
+    std::thread::spawn(move || {
+        drop(manager);
+        dropped.send(()).unwrap();
+    });
+    ended.recv_timeout(LONG).expect("the drop ends");
+}
+
+/// Seen: the panic reached the caller of `register_pod`, and the manager's drop then hung for ever.
+#[test]
+fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
+    let stage = stage(ChangeDetection::Watch, |options| options);
+    stage.api.server.set(secret("s", ""));
+    stage.api.faulty.panic_in("lister_watcher", 2);
+    let manager = stage.manager;
+    let (registered, pods) = bounded(1);
+    std::thread::spawn(move || {
+        let survived = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            manager.register_pod(&pod("p", &["s"]));
+        }));
+        registered.send((survived.is_ok(), manager)).unwrap();
+    });
+    let (survived, manager) = pods.recv_timeout(LONG).unwrap();
+    assert!(survived, "a registration never fails");
+    let now = Deadline::at(stage.clock.now());
+    let error = manager.get_by("ns", "s", now).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    assert_eq!(
+        error.to_string(),
+        "the Api's lister_watcher for secret ns/s panicked: a bad source"
+    );
+    manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+    drop_in_time(manager);
+}
+
+#[test]
+fn a_panic_in_lister_watcher_hangs_no_drop() {
+    let stage = stage(ChangeDetection::Watch, |options| options);
+    stage.api.faulty.panic_in("lister_watcher", usize::MAX);
+    let manager = Arc::new(stage.manager);
+    let registers = Arc::clone(&manager);
+    drop(std::thread::spawn(move || registers.register_pod(&pod("p", &["s"]))).join());
+    drop_in_time(Arc::into_inner(manager).unwrap());
+}
+
+/// An object whose watch cannot be made keeps no other from its room.
+#[test]
+fn a_panic_for_one_object_holds_up_no_other() {
+    let stage = stage(ChangeDetection::Watch, |options| options.reflectors_max(1));
+    stage.api.server.set(secret("z", ""));
+    stage.clock.wait_for_timer(ROUND);
+    stage.manager.register_pod(&pod("first", &["m"]));
+    stage.manager.register_pod(&pod("waits", &["z"]));
+    stage.api.faulty.panic_in("metadata.name=a", usize::MAX);
+    stage.manager.register_pod(&pod("bad", &["a"]));
+    stage.manager.unregister_pod(&pod("first", &["m"]));
+    let key = ObjectKey::new("ns", "z");
+    let of_z = || stage.manager.inspect_object(&key).unwrap().state;
+    let clock = Clock::system();
+    let late = clock.after(LONG);
+    while of_z() != ObjectState::Synced {
+        assert!(!clock.has_passed(late), "{:?}", of_z());
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_panic_in_getter_fails_the_start() {
+    let api = Bad::new(FakeSource::<Secret>::new());
+    for mode in ChangeDetection::ALL {
+        api.faulty.panic_in("getter", 1);
+        let options = ManagerOptions::default().change_detection(mode);
+        let error = SecretManager::new(api.clone(), options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked, "{mode}");
+        let text = "the Api's getter for secrets panicked: a bad source";
+        assert_eq!(error.to_string(), text, "{mode}");
+    }
+}
+
+#[test]
+fn a_panic_in_a_get_is_the_error_of_that_read() {
+    for mode in ChangeDetection::ALL {
+        let stage = stage(mode, |options| options);
+        stage.api.server.set(secret("s", ""));
+        stage.manager.register_pod(&pod("p", &["s"]));
+        stage.api.faulty.panic_in("get", 1);
+        let read = || stage.manager.get_fresh("ns", "s", Deadline::NEVER);
+        let error = read().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked, "{mode}");
+        let text = "the getter of secret ns/s panicked: a bad source";
+        assert_eq!(error.to_string(), text, "{mode}");
+        read().unwrap();
+        drop_in_time(stage.manager);
+    }
+}
+
+/// Seen: it ended the checker, and the old object was served for ever without a failure.
+#[test]
+fn a_panic_in_a_check_is_a_check_that_failed_and_is_tried_again() {
+    let stage = stage(ChangeDetection::Watch, |options| options);
+    stage.clock.wait_for_timer(ROUND);
+    stage.api.server.set(immutable("s", ""));
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+    stage.api.server.wait_for_watches(0);
+    stage.api.faulty.panic_in("get", 1);
+    stage.manager.register_pod(&pod("q", &["s"]));
+    let kept = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+    assert!(kept.is_stale());
+    let failure = kept.last_failure().unwrap();
+    assert_eq!(failure.kind(), ErrorKind::Panicked);
+    stage.clock.advance(ROUND);
+    loop {
+        let checked = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        if !checked.is_stale() {
+            assert!(checked.last_failure().is_none());
+            break;
+        }
+        std::thread::yield_now();
+    }
+    drop_in_time(stage.manager);
+}
+
+/// Panics in the hooks a test names.
+#[derive(Debug)]
+struct Hooks(Faulty);
+
+impl ReflectorMetrics for Hooks {}
+
+impl ManagerMetrics for Hooks {
+    fn manager_started(&self, _: ManagerReading) -> Result<(), Error> {
+        self.0.call("manager_started");
+        Ok(())
+    }
+
+    fn read(&self, _: Duration, _: Option<&Error>) {
+        self.0.call("read");
+    }
+}
+
+#[test]
+fn a_panic_in_the_metrics_of_a_manager_fails_its_start_or_nothing() {
+    for mode in ChangeDetection::ALL {
+        let faulty = Faulty::default();
+        let hooks = Arc::new(Hooks(faulty.clone()));
+        faulty.panic_in("manager_started", 1);
+        let options = ManagerOptions::default()
+            .change_detection(mode)
+            .metrics(Arc::<Hooks>::clone(&hooks));
+        let error = SecretManager::new(FakeSource::new(), options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked, "{mode}");
+        let text = "the metrics of the secret cache panicked: a bad source";
+        assert_eq!(error.to_string(), text, "{mode}");
+
+        let stage = stage(mode, |options| options.metrics(hooks));
+        stage.api.server.set(secret("s", ""));
+        stage.manager.register_pod(&pod("p", &["s"]));
+        faulty.panic_in("read", 1);
+        let read = stage.manager.get_by("ns", "s", Deadline::NEVER);
+        assert!(read.is_ok(), "{mode}: the read has its answer");
+        assert_eq!(faulty.left(), 0, "{mode}");
+        drop_in_time(stage.manager);
+    }
+}

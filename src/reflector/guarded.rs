@@ -1,0 +1,172 @@
+//! The guard around a reflector's source: a panic in it is an error of that call, and the reflector goes on.
+
+use std::cell::RefCell;
+use std::fmt::Arguments;
+use std::time::Instant;
+
+use crate::clock::{Clock, Deadline};
+use crate::error::Error;
+use crate::guard::{guard, guard_call};
+use crate::list_watch::{
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+};
+use crate::object::Object;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// A program's lister-watcher behind the guard.
+///
+/// What a source is only told, or asked with an answer that is always right, has no error: such a panic is logged.
+pub(super) struct Guarded<K: Object> {
+    source: Arc<dyn ListerWatcher<K>>,
+    /// `the source of reflector secrets`.
+    name: String,
+    what: String,
+    clock: Clock,
+}
+
+/// An open watch behind the guard.
+struct GuardedStream<K: Object> {
+    /// Empty once it is being dropped.
+    stream: Option<Box<dyn WatchStream<K>>>,
+    name: String,
+    opened: Instant,
+    /// A panic where there was no error to return; the next read returns it.
+    failed: RefCell<Option<Error>>,
+}
+
+impl<K: Object> Guarded<K> {
+    /// Puts `source` of the reflector of this name behind the guard.
+    ///
+    /// # Errors
+    ///
+    /// `Panicked`, if the source panics as it is asked what it lists.
+    pub(super) fn new(
+        reflector: &str,
+        source: Arc<dyn ListerWatcher<K>>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let name = format!("the source of reflector {reflector}");
+        let what = guard(&name, || source.describe())?;
+        Ok(Self {
+            source,
+            name,
+            what,
+            clock,
+        })
+    }
+
+    fn or_default<T: Default>(&self, call: impl FnOnce(&dyn ListerWatcher<K>) -> T) -> T {
+        logged(format_args!("{}", self.name), || call(&*self.source))
+    }
+}
+
+/// What the call returns, or nothing much: its panic is only logged.
+pub(super) fn logged<T: Default>(port: Arguments<'_>, call: impl FnOnce() -> T) -> T {
+    guard(port, call).unwrap_or_else(|error| {
+        log::error!("{error}; nothing else ends by that");
+        T::default()
+    })
+}
+
+impl<K: Object> ListerWatcher<K> for Guarded<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        let mut sink_failed = None;
+        let mut guarded_each = |item| {
+            // The source stays out of what the sink does, and the other way round.
+            if sink_failed.is_none() {
+                sink_failed = guard("the sink of a list", || each(item)).err();
+            }
+        };
+        let page = guard_call(&self.name, || {
+            self.source.list(request, stop, &mut guarded_each)
+        });
+        match sink_failed {
+            Some(error) => Err(error),
+            None => page,
+        }
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        let stream = guard_call(&self.name, || self.source.watch(request, stop))?;
+        Ok(Box::new(GuardedStream {
+            stream: Some(stream),
+            name: format!("{}, reading its watch,", self.name),
+            opened: self.clock.now(),
+            failed: RefCell::new(None),
+        }))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.or_default(|source| source.supports_watch_list())
+    }
+
+    fn watch_list_failed(&self) {
+        self.or_default(|source| source.watch_list_failed());
+    }
+
+    fn sends_bookmarks(&self) -> bool {
+        self.or_default(|source| source.sends_bookmarks())
+    }
+
+    fn bookmark_came(&self) {
+        self.or_default(|source| source.bookmark_came());
+    }
+
+    fn disconnect(&self) {
+        self.or_default(|source| source.disconnect());
+    }
+
+    fn describe(&self) -> String {
+        self.what.clone()
+    }
+}
+
+impl<K: Object> GuardedStream<K> {
+    /// Asks the stream something that has no error of its own.
+    fn ask<T>(&self, otherwise: T, call: impl FnOnce(&dyn WatchStream<K>) -> T) -> T {
+        let Some(stream) = &self.stream else {
+            return otherwise;
+        };
+        guard(&self.name, || call(&**stream)).unwrap_or_else(|error| {
+            self.failed.replace(Some(error));
+            otherwise
+        })
+    }
+}
+
+impl<K: Object> WatchStream<K> for GuardedStream<K> {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let Some(stream) = &mut self.stream else {
+            return Ok(Next::Ended(None));
+        };
+        guard_call(&self.name, || stream.next(deadline))
+    }
+
+    fn last_contact(&self) -> Instant {
+        self.ask(self.opened, |stream| stream.last_contact())
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.ask(Backlog::Unknown, |stream| stream.backlog())
+    }
+}
+
+impl<K: Object> Drop for GuardedStream<K> {
+    fn drop(&mut self) {
+        let stream = self.stream.take();
+        logged(format_args!("{}", self.name), || drop(stream));
+    }
+}

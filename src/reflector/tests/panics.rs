@@ -1,0 +1,172 @@
+//! A source or a hook of the program's own that panics: an error of that call, after which the reflector goes on.
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::reflector::ReflectorMetrics;
+use crate::testing::bad::{Bad, Faulty};
+
+fn started(world: &World, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflector) {
+    let source = Arc::new(source.clone());
+    Store::spawn("t", source, Indexers::new(), world.options.clone()).unwrap()
+}
+
+/// Lets time pass, however much the reflector wants, until the store holds the objects.
+fn pass_until(world: &World, store: &Store<ConfigMap>, wanted: &[&str]) {
+    while names(store) != wanted {
+        assert!(!store.has_ended(), "the reflector ended");
+        world.fake.advance(seconds(1));
+        std::thread::yield_now();
+    }
+}
+
+/// The call's error is what readers and the status say; a backoff follows as after any other failure.
+#[test]
+fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
+    for (method, port) in [
+        (
+            "list",
+            "failed to list configmaps: the source of reflector t panicked: a bad source",
+        ),
+        ("watch", "the source of reflector t panicked: a bad source"),
+        (
+            "next",
+            "the source of reflector t, reading its watch, panicked: a bad source",
+        ),
+        (
+            "backlog",
+            "the source of reflector t, reading its watch, panicked: a bad source",
+        ),
+    ] {
+        let world = World::new();
+        let source = Bad::new(world.source.clone());
+        source.faulty.panic_in(method, 1);
+        let (store, reflector) = started(&world, &source);
+        world.fake.wait_for_timer(millis(800));
+        let error = reflector.status().last_error.unwrap();
+        assert_eq!(error.kind(), ErrorKind::Panicked, "{method}");
+        assert!(error.to_string().ends_with(port), "{method}: {error}");
+        let told = store.status().last_error.unwrap();
+        assert_eq!(told.to_string(), error.to_string(), "{method}");
+        if method == "list" {
+            let waited = store
+                .wait_until_synced(Deadline::at(world.fake.now()))
+                .unwrap_err();
+            assert_eq!(waited.kind(), ErrorKind::NotSynced);
+            assert_eq!(waited.last_failure().unwrap().kind(), ErrorKind::Panicked);
+        }
+        world.set("a", "1");
+        pass_until(&world, &store, &["a"]);
+        assert!(reflector.status().last_error.is_none(), "{method}");
+        assert_eq!(reflector.join(), Ok(()), "{method}");
+    }
+}
+
+/// What a source is asked on the way has an answer that is always right; its panic is logged and holds up nothing.
+#[test]
+fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
+    for method in [
+        "supports_watch_list",
+        "sends_bookmarks",
+        "bookmark_came",
+        "disconnect",
+        "last_contact",
+        "drop of the stream",
+    ] {
+        let world = World::new();
+        let source = Bad::new(world.source.clone());
+        source.faulty.panic_in(method, 1);
+        let (store, reflector) = started(&world, &source);
+        world.source.wait_for_watches(1);
+        world.source.skip_to(5);
+        world.source.bookmark();
+        world.catch_up(&store);
+        world.set("a", "1");
+        pass_until(&world, &store, &["a"]);
+        world.source.end_watches(None);
+        world.set("b", "1");
+        pass_until(&world, &store, &["a", "b"]);
+        if method != "disconnect" {
+            while source.faulty.left() > 0 {
+                world.fake.advance(seconds(1));
+                std::thread::yield_now();
+            }
+        }
+        assert!(!reflector.is_finished(), "{method}");
+        assert_eq!(reflector.join(), Ok(()), "{method}");
+        assert_eq!(source.faulty.left(), 0, "{method}: it was called");
+    }
+}
+
+#[test]
+fn a_source_that_panics_when_it_is_asked_what_it_is_fails_the_start() {
+    let world = World::new();
+    let source = Bad::new(world.source.clone());
+    source.faulty.panic_in("describe", 1);
+    let source = Arc::new(source);
+    let error = Store::spawn("t", source, Indexers::new(), world.options.clone()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    assert_eq!(
+        error.to_string(),
+        "the source of reflector t panicked: a bad source"
+    );
+}
+
+/// Panics in the hooks a test names.
+#[derive(Debug)]
+struct Hooks(Faulty);
+
+impl ReflectorMetrics for Hooks {
+    fn list_started(&self) {
+        self.0.call("list_started");
+    }
+
+    fn listed(&self, _: usize, _: Duration) {
+        self.0.call("listed");
+    }
+
+    fn watch_started(&self) {
+        self.0.call("watch_started");
+    }
+
+    fn watch_ended(&self, _: usize, _: Duration) {
+        self.0.call("watch_ended");
+    }
+
+    fn short_watch(&self) {
+        self.0.call("short_watch");
+    }
+
+    fn undecodable(&self) {
+        self.0.call("undecodable");
+    }
+}
+
+/// A number that is not counted costs nothing else.
+#[test]
+fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
+    let mut world = World::new();
+    let faulty = Faulty::default();
+    for hook in [
+        "list_started",
+        "listed",
+        "watch_started",
+        "watch_ended",
+        "short_watch",
+        "undecodable",
+    ] {
+        faulty.panic_in(hook, 1);
+    }
+    world.options.metrics = Some(Arc::new(Hooks(faulty.clone())));
+    let (store, reflector) = world.synced();
+    world.source.end_watches(None);
+    world.fake.wait_for_timer(millis(800));
+    world.set("a", "1");
+    world.source.set_undecodable("shop", "b");
+    pass_until(&world, &store, &["a", "b"]);
+    assert_eq!(
+        reflector.status().last_error.map(|error| error.kind()),
+        None
+    );
+    assert_eq!(reflector.join(), Ok(()));
+    assert_eq!(faulty.left(), 0, "each was called: {faulty:?}");
+}

@@ -1,0 +1,201 @@
+//! Which thread waits for which other one: so that threads never wait for each other's end in a circle.
+
+use std::fmt;
+
+use crate::sync::{Arc, ProcessFlag, ProcessMutex, ThreadId, atomic::Ordering, current_thread};
+
+/// All waits of the process for the end of a thread or of its task. Few at any time: one per thread that waits.
+static WAITS: ProcessMutex<Vec<Wait>> = ProcessMutex::new(Vec::new());
+
+struct Wait {
+    waiter: ThreadId,
+    target: ThreadId,
+    target_name: String,
+    /// Whether the task that is waited for is over, although who waits has not woken yet; `None` for a thread's own end,
+    /// behind which that thread waits for nobody.
+    is_over: Option<Arc<ProcessFlag>>,
+}
+
+/// What a thread does that others wait for, and that ends before the thread does.
+#[derive(Debug)]
+pub(crate) struct Task {
+    by: ThreadId,
+    is_over: Arc<ProcessFlag>,
+}
+
+impl Task {
+    /// A task of the calling thread, under way until this is dropped.
+    pub(crate) fn begin() -> Self {
+        Self {
+            by: current_thread(),
+            is_over: Arc::default(),
+        }
+    }
+
+    /// As [`Waiting::begin`], for the end of this task.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub(crate) fn wait(&self, name: &str) -> Result<Waiting, Circle> {
+        Waiting::register(self.by, name, Some(Arc::clone(&self.is_over)))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+/// The calling thread waits for the end of another one until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    waiter: ThreadId,
+}
+
+impl Waiting {
+    /// Registers a wait of the calling thread; `name` is what its target is called in a [`Circle`].
+    ///
+    /// # Errors
+    ///
+    /// The target waits for the caller, over others or not, or is the caller: it cannot end before the caller goes on.
+    pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, Circle> {
+        Self::register(target, name, None)
+    }
+
+    fn register(
+        target: ThreadId,
+        name: &str,
+        is_over: Option<Arc<ProcessFlag>>,
+    ) -> Result<Self, Circle> {
+        let waiter = current_thread();
+        let mut waits = WAITS.lock();
+        let mut names = vec![name.to_owned()];
+        let mut at = target;
+        // A thread waits for one end at a time. There is no circle in the table, so this ends.
+        while at != waiter {
+            let Some(next) = waits.iter().rfind(|wait| wait.waiter == at && wait.is_on()) else {
+                waits.push(Wait {
+                    waiter,
+                    target,
+                    target_name: name.to_owned(),
+                    is_over,
+                });
+                return Ok(Self { waiter });
+            };
+            names.push(next.target_name.clone());
+            at = next.target;
+        }
+        Err(Circle { names })
+    }
+}
+
+impl Wait {
+    fn is_on(&self) -> bool {
+        let is_over = self.is_over.as_ref();
+        !is_over.is_some_and(|is_over| is_over.load(Ordering::SeqCst))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut waits = WAITS.lock();
+        if let Some(at) = waits.iter().rposition(|wait| wait.waiter == self.waiter) {
+            waits.remove(at);
+        }
+    }
+}
+
+/// A wait that would close a circle: who waits for whose end, from its target to the thread that asked.
+#[derive(Debug)]
+pub(crate) struct Circle {
+    names: Vec<String>,
+}
+
+/// `a waits for the end of b, and b waits for the end of c`, where the caller is `c`; nothing where it is `a`.
+impl fmt::Display for Circle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, pair) in self.names.windows(2).enumerate() {
+            if let [waiter, target] = pair {
+                let and = if nth == 0 { "" } else { ", and " };
+                write!(f, "{and}{waiter} waits for the end of {target}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::*;
+    use crate::worker::Worker;
+
+    #[test]
+    fn nobody_waits_for_itself() {
+        let circle = Waiting::begin(current_thread(), "itself").unwrap_err();
+        assert_eq!(circle.to_string(), "");
+    }
+
+    /// The test's thread is waited for by a second one, and that by a third one.
+    #[test]
+    fn who_would_close_a_circle_is_told_all_of_it_until_one_wait_ends() {
+        let first = current_thread();
+        let (go, gate) = bounded::<()>(0);
+        let (tell, told) = bounded(1);
+        let workers = ["second", "third"].map(|name| {
+            let (gate, tell) = (gate.clone(), tell.clone());
+            let (wait, target) = bounded(1);
+            let worker = Worker::spawn(name, move |_| {
+                let (target, target_name): (ThreadId, &str) = target.recv().unwrap();
+                let waiting = Waiting::begin(target, target_name).unwrap();
+                tell.send(current_thread()).unwrap();
+                let _open = gate.recv();
+                drop(waiting);
+            });
+            (worker.unwrap(), wait)
+        });
+        let mut target = (first, "first");
+        for (nth, name) in [(0, "second"), (1, "third")] {
+            workers[nth].1.send(target).unwrap();
+            target = (told.recv().unwrap(), name);
+        }
+        let circle = Waiting::begin(target.0, target.1).unwrap_err();
+        let text = "third waits for the end of second, and second waits for the end of first";
+        assert_eq!(circle.to_string(), text);
+        drop(go);
+        for (worker, _) in workers {
+            worker.join().unwrap();
+        }
+        drop(Waiting::begin(target.0, target.1).unwrap());
+    }
+
+    /// Who has not woken yet from a wait that is over waits for nobody.
+    #[test]
+    fn a_task_that_is_over_closes_no_circle() {
+        let (go, gate) = bounded::<()>(0);
+        let (tell, told) = bounded(0);
+        let task = Task::begin();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let waiting = task.wait("the start").unwrap();
+                tell.send(current_thread()).unwrap();
+                let _open = gate.recv();
+                drop(waiting);
+            });
+            let waiter = told.recv().unwrap();
+            let circle = Waiting::begin(waiter, "a").unwrap_err();
+            assert_eq!(circle.to_string(), "a waits for the end of the start");
+            task.is_over.store(true, Ordering::SeqCst);
+            drop(Waiting::begin(waiter, "a").unwrap());
+            drop(go);
+            waits.join().unwrap();
+        });
+        assert!(
+            task.wait("itself").is_err(),
+            "a thread's own task is always one"
+        );
+    }
+}

@@ -1,0 +1,542 @@
+//! Every port through which a program's code runs: a panic there is an error of that call, and the owner goes on, or
+//! ends whole with that cause.
+
+#![cfg(feature = "testing")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kubecache::clock::{Clock, Deadline};
+use kubecache::informer::{
+    EventHandler, FilteringHandler, Handlers, InformerMetrics, InformerOptions, InformerReading,
+    InformerSet, InformerSetOptions, Registration, SharedInformer,
+};
+use kubecache::list_watch::{
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+};
+use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use kubecache::pod_status::{
+    PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Status,
+};
+use kubecache::reflector::{
+    Phase, Reflector, ReflectorMetrics, ReflectorOptions, ReflectorReading, Replacement, Sink,
+    SinkEvent, Staged,
+};
+use kubecache::store::Indexers;
+use kubecache::testing::{FakeSource, objects};
+use kubecache::worker::StopToken;
+use kubecache::{Error, ErrorKind};
+
+/// Bounds a failure only.
+fn soon() -> Deadline {
+    Clock::system().after(Duration::from_mins(5))
+}
+
+/// Waits for something that comes without a signal.
+fn until<T>(look: impl Fn() -> Option<T>) -> T {
+    let limit = soon();
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(!Clock::system().has_passed(limit), "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+/// Where the code of a row panics, until the row has seen enough of it.
+#[derive(Clone, Debug)]
+struct Fuse {
+    at: &'static str,
+    is_lit: Arc<AtomicBool>,
+}
+
+impl Fuse {
+    fn at(at: &'static str) -> Self {
+        let is_lit = Arc::new(AtomicBool::new(true));
+        Self { at, is_lit }
+    }
+
+    /// The method of that name is called.
+    fn reach(&self, method: &str) {
+        assert!(
+            !(self.at == method && self.is_lit.load(Ordering::SeqCst)),
+            "made up"
+        );
+    }
+
+    fn put_out(&self) {
+        self.is_lit.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What is seen of a panic.
+#[derive(Debug, PartialEq, Eq)]
+enum Seen {
+    /// The error of kind `Panicked` of the call that it was in; its owner went on.
+    Error(String),
+    /// The same, and its owner has ended by it.
+    End(String),
+    /// It is in the log alone: the call has no answer. Its owner went on.
+    Log,
+}
+
+fn text(error: &Error) -> String {
+    assert_eq!(error.kind(), ErrorKind::Panicked, "{error}");
+    error.to_string()
+}
+
+/// Each port: its name, where the code panics, how, and what is seen.
+type Row = (&'static str, fn(&Fuse) -> Seen, &'static str, Seen);
+
+fn error(text: &str) -> Seen {
+    Seen::Error(text.to_owned())
+}
+
+fn end(text: &str) -> Seen {
+    Seen::End(text.to_owned())
+}
+
+fn rows_of_informers() -> Vec<Row> {
+    vec![
+        (
+            "transform",
+            transform,
+            "transform",
+            error("transforming: the transform of shop/a panicked"),
+        ),
+        (
+            "index function",
+            index,
+            "index",
+            error("the function of index bad, at ConfigMap shop/a, panicked"),
+        ),
+        ("EventHandler", handler, "on_start", Seen::Log),
+        ("EventHandler", handler, "on_add", error("made up")),
+        ("EventHandler", handler, "is_finished", Seen::Log),
+        ("EventHandler", handler, "drop", Seen::Log),
+        ("filter", filter, "filter", error("made up")),
+        (
+            "InformerMetrics",
+            measured,
+            "informer_started",
+            end("the metrics of informer configmaps panicked"),
+        ),
+        (
+            "InformerMetrics",
+            measured,
+            "reflector_started",
+            end("the metrics of reflector configmaps panicked"),
+        ),
+        ("InformerMetrics", measured, "processed", Seen::Log),
+        ("InformerMetrics", measured, "handler_panicked", Seen::Log),
+        (
+            "Api",
+            set,
+            "lister_watcher",
+            error("the lister-watcher of informer configmaps panicked"),
+        ),
+    ]
+}
+
+fn rows_of_others() -> Vec<Row> {
+    vec![
+        (
+            "Sink",
+            sink,
+            "commit",
+            end("the thread of reflector sink panicked"),
+        ),
+        (
+            "Runtime",
+            relisted,
+            "list_pods",
+            error("the runtime panicked"),
+        ),
+        (
+            "Runtime",
+            relisted,
+            "inspect_pod",
+            error("the runtime panicked"),
+        ),
+    ]
+}
+
+/// Provokes each row, and says which of them went wrong.
+fn check(rows: Vec<Row>) {
+    let wrong = rows
+        .into_iter()
+        .filter_map(|(port, provoke, at, expected)| {
+            let seen = provoke(&Fuse::at(at));
+            let fine = match (&seen, &expected) {
+                (Seen::Error(seen), Seen::Error(expected))
+                | (Seen::End(seen), Seen::End(expected)) => {
+                    seen.contains(&**expected) && seen.ends_with("made up")
+                }
+                (Seen::Log, Seen::Log) => true,
+                _ => false,
+            };
+            (!fine).then(|| format!("{port}, {at}: {seen:?}, not {expected:?}"))
+        });
+    let wrong: Vec<_> = wrong.collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_panic_in_a_port_of_an_informer_is_an_error_of_that_call() {
+    check(rows_of_informers());
+}
+
+#[test]
+fn a_panic_in_a_sink_ends_its_reflector_and_one_in_a_runtime_a_relist() {
+    check(rows_of_others());
+}
+
+fn source() -> FakeSource<ConfigMap> {
+    let source = FakeSource::new();
+    add(&source, "a");
+    source
+}
+
+fn add(source: &FakeSource<ConfigMap>, name: &str) -> ResourceVersion {
+    let version = source.set(objects::config_map("shop", name, "", &[]));
+    ResourceVersion::from(version.to_string())
+}
+
+fn quick() -> ReflectorOptions {
+    let mut options = ReflectorOptions::default();
+    options.backoff.initial = Duration::from_millis(1);
+    options.backoff.cap = Duration::from_millis(1);
+    options.forbidden_grace = Duration::ZERO;
+    options
+}
+
+fn options() -> InformerOptions<ConfigMap> {
+    InformerOptions::default().reflector(quick())
+}
+
+fn goes_on(informer: &SharedInformer<ConfigMap>, source: &FakeSource<ConfigMap>) {
+    informer.wait_until_synced(soon()).unwrap();
+    let version = add(source, "z");
+    informer
+        .store()
+        .wait_until_at_least(&version, soon())
+        .unwrap();
+    assert!(!informer.is_stopped());
+    informer.shutdown(soon()).unwrap();
+}
+
+fn transform(fuse: &Fuse) -> Seen {
+    let (source, inside) = (source(), fuse.clone());
+    let options = options().transform(move |object| {
+        inside.reach("transform");
+        Ok(object)
+    });
+    let informer = SharedInformer::new(Arc::new(source.clone()), options);
+    informer.start().unwrap();
+    let error = until(|| informer.status().last_error);
+    fuse.put_out();
+    goes_on(&informer, &source);
+    Seen::Error(text(&error))
+}
+
+fn index(fuse: &Fuse) -> Seen {
+    let (source, inside) = (source(), fuse.clone());
+    let informer = SharedInformer::new(Arc::new(source.clone()), options());
+    informer.start().unwrap();
+    informer.wait_until_synced(soon()).unwrap();
+    let bad = Indexers::new().with("bad", move |_: &ConfigMap| {
+        inside.reach("index");
+        Vec::new()
+    });
+    let error = informer.add_indexers(&bad).unwrap_err();
+    goes_on(&informer, &source);
+    Seen::Error(text(&error))
+}
+
+/// A handler that panics where the fuse says.
+struct Bad(Fuse);
+
+impl EventHandler<ConfigMap> for Bad {
+    fn on_start(&mut self, _stop: &StopToken) {
+        self.0.reach("on_start");
+    }
+
+    fn on_add(&mut self, _object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+        self.0.reach("on_add");
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.reach("is_finished");
+        false
+    }
+}
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        self.0.reach("drop");
+    }
+}
+
+/// Looks at a handler that lost what it was told first, or nothing, and is told of what comes then.
+fn handled(fuse: &Fuse, add_to: impl FnOnce(&SharedInformer<ConfigMap>) -> Registration) -> Seen {
+    let source = source();
+    let informer = SharedInformer::new(Arc::new(source.clone()), options());
+    let registration = add_to(&informer);
+    informer.start().unwrap();
+    registration.wait_until_synced(soon()).unwrap();
+    let lost = registration.last_panic();
+    if fuse.at != "drop" {
+        fuse.put_out();
+    }
+    add(&source, "b");
+    until(|| (registration.delivered() == 2).then_some(()));
+    assert_eq!(registration.panics(), u64::from(lost.is_some()));
+    registration.remove(soon()).unwrap();
+    goes_on(&informer, &source);
+    lost.map_or(Seen::Log, Seen::Error)
+}
+
+fn handler(fuse: &Fuse) -> Seen {
+    handled(fuse, |informer| {
+        informer.add_handler(Bad(fuse.clone())).unwrap()
+    })
+}
+
+fn filter(fuse: &Fuse) -> Seen {
+    let inside = fuse.clone();
+    let filter = move |_: &ConfigMap| {
+        inside.reach("filter");
+        true
+    };
+    let handler = FilteringHandler::new(filter, Handlers::<ConfigMap>::new());
+    handled(fuse, |informer| informer.add_handler(handler).unwrap())
+}
+
+impl ReflectorMetrics for Fuse {
+    fn reflector_started(&self, _reading: ReflectorReading) {
+        self.reach("reflector_started");
+    }
+
+    fn list_started(&self) {
+        self.reach("list_started");
+    }
+
+    fn listed(&self, _items: usize, _took: Duration) {
+        self.reach("listed");
+    }
+
+    fn watch_started(&self) {
+        self.reach("watch_started");
+    }
+}
+
+impl InformerMetrics for Fuse {
+    fn informer_started(&self, _reading: InformerReading) {
+        self.reach("informer_started");
+    }
+
+    fn processed(&self, _took: Duration) {
+        self.reach("processed");
+    }
+
+    fn handler_panicked(&self, _handler: Option<&str>) {
+        self.reach("handler_panicked");
+    }
+}
+
+fn measured(fuse: &Fuse) -> Seen {
+    let source = source();
+    let options = options().metrics(Arc::new(fuse.clone()));
+    let informer = SharedInformer::new(Arc::new(source.clone()), options);
+    let bad = Handlers::<ConfigMap>::new().on_add(|_, _| panic!("made up"));
+    informer.add_handler(bad).unwrap();
+    if let Err(error) = informer.start() {
+        assert!(informer.is_stopped());
+        return Seen::End(text(&error));
+    }
+    goes_on(&informer, &source);
+    Seen::Log
+}
+
+/// A source, its watches and a getter that panic where the fuse says, and the API that gives them.
+struct BadSource<K: Object>(FakeSource<K>, Fuse);
+
+impl<K: Object> ListerWatcher<K> for BadSource<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        self.1.reach("list");
+        self.0.list(request, stop, each)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        self.1.reach("watch");
+        let stream = self.0.watch(request, stop)?;
+        Ok(Box::new(BadStream(stream, self.1.clone())))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        self.1.reach("supports_watch_list");
+        false
+    }
+
+    fn describe(&self) -> String {
+        self.1.reach("describe");
+        self.0.describe()
+    }
+}
+
+struct BadStream<K: Object>(Box<dyn WatchStream<K>>, Fuse);
+
+impl<K: Object> WatchStream<K> for BadStream<K> {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+        self.1.reach("next");
+        self.0.next(deadline)
+    }
+
+    fn last_contact(&self) -> Instant {
+        self.0.last_contact()
+    }
+}
+
+impl<K: Object> Getter<K> for BadSource<K> {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<Held<K>>, Error> {
+        self.1.reach("get");
+        self.0.getter().get(key, version, deadline, stop)
+    }
+}
+
+impl<K: Object> Api<K> for BadSource<K> {
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
+        self.1.reach("lister_watcher");
+        self.0.lister_watcher(scope)
+    }
+
+    fn getter(&self) -> Arc<dyn Getter<K>> {
+        self.1.reach("getter");
+        Arc::new(Self(self.0.clone(), self.1.clone()))
+    }
+}
+
+fn set(fuse: &Fuse) -> Seen {
+    let source = source();
+    let api = BadSource(source.clone(), fuse.clone());
+    let set = InformerSet::new(api, InformerSetOptions::default().reflector(quick()));
+    let error = set.informer::<ConfigMap>().unwrap_err();
+    fuse.put_out();
+    let informer = set.informer::<ConfigMap>().unwrap();
+    set.start().unwrap();
+    goes_on(&informer, &source);
+    Seen::Error(text(&error))
+}
+
+/// A sink that panics where the fuse says.
+struct BadSink(Fuse);
+
+impl Sink<ConfigMap> for BadSink {
+    type Staging = ();
+
+    fn begin(&mut self) {}
+
+    fn stage(&mut self, _staging: &mut (), _item: Staged<ConfigMap>) {}
+
+    fn commit(&mut self, _staging: (), _of: &Replacement) -> Result<(), Error> {
+        self.0.reach("commit");
+        Ok(())
+    }
+
+    fn apply(&mut self, _event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// What a sink holds after a panic nobody knows: its reflector ends.
+fn sink(fuse: &Fuse) -> Seen {
+    let sink = BadSink(fuse.clone());
+    let reflector = Reflector::spawn("sink", Arc::new(source()), sink, quick()).unwrap();
+    let error = until(|| {
+        let status = reflector.status();
+        status.last_error.filter(|_| status.phase == Phase::Stopped)
+    });
+    Seen::End(text(&error))
+}
+
+/// A runtime that panics where the fuse says.
+struct BadRuntime(Fuse);
+
+impl Runtime for BadRuntime {
+    type Status = PodStatus;
+
+    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.0.reach("list_pods");
+        Ok(vec![RuntimePod::new("uid-1", "shop", "web")])
+    }
+
+    fn inspect_pod(
+        &mut self,
+        pod: &RuntimePod,
+        _stop: &StopToken,
+    ) -> Result<PodStatus, RuntimeError> {
+        self.0.reach("inspect_pod");
+        Ok(PodStatus::with_id(pod.uid()))
+    }
+}
+
+fn relisted(fuse: &Fuse) -> Seen {
+    let cache = PodStatusCache::new(Clock::system());
+    let options = RelistOptions::default().period(Duration::from_millis(1));
+    let relist = Relist::spawn(BadRuntime(fuse.clone()), cache.clone(), options).unwrap();
+    let told = |error: &(dyn std::error::Error + 'static)| {
+        let kind = error.downcast_ref::<Error>().map(Error::kind);
+        assert!(
+            kind.is_none_or(|kind| kind == ErrorKind::Panicked),
+            "{error}"
+        );
+        error.to_string()
+    };
+    let text = until(|| {
+        if fuse.at == "inspect_pod" {
+            let reading = cache.get("uid-1");
+            return reading.error().map(|error| told(&**error));
+        }
+        let health = relist.health().err();
+        let cause = health.and_then(|error| std::error::Error::source(&error).map(told));
+        // Before and after it stands the call that is under way.
+        cause.filter(|cause| cause.contains("panicked"))
+    });
+    fuse.put_out();
+    until(|| {
+        let reading = cache.get("uid-1");
+        (reading.is_stored() && reading.error().is_none()).then_some(())
+    });
+    relist.shutdown(soon()).unwrap();
+    Seen::Error(text)
+}
+
+impl fmt::Debug for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Bad")
+    }
+}
