@@ -56,6 +56,10 @@ pub struct WatchRequest {
     pub resource_version: ResourceVersion,
     /// After which the server ends the watch (`timeoutSeconds`).
     pub timeout: Duration,
+    /// How long the head of the answer may be awaited once the request is sent. Some proxies hold
+    /// it back until the first event, so it may come as late as a bookmark, or as the server's end
+    /// of the watch.
+    pub head_timeout: Duration,
     /// Ask for bookmarks.
     pub bookmarks: bool,
     /// Ask for the present objects first, as a stream (WL-2).
@@ -95,6 +99,10 @@ pub enum Backlog {
 pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
     ///
+    /// An event that has come is handed over even when `deadline` has passed: a program that was
+    /// stopped for a while, or whose sink is slow, must not take its own pause for the server's
+    /// silence.
+    ///
     /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
     /// own making, an internal error (RS-6).
     ///
@@ -105,6 +113,8 @@ pub trait WatchStream<K: Object>: Send {
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
     /// When bytes last came from the server, headers included: also those of a line that is not yet whole.
+    ///
+    /// They say that the connection lives. The content is confirmed by whole events only.
     fn last_contact(&self) -> Instant;
 
     /// What has come already and was not handed over; it tells whoever follows whether the next call of
@@ -133,7 +143,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error>;
 
-    /// Opens a watch. Blocks until the server's headers have come. Not subject to the limiter (RS-1).
+    /// Opens a watch. Blocks until the server's headers have come, after sending for
+    /// [`head_timeout`](WatchRequest::head_timeout) at most. Not subject to the limiter (RS-1).
     ///
     /// # Errors
     ///
@@ -158,15 +169,23 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Told when a streamed list made no progress: the server and resource are remembered as without it (B8).
     fn watch_list_failed(&self) {}
 
-    /// Whether bookmarks came on a watch of that server and resource, this one or an earlier: silence means something on
-    /// the next from its beginning then (B11).
-    fn sends_bookmarks(&self) -> bool {
-        false
+    /// The longest time between two bookmarks that was told of a watch of that server and resource,
+    /// this one or an earlier; `None` when no bookmark came yet. Where bookmarks come, silence on a
+    /// watch means something (B11).
+    fn bookmark_interval(&self) -> Option<Duration> {
+        None
     }
 
-    /// Told when the first bookmark came between the events of a reflector's watches: the server and resource are remembered
-    /// as with them (B11).
-    fn bookmark_came(&self) {}
+    /// Told when the first bookmark came between the events of a reflector's watches, and when the
+    /// time between two of them was longer than any before: the server and resource are remembered
+    /// with it (B11).
+    fn bookmark_came(&self, _interval: Duration) {}
+
+    /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and
+    /// tells more (B11).
+    fn lists_one_object(&self) -> bool {
+        false
+    }
 
     /// Where the request under way is, for the errors of those who wait for it; asked for once. Default: `None`, unknown.
     fn progress(&self) -> Option<RequestProgress> {

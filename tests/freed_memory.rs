@@ -198,6 +198,7 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
     let request = WatchRequest {
         resource_version: ResourceVersion::from("7"),
         timeout: std::time::Duration::from_mins(5),
+        head_timeout: std::time::Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,
@@ -287,6 +288,7 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
             let request = WatchRequest {
                 resource_version: ResourceVersion::from("7"),
                 timeout: std::time::Duration::from_mins(5),
+                head_timeout: std::time::Duration::from_mins(5),
                 bookmarks: true,
                 send_initial_events: false,
                 waited_for: false,

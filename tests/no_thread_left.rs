@@ -49,6 +49,7 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
         let request = WatchRequest {
             resource_version: ResourceVersion::from("1"),
             timeout: std::time::Duration::from_mins(5),
+            head_timeout: std::time::Duration::from_mins(5),
             bookmarks: true,
             send_initial_events: false,
             waited_for: true,

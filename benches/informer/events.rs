@@ -301,6 +301,7 @@ impl Through<'_> {
         let request = WatchRequest {
             resource_version: ResourceVersion::any(),
             timeout: Duration::from_mins(5),
+            head_timeout: Duration::from_mins(5),
             bookmarks: true,
             send_initial_events: false,
             waited_for: false,

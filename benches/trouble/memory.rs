@@ -61,6 +61,7 @@ pub(crate) fn run() -> bool {
             let request = WatchRequest {
                 resource_version: ResourceVersion::from("7"),
                 timeout: Duration::from_mins(5),
+                head_timeout: Duration::from_mins(5),
                 bookmarks: true,
                 send_initial_events: false,
                 waited_for: false,

@@ -404,7 +404,8 @@ fn poll_for_any(
         let patience = call.slot.as_ref().and_then(|slot| slot.patience());
         let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
         let end = call.until.deadline.earlier(pause);
-        // A deadline that has passed still looks once: what came in time is no failure.
+        // What is ready comes before a deadline that has passed: it may be this program that was
+        // late.
         let timeout = timespec(end.earlier(patience), now);
         let polled = poll(&mut fds, timeout.as_ref());
         if let Some(slot) = &call.slot {
@@ -425,7 +426,6 @@ fn poll_for_any(
                 return Ok(ready);
             }
         }
-        let now = clock.now();
         if call.until.deadline.has_passed(now) {
             return Err(Halt::Limit(call.until.limit));
         }

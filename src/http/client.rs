@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Once;
+use std::time::Duration;
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
@@ -73,23 +74,29 @@ pub(crate) struct Common {
     pub(crate) budget: Arc<ByteBudget>,
     /// The kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: Kinds,
-    /// Those on whose watches bookmarks came (B11).
-    pub(crate) with_bookmarks: Kinds,
+    /// Those on whose watches bookmarks came, and the longest time between two (B11).
+    pub(crate) bookmark_intervals: Kinds<Duration>,
 }
 
-/// What was learnt of a server, by group and resource: few of them, each put in once.
+/// What was learnt of a server, by group and resource: few of them, each put in once. The larger
+/// value stays.
 #[derive(Default)]
-pub(crate) struct Kinds(Mutex<Vec<(&'static str, &'static str)>>);
+pub(crate) struct Kinds<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
 
-impl Kinds {
-    pub(crate) fn contains<K: Object>(&self) -> bool {
-        self.0.lock().contains(&(K::GROUP, K::URL_PATH_SEGMENT))
+impl<T: Copy + Ord> Kinds<T> {
+    pub(crate) fn get<K: Object>(&self) -> Option<T> {
+        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
+        let kinds = self.0.lock();
+        let known = kinds.iter().find(|(known, _)| *known == kind);
+        known.map(|(_, value)| *value)
     }
 
-    pub(crate) fn insert<K: Object>(&self) {
+    pub(crate) fn insert<K: Object>(&self, value: T) {
+        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
         let mut kinds = self.0.lock();
-        if !kinds.contains(&(K::GROUP, K::URL_PATH_SEGMENT)) {
-            kinds.push((K::GROUP, K::URL_PATH_SEGMENT));
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, known)) => *known = value.max(*known),
+            None => kinds.push((kind, value)),
         }
     }
 }
@@ -142,7 +149,7 @@ impl Client {
             budget: ByteBudget::new(options.buffered_bytes_max),
             options,
             without_watch_list: Kinds::default(),
-            with_bookmarks: Kinds::default(),
+            bookmark_intervals: Kinds::default(),
         };
         let inner = Inner {
             common: Arc::new(common),
@@ -212,13 +219,16 @@ mod tests {
         let foreign = Api::<ConfigMap>::lister_watcher(&one, Scope::all());
         let by_name =
             Api::<Secret>::lister_watcher(&one, Scope::object(&ObjectKey::new("shop", "db")));
-        assert!(!by_name.sends_bookmarks() && whole(&one).supports_watch_list());
-        for _ in 0..2 {
-            by_name.bookmark_came();
+        assert!(by_name.bookmark_interval().is_none() && whole(&one).supports_watch_list());
+        assert!(by_name.lists_one_object() && !whole(&one).lists_one_object());
+        for seconds in [9, 7] {
+            by_name.bookmark_came(Duration::from_secs(seconds));
             by_name.watch_list_failed();
         }
-        assert!(whole(&one).sends_bookmarks() && !whole(&one).supports_watch_list());
-        assert!(!foreign.sends_bookmarks() && foreign.supports_watch_list());
-        assert!(!whole(&other).sends_bookmarks() && whole(&other).supports_watch_list());
+        let longest = Some(Duration::from_secs(9));
+        assert!(whole(&one).bookmark_interval() == longest && !whole(&one).supports_watch_list());
+        assert!(foreign.bookmark_interval().is_none() && foreign.supports_watch_list());
+        let other = whole(&other);
+        assert!(other.bookmark_interval().is_none() && other.supports_watch_list());
     }
 }

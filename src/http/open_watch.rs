@@ -29,6 +29,9 @@ const BURST_BYTES: usize = 64 * 1024;
 
 /// So many events are decoded before they are handed over: what is behind stays bytes.
 const BURST_EVENTS: usize = 1024;
+/// So often what has come is read although the deadline has passed: more than a socket holds, and
+/// than the longest event has.
+const LATE_READS: usize = 256;
 
 /// An open watch, on its lister-watcher's connection.
 pub(crate) struct OpenWatch<K: Object> {
@@ -97,9 +100,6 @@ impl<K: Object> OpenWatch<K> {
                 return Ok(());
             }
             waited?;
-        } else if Clock::system().has_passed(deadline) {
-            // What comes without a pause, and is no event, is never waited for.
-            return Err(Halt::Limit(call.until.limit));
         }
         let mut stream = self.stream.take().ok_or_else(lost)?;
         let reading = move || {
@@ -117,6 +117,7 @@ impl<K: Object> OpenWatch<K> {
 
 impl<K: Object> WatchStream<K> for OpenWatch<K> {
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+        let mut late_reads = 0_usize;
         loop {
             // A busy stream is not in poll(2) when the stop is raised.
             if self.call.stop.is_stopped() {
@@ -133,6 +134,13 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                     return Ok(Next::Ended(stream.end.take()));
                 }
                 stream.events = VecDeque::new();
+            }
+            if Clock::system().has_passed(deadline) {
+                // What comes without a pause, and is no event, has no end of its own.
+                if late_reads == LATE_READS {
+                    return Ok(Next::DeadlinePassed);
+                }
+                late_reads = late_reads.saturating_add(1);
             }
             match self.more(deadline) {
                 Ok(()) => {}

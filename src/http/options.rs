@@ -16,7 +16,7 @@ const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
 /// One object is found at once: who waits for it is told soon.
 const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
 
-/// A server answers a watch when it has taken its place in the event stream.
+/// A server answers a streamed list when it has taken its place in the event stream.
 const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 
 /// One object is read at once or not at all.
@@ -53,9 +53,13 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// The limit from sending a list of a collection to the first byte of its answer; 60 s.
     pub list_first_byte_timeout: Duration,
-    /// The limit from sending a list of one object, by its name, to the first byte of its answer; 20 s.
+    /// The limit from sending a list of one object, by its name, to the first byte of its answer;
+    /// 20 s.
     pub object_list_first_byte_timeout: Duration,
-    /// The limit from sending a watch to the first byte of its answer; 30 s. What comes then has no limit here.
+    /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its
+    /// answer; 30 s. What comes then has no limit here. The head of another watch may come as late
+    /// as its first event: a proxy may hold it back, so that
+    /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout) is its limit.
     pub watch_first_byte_timeout: Duration,
     /// The limit from sending a get to the first byte of its answer; 10 s.
     ///

@@ -220,6 +220,7 @@ mod tests {
         WatchRequest {
             resource_version: ResourceVersion::from(version),
             timeout: Duration::from_millis(300_500),
+            head_timeout: Duration::from_secs(30),
             bookmarks: true,
             send_initial_events: false,
             waited_for: false,

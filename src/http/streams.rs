@@ -1,6 +1,7 @@
 //! The port's side of the client: lists and watches of a scope on one connection, gets on pooled ones.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use super::agent::{Agent, Answer, Ask, Body, SecondTry};
 use super::blocking::{Blocking, Until};
@@ -245,12 +246,20 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
         let one_object = self.scope.is_one_object();
+        let options = &self.client.common.options;
+        let first_byte = if initial_events {
+            // A list that nothing begins is no list that is held back: it has no event to wait for
+            // (B8).
+            options.watch_first_byte_timeout.min(request.head_timeout)
+        } else {
+            request.head_timeout
+        };
         let progress = self.progress.clone();
         let opening = move |slot| {
             let ask = Ask {
                 path: &path,
                 gzip: false,
-                first_byte: common.options.watch_first_byte_timeout,
+                first_byte,
                 until: Until::NEVER,
                 second_try: Some(SecondTry {
                     after: common.options.second_try_after,
@@ -297,19 +306,23 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         let common = &self.client.common;
         common.options.watch_list
             && !self.scope.is_one_object()
-            && !common.without_watch_list.contains::<K>()
+            && common.without_watch_list.get::<K>().is_none()
     }
 
     fn watch_list_failed(&self) {
-        self.client.common.without_watch_list.insert::<K>();
+        self.client.common.without_watch_list.insert::<K>(());
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.client.common.with_bookmarks.contains::<K>()
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.client.common.bookmark_intervals.get::<K>()
     }
 
-    fn bookmark_came(&self) {
-        self.client.common.with_bookmarks.insert::<K>();
+    fn bookmark_came(&self, interval: Duration) {
+        self.client.common.bookmark_intervals.insert::<K>(interval);
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.scope.is_one_object()
     }
 
     fn progress(&self) -> Option<RequestProgress> {

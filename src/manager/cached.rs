@@ -68,9 +68,11 @@ impl<K: Object> Cached<K> {
 
     /// Whether the manager could not do what its strategy promises, and gave what it had:
     ///
-    /// - with `Watch`, neither a filled watch nor the immutability of a checked object stood behind the answer: it came
-    ///   from [`get_cached`](super::ObjectManager::get_cached) while the watch was stopped or not filled yet, or the
-    ///   check of B7 had no answer in time;
+    /// - with `Watch`, neither a filled watch nor the immutability of a checked object stood behind
+    ///   the answer: it came from [`get_cached`](super::ObjectManager::get_cached) while the watch
+    ///   was stopped or not filled yet, or the check of B7 had no answer in time. So it is too
+    ///   while the watch is known to be behind the server: its position expired, a change was lost,
+    ///   or a list that had to follow failed, and no list has come since;
     /// - with `Cache`, its time to live was over: the get that was to renew it failed, was not made because of earlier
     ///   failures (B17), had no answer by the deadline, or came from a server behind what is known (B18); or
     ///   [`get_cached`](super::ObjectManager::get_cached) was asked;

@@ -140,10 +140,12 @@ impl ManagerOptions {
         self
     }
 
-    /// Silence after which a watch is opened again, once bookmarks came on one of that kind, and after which
-    /// [`check_health`](crate::manager::ObjectManager::check_health) fails (B11, B14). Default: that of
-    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s. Servers send a bookmark
-    /// about once a minute.
+    /// Silence after which a watch is opened again, once bookmarks came on one of that kind, and
+    /// after which [`check_health`](crate::manager::ObjectManager::check_health) fails (B11, B14).
+    /// Default: that of
+    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s.
+    /// Servers send a bookmark about once a minute; three times the longest time between two takes
+    /// the place of this where it is more.
     #[must_use]
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.idle_limit = Some(limit);

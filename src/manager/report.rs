@@ -91,8 +91,9 @@ pub struct ObjectReport {
     /// Whether a watch is open or being opened. With `Watch` only.
     pub watched: bool,
     /// Whether the watch should have heard from the server by now and has not, as
-    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) reckons (B14): what is known of
-    /// the object may be old. With `Watch` only; false for an object whose watch is stopped.
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) reckons
+    /// (B14), or is known to be behind: what is known of the object may be old. With `Watch` only;
+    /// false for an object whose watch is stopped.
     pub is_overdue: bool,
     /// How many registered pods reference the object.
     pub pods: usize,

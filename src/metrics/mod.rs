@@ -57,8 +57,10 @@
 //! | `kubecache_reflector_consecutive_failures` | gauge | requests | requests that failed one after the other; the most of those who share |
 //! | `kubecache_reflector_undecodable_total` | counter | items | items of lists and events that do not decode (B12) |
 //!
-//! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between bookmarks, about a minute, and
-//! grows whatever the reason.
+//! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between
+//! bookmarks, about a minute, and grows whatever the reason. Opened watches, blank lines and bytes
+//! of an event that never ends do not reset it. Where a server sends no bookmarks, it stays below
+//! the time-out of a watch (5 to 10 minutes), after which a probe asks.
 //!
 //! ## Informers
 //!

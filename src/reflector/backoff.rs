@@ -13,8 +13,8 @@ const FAST_WAIT_END: Duration = Duration::from_millis(800);
 const FAST_SERIES_GAP: Duration = Duration::from_secs(10);
 /// Share of a fast wait that chance adds; with more, four waits would not fit into a second.
 const FAST_JITTER: f64 = 0.25;
-/// A watch that lived so long is reopened at once.
-const REOPEN_AT_ONCE: Duration = Duration::from_secs(5);
+/// A watch that lived so long is reopened at once, and counts as one that served.
+pub(crate) const REOPEN_AT_ONCE: Duration = Duration::from_secs(5);
 /// A watch that lived so long makes the next short one wait the first wait again.
 const REOPEN_RESET: Duration = Duration::from_secs(30);
 /// The longest wait before a watch is reopened.
@@ -52,6 +52,11 @@ impl Chance {
         f64::from(bits) / 4_294_967_296.0
     }
 
+    /// Uniform in [0, `length`).
+    pub(crate) fn within(&mut self, length: Duration) -> Duration {
+        length.mul_f64(self.share())
+    }
+
     /// Uniform in [`least`, `least` × (1 + `jitter`)).
     pub(crate) fn stretch(&mut self, least: Duration, jitter: f64) -> Duration {
         let jitter = if jitter.is_finite() {
@@ -82,6 +87,16 @@ impl Backoff {
         if health > self.options.reset_after || self.options.reset_after.is_zero() {
             self.base = self.options.initial;
         }
+    }
+
+    /// Starts the sequence again: the server has proved that it lives (B10).
+    pub(crate) fn restart(&mut self) {
+        self.base = self.options.initial;
+    }
+
+    /// A first wait, which uses nothing up of the sequence.
+    pub(crate) fn first(&self, chance: &mut Chance) -> Duration {
+        chance.stretch(self.options.initial, self.options.jitter)
     }
 
     /// The next wait of the sequence.

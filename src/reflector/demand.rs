@@ -1,4 +1,5 @@
-//! "Somebody waits": the count that makes a first sync retry fast, and wakes a reflector that backs off (B3).
+//! "Somebody waits, or reads": what makes a first sync retry fast, and wakes a reflector that backs
+//! off (B3, B10).
 
 use std::fmt;
 
@@ -6,27 +7,33 @@ use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
-/// How many callers wait for a first sync. Cheap to clone; shared by the waiters and one reflector.
+/// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone;
+/// shared by the callers and one reflector.
 #[derive(Clone, Debug, Default)]
-pub struct Demand(Arc<Monitor<Waiters>>);
+pub struct Demand(Arc<Monitor<Callers>>);
 
+/// What callers want of the reflector.
 #[derive(Default)]
-struct Waiters {
-    count: usize,
-    /// Told of the next caller who waits.
-    expedite: Option<Arc<dyn Wake>>,
+struct Callers {
+    waiting: usize,
+    /// The reflector rests, and may be woken by a read.
+    resting: bool,
+    /// A caller has read what is held during this rest.
+    read: bool,
+    /// The request under way, which is told of the next caller who waits.
+    request: Option<Arc<dyn Wake>>,
 }
 
-impl fmt::Debug for Waiters {
+impl fmt::Debug for Callers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiters")
-            .field("count", &self.count)
+        f.debug_struct("Callers")
+            .field("waiting", &self.waiting)
             .finish_non_exhaustive()
     }
 }
 
-/// A request of which callers that come are told to, until this is dropped.
-#[must_use = "nobody is told any more when the guard is dropped"]
+/// A request that is told of callers who wait, until this is dropped.
+#[must_use = "the request is told nothing any more when the guard is dropped"]
 pub(crate) struct Expediting<'a>(&'a Demand);
 
 /// One caller's wait; it ends when this is dropped.
@@ -52,42 +59,60 @@ impl Demand {
     ///
     /// A reflector that backs off before its first sync wakes up and retries fast.
     pub fn wait(&self) -> DemandGuard {
-        let expedite = {
-            let mut waiters = self.0.lock();
-            waiters.count = waiters.count.saturating_add(1);
-            waiters.expedite.take()
+        let request = {
+            let mut callers = self.0.lock();
+            callers.waiting = callers.waiting.saturating_add(1);
+            callers.request.take()
         };
         self.0.notify_all();
-        if let Some(expedite) = expedite {
-            expedite.wake();
+        if let Some(request) = request {
+            request.wake();
         }
         DemandGuard(self.clone())
     }
 
     /// Whether somebody waits.
     pub fn is_waited_for(&self) -> bool {
-        self.0.lock().count > 0
+        self.0.lock().waiting > 0
     }
 
-    /// Calls `expedite` once when somebody waits, now or later, until the guard is dropped: a
-    /// request is under way.
-    pub(crate) fn expedites(&self, expedite: Arc<dyn Wake>) -> Expediting<'_> {
+    /// Wakes `request` once when somebody waits, now or later, until the guard is dropped: it is
+    /// under way.
+    pub(crate) fn expedites(&self, request: Arc<dyn Wake>) -> Expediting<'_> {
         let now = {
-            let mut waiters = self.0.lock();
-            if waiters.count == 0 {
-                waiters.expedite = Some(expedite);
+            let mut callers = self.0.lock();
+            if callers.waiting == 0 {
+                callers.request = Some(request);
                 None
             } else {
-                Some(expedite)
+                Some(request)
             }
         };
-        if let Some(expedite) = now {
-            expedite.wake();
+        if let Some(request) = now {
+            request.wake();
         }
         Expediting(self)
     }
 
-    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits.
+    /// Declares that somebody reads what is held, and would rather read something newer. Never
+    /// blocks on the network.
+    ///
+    /// A reflector that backs off then shortens its wait to the backoff's first one, once per
+    /// failure, unless the server has asked to wait or to be asked less. At other times nothing
+    /// happens, so that a reader may call this for each read.
+    pub fn expedite(&self) {
+        let woken = {
+            let mut callers = self.0.lock();
+            let woken = callers.resting && !callers.read;
+            callers.read |= woken;
+            woken
+        };
+        if woken {
+            self.0.notify_all();
+        }
+    }
+
+    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads.
     pub(crate) fn rest(
         &self,
         clock: &Clock,
@@ -97,39 +122,42 @@ impl Demand {
     ) -> RestEnd {
         let wake: Arc<dyn Wake> = Arc::new(WakeRest(Arc::clone(&self.0)));
         let _registration = stop.register(&wake);
-        let mut waiting = self.0.lock();
-        loop {
+        let mut callers = self.0.lock();
+        (callers.resting, callers.read) = (wakes, false);
+        let end = loop {
             if stop.is_stopped() {
-                return RestEnd::Stopped;
+                break RestEnd::Stopped;
             }
             if clock.has_passed(deadline) {
-                return RestEnd::DeadlinePassed;
+                break RestEnd::DeadlinePassed;
             }
-            if wakes && waiting.count > 0 {
-                return RestEnd::Demanded;
+            if wakes && (callers.waiting > 0 || callers.read) {
+                break RestEnd::Demanded;
             }
-            waiting = clock.wait_until(&self.0, waiting, deadline);
-        }
+            callers = clock.wait_until(&self.0, callers, deadline);
+        };
+        callers.resting = false;
+        end
     }
 }
 
 impl Drop for DemandGuard {
     fn drop(&mut self) {
-        let mut waiters = self.0.0.lock();
-        waiters.count = waiters.count.saturating_sub(1);
+        let mut callers = self.0.0.lock();
+        callers.waiting = callers.waiting.saturating_sub(1);
     }
 }
 
 impl Drop for Expediting<'_> {
     fn drop(&mut self) {
-        let expedite = self.0.0.lock().expedite.take();
+        let request = self.0.0.lock().request.take();
         // It may be the last holder of the lister-watcher.
-        drop(expedite);
+        drop(request);
     }
 }
 
 /// Wakes a rest when the stop is raised.
-struct WakeRest(Arc<Monitor<Waiters>>);
+struct WakeRest(Arc<Monitor<Callers>>);
 
 impl Wake for WakeRest {
     fn wake(&self) {

@@ -35,6 +35,8 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     /// The event that the core is deciding about.
     event: Option<WatchEvent<K>>,
     measured: Measured,
+    /// The source's word that it lists one object.
+    one_object: bool,
 }
 
 impl<K: Object, S: Sink<K>> Driver<K, S> {
@@ -49,6 +51,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         core.shows(source.progress());
         let measured = Measured::new(options.metrics, options.clock.clone());
         Self {
+            one_object: source.lists_one_object(),
             name,
             source,
             sink,
@@ -110,12 +113,20 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     /// What holds now, as far as the input's decision can ask for it: events come too often to look at everything.
     fn facts(&self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Rested | Input::Demanded);
-        let opened = matches!(input, Input::Opened(Ok(())));
+        let of_the_watch = matches!(
+            input,
+            Input::Seen(_) | Input::Applied(_) | Input::Quiet { .. } | Input::Resynced(_)
+        );
         Facts {
             now: self.clock.now(),
             waited_for: !self.core.status().synced && self.demand.is_waited_for(),
             streams: begins && self.source.supports_watch_list(),
-            bookmarks: opened && self.source.sends_bookmarks(),
+            bookmarks: if of_the_watch {
+                None
+            } else {
+                self.source.bookmark_interval()
+            },
+            one_object: self.one_object,
         }
     }
 
@@ -136,6 +147,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Open(request) => {
                 self.publish_and_rest();
                 self.open(&request, stop)
+            }
+            Action::Probe(request) => {
+                self.publish_and_rest();
+                Input::Probed(self.source.list(&request, stop, &mut drop))
             }
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
@@ -163,6 +178,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             | Action::List { fresh: false, .. } => {}
             Action::List { fresh: true, .. }
             | Action::Open(_)
+            | Action::Probe(_)
             | Action::Rest { .. }
             | Action::End => {
                 if self.stream.take().is_some() {
@@ -182,7 +198,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                     log::log!(level, "{text} resource={what:?} reflector={}", self.name);
                 }
                 Effect::WatchListFailed => self.source.watch_list_failed(),
-                Effect::BookmarkCame => self.source.bookmark_came(),
+                Effect::BookmarkCame(interval) => self.source.bookmark_came(interval),
                 Effect::Disconnect => self.source.disconnect(),
             }
         }

@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::{guard, guard_call};
 use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, RequestProgress, WatchRequest,
+    WatchStream,
 };
 use crate::object::Object;
 use crate::sync::Arc;
@@ -114,12 +115,24 @@ impl<K: Object> ListerWatcher<K> for Guarded<K> {
         self.or_default(|source| source.watch_list_failed());
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.or_default(|source| source.sends_bookmarks())
+    fn expedite(&self) {
+        self.or_default(|source| source.expedite());
     }
 
-    fn bookmark_came(&self) {
-        self.or_default(|source| source.bookmark_came());
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.or_default(|source| source.bookmark_interval())
+    }
+
+    fn bookmark_came(&self, interval: Duration) {
+        self.or_default(|source| source.bookmark_came(interval));
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.or_default(|source| source.lists_one_object())
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        self.or_default(|source| source.progress())
     }
 
     fn disconnect(&self) {

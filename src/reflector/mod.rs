@@ -40,11 +40,13 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 
 /// A running reflector: the handle of its thread. Dropping it stops and joins.
 ///
-/// What holds: it makes one request after the other, never two without a delay unless data came between (B9). Two
-/// exceptions: a watch that lived five seconds or more is opened again at once, though nothing came on it; and once
-/// per pass an answer may call for a different request at once: a list or stream at the most recent version (RF-12,
-/// WL-8, B4), one full list for pages that expired (PG-6), a plain list for a stream (WL-9). After an empty page
-/// which promises more, the next is asked for at once, five times in a row at most.
+/// What holds: it makes one request after the other, never two without a delay unless data came
+/// between (B9). Two exceptions: a watch that lived five seconds or more is opened again at once,
+/// though nothing came on it; and once per pass an answer may call for a different request at once:
+/// a list or stream at the most recent version (RF-12, WL-8, B4), one full list for pages that
+/// expired (PG-6), a plain list for a stream (WL-9). After an empty page which promises more, the
+/// next is asked for at once, five times in a row at most. Between a watch that was silent from its
+/// opening to its end and the next one stands a probe, a list of one item (B11).
 ///
 /// It goes on until it is stopped, whatever the server does, also when the source panics: that is an error of the call
 /// (`Panicked`), after which it backs off. A sink that panics ends it. What the sink holds was on the server. What holds in

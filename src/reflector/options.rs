@@ -10,7 +10,8 @@ use crate::sync::Arc;
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
-/// Two bookmarks, which servers send about once a minute, and ten seconds of slack.
+/// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
+/// more seldom, the reflector waits for three times as long as they do.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
 /// How long the node authorizer may lag behind the binding of a pod (R4): who asks on its own waits as long to believe it.
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
@@ -30,7 +31,9 @@ pub struct ReflectorOptions {
     pub page_size: Option<u32>,
     /// How often the sink is asked to deliver again what it knows. Default `None`: never (RF-3).
     pub resync_period: Option<Duration>,
-    /// Silence after which a watch is reopened, once bookmarks are known to come (B11). Default 130 s.
+    /// Silence after which a watch is reopened, once bookmarks are known to come (B11). Default 130
+    /// s. Where the longest time between two bookmarks is more than a third of this, three times
+    /// that time takes its place.
     pub idle_limit: Duration,
     /// The waits after failures (BK-1).
     pub backoff: BackoffOptions,
@@ -63,7 +66,10 @@ pub struct BackoffOptions {
     pub cap: Duration,
     /// The share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
     pub jitter: f64,
-    /// Health after which the sequence starts again (B10); zero keeps it at its start. Default 2 minutes.
+    /// Time since a watch was opened after which the sequence starts again (B10); zero keeps it at
+    /// its start. Default 2 minutes. A proof that the server lives starts it again sooner: an
+    /// event, a watch that lived five seconds, an expired position, or an answer of another kind
+    /// than 5xx and 429 after failures that prove nothing.
     pub reset_after: Duration,
 }
 

@@ -15,7 +15,8 @@ pub enum Phase {
     Starting,
     /// It lists, page by page or as a stream.
     Listing,
-    /// It opens a watch, or waits a moment before it does.
+    /// It opens a watch, waits a moment before it does, or first asks whether the silent one before
+    /// it missed something.
     Opening,
     /// A watch is open.
     Watching,
@@ -33,8 +34,14 @@ pub struct ReflectorStatus {
     pub phase: Phase,
     /// Whether a list of this run has reached the sink (OC-12).
     pub synced: bool,
-    /// When the server last confirmed the content: a finished list, an opened watch, a byte on it.
+    /// When the server last confirmed the content: an answered list or probe, or a whole event or
+    /// bookmark of a watch. An opened watch, blank lines and the bytes of an event that is still
+    /// coming in confirm nothing.
     pub last_contact: Option<Instant>,
+    /// Since when the content is known to be behind the server: the position expired, a change was
+    /// lost, or a list that had to follow failed. `None` again once a list has reached the sink,
+    /// and before the first one.
+    pub behind_since: Option<Instant>,
     /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
     /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
     pub contact_due: Option<Instant>,
@@ -125,42 +132,58 @@ impl ReflectorStatus {
     ///
     /// How long it may be silent, by [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
     ///
-    /// - On an open watch, once bookmarks came, to this reflector or an earlier one of that server and resource: the idle
-    ///   limit, from the last byte. Before that a server may be quiet for
-    ///   as long as nothing changes: until the watch's own time-out and 30 s more (B11).
-    /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer, before the first
-    ///   answer): the idle limit, from the last contact, or from the end of a watch that was within its time. Failures
-    ///   and refusals are no contact: when they last longer, the content is that old.
+    /// - Once bookmarks came, to this reflector or an earlier one of that server and resource: the
+    ///   idle limit from the last event, bookmark or answer. The limit is three times the longest
+    ///   time between two bookmarks, if that is more.
+    /// - Before that a server may be quiet for as long as nothing changes. One watch may be quiet
+    ///   until its own time-out and 30 s more (B11); a probe follows it, and only its answer lets
+    ///   the next watch be as quiet.
+    /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer,
+    ///   before the first answer): the idle limit, from the last contact, or from the end of a
+    ///   watch that was within its time. Failures, refusals and opened watches are no contact: when
+    ///   nothing else comes for longer, the content is that old.
     /// - A list on its way counts as contact with each page, and a streamed one with each object, that comes in, unless the
     ///   one before it failed.
     /// - A refusal that is an answer ([`denied`](Self::denied), [`unknown_resource`](Self::unknown_resource)) is a contact
     ///   where nothing has synced yet.
+    /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
-    /// So a server that falls silent, or is away, makes this fail after the idle limit at the latest, and its return makes
-    /// it `Ok` again as soon as a watch is open. A reflector that has ended owes nothing and is `Ok`: whether that is
-    /// well, its owner knows. Whether anything has synced yet is another question, for
-    /// [`synced`](Self::synced).
+    /// So a server that falls silent, or is away, makes this fail after the idle limit at the
+    /// latest, and its return makes it `Ok` again with its next event, bookmark or list. A
+    /// reflector that has ended owes nothing and is `Ok`: whether that is well, its owner knows.
+    /// Whether anything has synced yet is another question, for [`synced`](Self::synced).
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    /// `Timeout`: how long ago the server was heard, or since when the content is behind, with the
+    /// last failure as its source.
     pub fn check_health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             return Ok(());
         }
-        let text = match (self.age(now), self.attempts_since) {
-            (Some(age), _) => format!("the server last confirmed the content {age:.0?} ago"),
-            (None, Some(since)) => {
-                let since = now.saturating_duration_since(since);
-                format!("the server has confirmed nothing for {since:.0?}")
+        let since = |since: Instant| now.saturating_duration_since(since);
+        let text = match (self.behind_since, self.age(now), self.attempts_since) {
+            (Some(behind), _, _) => format!(
+                "the cache is known to be behind the server for {:.0?}: it waits for a new list",
+                since(behind)
+            ),
+            (None, Some(age), _) => format!("the server last confirmed the content {age:.0?} ago"),
+            (None, None, Some(began)) => {
+                format!("the server has confirmed nothing for {:.0?}", since(began))
             }
-            (None, None) => "the server has confirmed nothing yet".to_owned(),
+            (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };
         let error = Error::new(ErrorKind::Timeout, text);
         Err(match &self.last_error {
             Some(last) => error.with_source(last.clone()),
             None => error,
         })
+    }
+
+    /// Whether the content is known to be behind the server, so that it may lack what the server
+    /// has ([`behind_since`](Self::behind_since)).
+    pub fn is_behind(&self) -> bool {
+        self.behind_since.is_some()
     }
 
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {

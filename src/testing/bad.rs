@@ -1,7 +1,7 @@
 //! A source that panics where a test says so: code of a program's own that is wrong.
 
 use std::fmt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::clock::Deadline;
 use crate::error::Error;
@@ -107,14 +107,24 @@ impl<K: Object> ListerWatcher<K> for Bad<K> {
         self.source.watch_list_failed();
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.faulty.call("sends_bookmarks");
-        self.source.sends_bookmarks()
+    fn expedite(&self) {
+        self.faulty.call("expedite");
+        self.source.expedite();
     }
 
-    fn bookmark_came(&self) {
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.faulty.call("bookmark_interval");
+        self.source.bookmark_interval()
+    }
+
+    fn bookmark_came(&self, interval: Duration) {
         self.faulty.call("bookmark_came");
-        self.source.bookmark_came();
+        self.source.bookmark_came(interval);
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.faulty.call("lists_one_object");
+        self.source.lists_one_object()
     }
 
     fn disconnect(&self) {

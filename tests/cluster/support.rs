@@ -171,6 +171,7 @@ pub(crate) fn from(version: &ResourceVersion) -> WatchRequest {
     WatchRequest {
         resource_version: version.clone(),
         timeout: Duration::from_mins(5),
+        head_timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,

@@ -11,7 +11,7 @@ use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Peer, Request, Server};
-use super::{client, client_of, get, list, secret, secret_list, secrets};
+use super::{client, client_of, get, list, patient, secret, secret_list, secrets};
 
 /// One get, answered by `answer`.
 fn get_answered(answer: impl FnOnce(&mut Peer)) -> Error {
@@ -280,7 +280,7 @@ fn an_address_with_a_zone_is_looked_up_with_it_and_sent_without() {
     let server = Server::start();
     let url = format!("http://[fe80::1%25eth0]:{}", server.port());
     let config = Config::for_server(&url).unwrap();
-    let client = Client::with_lookup(&config, ClientOptions::default(), |host, port| {
+    let client = Client::with_lookup(&config, patient(), |host, port| {
         assert_eq!(host, "fe80::1%eth0");
         Ok(vec![([127, 0, 0, 1], port).into()])
     });
@@ -409,7 +409,7 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
     for (option, compression) in rows {
         let server = Server::start();
         let config = Config::for_server(&server.url()).unwrap();
-        let mut options = super::patient();
+        let mut options = patient();
         options.gzip = option;
         let client = Client::new(&config.with_compression(compression), options).unwrap();
         thread::scope(|scope| {

@@ -58,15 +58,22 @@ fn of_the_first_byte_by_kind_of_request() {
     thread::scope(|scope| {
         let calls = scope.spawn(|| {
             timed_out(&list(&*secrets(&client), &stop).unwrap_err(), text);
-            let opened = secrets(&client).watch(&watch_from("1"), &stop);
-            timed_out(&opened.map(drop).unwrap_err(), text);
+            for (head_timeout, send_initial_events) in [(SHORT, false), (super::PATIENCE, true)] {
+                let request = WatchRequest {
+                    head_timeout,
+                    send_initial_events,
+                    ..watch_from("1")
+                };
+                let opened = secrets(&client).watch(&request, &stop);
+                timed_out(&opened.map(drop).unwrap_err(), text);
+            }
             timed_out(
                 &get_by(&client, "db", Deadline::NEVER, &stop).unwrap_err(),
                 text,
             );
         });
         // The limit includes the sending, so it may end before there is a request.
-        for _ in 0..3 {
+        for _ in 0..4 {
             server.accept().wait_for_close();
         }
         calls.join().unwrap();

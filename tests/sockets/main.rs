@@ -57,6 +57,8 @@ fn patient() -> ClientOptions {
     options.connect_timeout = PATIENCE;
     options.list_first_byte_timeout = PATIENCE;
     options.watch_first_byte_timeout = PATIENCE;
+    options.object_list_first_byte_timeout = PATIENCE;
+    options.second_try_after = PATIENCE;
     options.get_first_byte_timeout = PATIENCE;
     options.body_idle_timeout = PATIENCE;
     options.body_timeout = PATIENCE;
@@ -83,6 +85,7 @@ fn watch_from(version: &str) -> WatchRequest {
     WatchRequest {
         resource_version: ResourceVersion::from(version),
         timeout: Duration::from_mins(5),
+        head_timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
         waited_for: false,

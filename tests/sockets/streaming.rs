@@ -1,11 +1,14 @@
 //! Bytes of a watch as they come: delivery by line, ends of every kind, one connection after the other.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::list_watch::{Backlog, Next, WatchEvent};
+use kubecache::reflector::ReflectorOptions;
+use kubecache::store::{Indexers, Store};
 use kubecache::worker::StopToken;
 
 use super::server::Server;
@@ -248,7 +251,7 @@ fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
                 let passed = watch.next(clock.after(Duration::from_millis(1))).unwrap();
                 assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
             }
-            // The half that came is read; a deadline that has passed already reads no more.
+            // The half that came is read; a deadline that has passed already waits for no more.
             let passed = watch.next(Deadline::at(clock.now())).unwrap();
             assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
             go_on.send(()).unwrap();
@@ -341,5 +344,103 @@ fn a_request_that_met_a_closed_connection_goes_out_again_once() {
         let error = calls.join().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(!server.has_visitors());
+    });
+}
+
+/// B11: an event that lies in the socket is handed over although the deadline has passed: the
+/// program may have been stopped.
+#[test]
+fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
+    let server = Server::start();
+    let client = client(&server.url());
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let source = secrets(&client);
+            let mut watch = open(&*source);
+            let past = Deadline::at(Clock::system().now());
+            let patience = Clock::system().after(PATIENCE);
+            // Nothing tells when bytes have come all the way, so it is asked again and again.
+            while !Clock::system().has_passed(patience) {
+                match watch.next(past).unwrap() {
+                    Next::Event(event) => return Some(event),
+                    Next::DeadlinePassed => thread::yield_now(),
+                    Next::Ended(end) => panic!("{end:?}"),
+                }
+            }
+            None
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.begin();
+        // Larger than one read of the socket takes.
+        let large = secret("db", "7").replace("dg==", &"dmFsdWU+".repeat(40_000));
+        peer.chunk(&format!("{{\"type\":\"ADDED\",\"object\":{large}}}\n"));
+        let event = watching.join().unwrap();
+        assert!(matches!(event, Some(WatchEvent::Added(_))), "{event:?}");
+    });
+}
+
+/// B11: a proxy may hold back the head of a watch until its first event. The watch is opened again
+/// where it was, behind a probe and not behind a list, and the event that comes with the head is
+/// taken.
+#[test]
+fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let source = secrets(&client);
+    source.bookmark_came(Duration::from_millis(1));
+    let mut options = ReflectorOptions::default();
+    options.idle_limit = Duration::from_millis(200);
+    options.watch_list = false;
+    let done = AtomicBool::new(false);
+    let (store, reflector) = Store::spawn("held", source, Indexers::new(), options).unwrap();
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let is_watch = |line: &str| line.contains("watch=true");
+            let mut peer = server.accept();
+            let list = peer.request().line;
+            assert!(!is_watch(&list), "{list}");
+            peer.json(200, &secret_list("5", &[]));
+            let watch = peer.request().line;
+            assert!(
+                is_watch(&watch) && watch.contains("resourceVersion=5&"),
+                "{watch}"
+            );
+            peer.wait_for_close();
+            let mut asked = Vec::new();
+            let mut peers = Vec::new();
+            loop {
+                let mut peer = server.accept();
+                if done.load(Ordering::SeqCst) {
+                    return asked;
+                }
+                let probe = peer.request().line;
+                peer.json(200, &secret_list("9", &[]));
+                let watch = peer.request().line;
+                let event = secret("db", "6");
+                // On a busy machine the client may have given this one up, too: then it comes
+                // again.
+                let _gone = peer.try_write(format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n\
+                     {{\"type\":\"ADDED\",\"object\":{event}}}\n"
+                ));
+                asked.push((probe, watch));
+                peers.push(peer);
+            }
+        });
+        let came = store.wait_until_at_least(&"6".into(), Clock::system().after(PATIENCE));
+        reflector.join().unwrap();
+        done.store(true, Ordering::SeqCst);
+        drop(std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap());
+        came.unwrap();
+        let (probe, watch) = serving.join().unwrap().remove(0);
+        assert!(
+            probe.contains("limit=1") && !probe.contains("resourceVersion="),
+            "{probe}"
+        );
+        assert!(
+            watch.contains("watch=true") && watch.contains("resourceVersion=5&"),
+            "{watch}"
+        );
     });
 }

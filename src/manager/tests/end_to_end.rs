@@ -260,7 +260,58 @@ fn b11_a_run_knows_of_the_bookmarks_that_another_one_saw() {
     let source = FakeSource::<Secret>::new();
     let run = || Successor::new(Arc::new(source.clone()), Vec::new());
     let (first, second) = (run(), run());
-    assert!(!second.sends_bookmarks());
-    first.bookmark_came();
-    assert!(second.sends_bookmarks());
+    assert!(second.bookmark_interval().is_none());
+    first.bookmark_came(Duration::from_secs(7));
+    assert_eq!(second.bookmark_interval(), Some(Duration::from_secs(7)));
+}
+
+/// B10: a read of an object whose watch is in a backoff shortens that to its first step.
+#[test]
+fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    source.set(secret("s"));
+    let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    manager.register_pod(&pod("p", &["s"]));
+    manager.get_secret_by("ns", "s", in_a_minute()).unwrap();
+    source.wait_for_watches(1);
+    source.fail_all(
+        RequestKind::Watch,
+        Error::new(ErrorKind::Unreachable, "connection refused"),
+    );
+    clock.advance(Duration::from_secs(10));
+    source.skip_to(9);
+    source.bookmark();
+    source.end_watches(Some(&Error::from_status(Status::new(500, "cut off"))));
+    // Four failures: the last wait is 6.4 s or more.
+    for requests in 3..6 {
+        source.wait_for_requests(requests);
+        let wait = until(|| {
+            let next = clock.wait_for_next_timer();
+            (next < Duration::from_secs(10) && !next.is_zero()).then_some(next)
+        });
+        clock.advance(wait);
+    }
+    source.wait_for_requests(6);
+    let wait = until(|| {
+        let next = clock.wait_for_next_timer();
+        (next >= Duration::from_millis(6400) && next < ROUND).then_some(next)
+    });
+    let cached = until(|| {
+        let cached = manager.get_secret("ns", "s").unwrap();
+        cached.last_failure().is_some().then_some(cached)
+    });
+    assert!(
+        !cached.is_stale(),
+        "a server that is away is not known to have changed"
+    );
+    source.heal();
+    until(|| {
+        manager.get_secret("ns", "s").unwrap();
+        let next = clock.wait_for_next_timer();
+        (next < Duration::from_millis(1600)).then_some(())
+    });
+    clock.advance(Duration::from_millis(1600));
+    source.wait_for_watches(1);
+    assert!(wait > Duration::from_millis(1600));
 }

@@ -87,6 +87,34 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     stage.manager.check_health().unwrap();
 }
 
+/// B14: an object that is known to be behind the server says so to every reader and to a health
+/// check at once.
+#[test]
+fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "5"))).unwrap();
+    stage.runs.report("s", &heard(&stage));
+    assert!(!stage.get_now("s").unwrap().is_stale());
+    let now = stage.clock.now();
+    let behind = ReflectorStatus {
+        last_error: Some(Error::from_status(Status::new(410, "too old"))),
+        behind_since: Some(now),
+        contact_due: Some(now),
+        ..heard(&stage)
+    };
+    stage.runs.report("s", &behind);
+    let cached = stage.get_now("s").unwrap();
+    assert!(cached.is_stale());
+    assert_eq!(cached.last_failure().unwrap().to_string(), "too old");
+    assert!(is_overdue(&stage, "s"));
+    stage.manager.check_health().unwrap_err();
+    stage.runs.list("s", "11", Some(secret("s", "5"))).unwrap();
+    stage.runs.report("s", &heard(&stage));
+    assert!(!stage.get_now("s").unwrap().is_stale());
+    stage.manager.check_health().unwrap();
+}
+
 /// B14: what is stopped on purpose owes nothing.
 #[test]
 fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {

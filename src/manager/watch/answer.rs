@@ -119,7 +119,7 @@ impl<K: ManagedKind> Slot<K> {
             object: Arc::clone(self.object()?),
             contact: self.last_contact()?,
             failure: self.failure().cloned(),
-            stale: !(confirmed && self.is_filled()),
+            stale: !(confirmed && self.is_filled()) || self.is_behind(),
             clock: clock.clone(),
         })
     }

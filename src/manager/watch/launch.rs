@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, select};
 
@@ -155,6 +156,10 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
         self.source.watch(request, stop)
     }
 
+    fn expedite(&self) {
+        self.source.expedite();
+    }
+
     fn supports_watch_list(&self) -> bool {
         self.source.supports_watch_list()
     }
@@ -163,12 +168,16 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
         self.source.watch_list_failed();
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.source.sends_bookmarks()
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.source.bookmark_interval()
     }
 
-    fn bookmark_came(&self) {
-        self.source.bookmark_came();
+    fn bookmark_came(&self, interval: Duration) {
+        self.source.bookmark_came(interval);
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.source.lists_one_object()
     }
 
     fn progress(&self) -> Option<RequestProgress> {

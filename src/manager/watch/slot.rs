@@ -81,12 +81,14 @@ pub(crate) struct Trouble {
     pub(crate) denied: Option<Error>,
     attempts: u32,
     since: Option<Instant>,
+    /// What is held is known to be behind the server.
+    behind: bool,
 }
 
 impl Trouble {
-    fn tells(&self) -> (Option<ErrorKind>, bool) {
+    fn tells(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure.as_ref().map(Error::kind);
-        (kind, self.denied.is_some())
+        (kind, self.denied.is_some(), self.behind)
     }
 }
 
@@ -277,6 +279,11 @@ impl<K: ManagedKind> Slot<K> {
         self.trouble.denied.as_ref()
     }
 
+    /// Whether what is held is known to be behind the server, until its list has come (B14).
+    pub(crate) fn is_behind(&self) -> bool {
+        self.trouble.behind
+    }
+
     /// How many requests failed one after the other.
     pub(crate) fn attempts(&self) -> u32 {
         self.trouble.attempts
@@ -412,6 +419,7 @@ impl<K: ManagedKind> Slot<K> {
             denied: status.denied.clone(),
             attempts: status.attempts,
             since: status.attempts_since,
+            behind: status.is_behind(),
         };
         if before == self.trouble.tells() {
             News::Nothing

@@ -184,6 +184,7 @@ impl<K: ManagedKind> WatchStore<K> {
         let clock = self.works().clock();
         let now = clock.coarse();
         if let Some(cached) = self.works().answers.read(namespace, name, now) {
+            self.expedite(namespace, name, &cached);
             return Ok(cached);
         }
         let item = self.item(namespace, name)?;
@@ -212,7 +213,19 @@ impl<K: ManagedKind> WatchStore<K> {
             (wanted.or(|| slot.given()), cached)
         });
         self.works().perform(&item, action);
+        if let Some(cached) = &cached {
+            self.expedite(namespace, name, cached);
+        }
         Ok(cached)
+    }
+
+    /// A reader of an object whose watch fails would rather have something newer (B10).
+    fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
+        if cached.last_failure().is_some()
+            && let Ok(item) = self.item(namespace, name)
+        {
+            item.about.demand.expedite();
+        }
     }
 
     /// The item of an object that is referenced.

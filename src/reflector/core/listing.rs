@@ -29,6 +29,8 @@ pub(super) struct Listing {
     /// Pages without an item since the last one with some.
     empty_pages: u8,
     pass: Pass,
+    /// It stands in for a probe: its failure says nothing of what is held (B11).
+    is_probe: bool,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,21 @@ impl Core {
     }
 
     pub(super) fn list_at(&mut self, asked: ResourceVersion, pass: Pass, facts: &Facts) -> Action {
+        self.ask_at(asked, pass, false, facts)
+    }
+
+    /// Lists the one object that there is, at the most recent version.
+    pub(super) fn probe_by_list(&mut self, facts: &Facts) -> Action {
+        self.ask_at(ResourceVersion::most_recent(), Pass::default(), true, facts)
+    }
+
+    fn ask_at(
+        &mut self,
+        asked: ResourceVersion,
+        pass: Pass,
+        is_probe: bool,
+        facts: &Facts,
+    ) -> Action {
         let page_size = self.page_size(&asked);
         let listing = Listing {
             asked,
@@ -61,6 +78,7 @@ impl Core {
             paging: None,
             empty_pages: 0,
             pass,
+            is_probe,
         };
         self.ask(listing, page_size, facts)
     }
@@ -129,6 +147,7 @@ impl Core {
 
     fn turn_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
         self.memory.progress(facts.now);
+        self.memory.lives_again();
         let Some(token) = page.continue_token.filter(|token| !token.is_empty()) else {
             return self.listed(listing, page.resource_version, facts);
         };
@@ -205,13 +224,18 @@ impl Core {
         if later_page && is_expired_page(&error) && listing.pass.take(Exemption::FullList) {
             return self.ask(listing, 0, facts);
         }
-        if disposition(Site::List, &error) == Disposition::MostRecent {
+        let reaction = disposition(Site::List, &error);
+        if reaction == Disposition::MostRecent {
             self.memory.history = History::Unavailable;
             if !listing.asked.is_empty() && listing.pass.take(Exemption::MostRecent) {
                 return self.ask_most_recent(listing, facts);
             }
         }
         let error = error.context(&format!("failed to list {}", self.memory.what()));
+        if listing.is_probe && reaction != Disposition::MostRecent {
+            return self.fail(error, Next::Probe, facts);
+        }
+        self.memory.fell_behind(facts.now);
         self.fail(error, Next::Pass, facts)
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::object::ResourceVersion;
-use crate::reflector::backoff::{Backoff, Chance, Fast, Reopen, RetryWindow};
+use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, Reopen, RetryWindow};
 use crate::reflector::disposition::{Class, classify};
 use crate::reflector::options::{RETRY_AFTER_MAX, WATCH_TIMEOUT_MIN};
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
@@ -18,8 +18,13 @@ const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
 const STEADY_MIN: Duration = Duration::from_millis(1);
 /// Ten years: an idle limit that is there to be none.
 const IDLE_LIMIT_MAX: Duration = Duration::from_hours(10 * 365 * 24);
-/// No try that the end of a grace calls for comes sooner (B9).
+/// No try that the end of a grace or an expired position calls for comes sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
+/// A list that follows an expired position comes within this time: a server that comes back expires
+/// all watches at once.
+const SOON: Duration = Duration::from_secs(1);
+/// So many times the longest interval between two bookmarks may pass without one.
+const BOOKMARKS_MISSED: u32 = 3;
 
 /// Failures since a watch was last open, as the log tells of them.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +54,27 @@ enum Bookmarks {
     Told,
 }
 
+/// Whether the server lives, and what its answers may do once until a watch has served again: a
+/// server whose every watch expires, or whose lists succeed while its watches fail, is not asked
+/// without end at the first step of the backoff (B9, B10).
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
+    away: bool,
+    /// An expired position: a list soon.
+    list_soon: bool,
+    /// An answer after failures that prove no life: the backoff starts again.
+    restart: bool,
+}
+
+impl Life {
+    const PROVED: Self = Self {
+        away: false,
+        list_soon: true,
+        restart: true,
+    };
+}
+
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) status: ReflectorStatus,
@@ -57,15 +83,22 @@ pub(super) struct Memory {
     /// Lists at `0` come in pages: the server has no cache (RF-11).
     pub(super) paged: bool,
     bookmarks: Bookmarks,
+    /// The longest time between two bookmarks, from a watch's opening to its first included.
+    bookmark_interval: Duration,
     /// When the sink is next asked to resync (RF-47).
     pub(super) resync_due: Option<Instant>,
     pub(super) reopen: Reopen,
     pub(super) internal_errors: RetryWindow,
-    pub(super) idle_limit: Duration,
+    idle_limit: Duration,
     pub(super) page_size: Option<u32>,
     what: String,
-    /// By when the content has to be confirmed again (B14).
-    owed: Instant,
+    /// Since when the server owes a confirmation that never came: the beginning, or a refusal that
+    /// is an answer.
+    unconfirmed_since: Instant,
+    /// Until when an open watch may be quiet where bookmarks are not known to come (B14).
+    quiet_until: Option<Instant>,
+    /// Whether the server has confirmed the content since the last watch was opened.
+    confirmed: bool,
     /// When something last came of a list that is on its way.
     progress: Option<Instant>,
     floor: ResourceVersion,
@@ -78,6 +111,7 @@ pub(super) struct Memory {
     healthy_since: Option<Instant>,
     failed_at: Option<Instant>,
     series: Option<LogSeries>,
+    life: Life,
     backoff: Backoff,
     fast: Fast,
     chance: Chance,
@@ -87,20 +121,22 @@ impl Memory {
     pub(super) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
         // Longer than any program runs, and still an instant.
         let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
-        let owed = later(now, idle_limit);
         let status = ReflectorStatus {
             attempts_since: Some(now),
-            contact_due: Some(owed),
+            contact_due: Some(later(now, idle_limit)),
             ..ReflectorStatus::default()
         };
         Self {
-            owed,
+            unconfirmed_since: now,
+            quiet_until: None,
+            confirmed: false,
             progress: None,
             status,
             effects: Vec::new(),
             history: History::Known,
             paged: false,
             bookmarks: Bookmarks::Unseen,
+            bookmark_interval: Duration::ZERO,
             resync_due: None,
             reopen: Reopen::default(),
             internal_errors: RetryWindow::new(options.internal_error_retry),
@@ -116,6 +152,7 @@ impl Memory {
             healthy_since: None,
             failed_at: None,
             series: None,
+            life: Life::PROVED,
             backoff: Backoff::new(options.backoff.clone()),
             fast: Fast::default(),
             chance: Chance::new(options.seed),
@@ -157,17 +194,32 @@ impl Memory {
     }
 
     /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of other watches.
-    pub(super) fn expect_bookmarks(&mut self) {
+    pub(super) fn expect_bookmarks(&mut self, interval: Duration) {
         if self.bookmarks == Bookmarks::Unseen {
             self.bookmarks = Bookmarks::Expected;
         }
+        self.bookmark_interval = self.bookmark_interval.max(interval);
     }
 
-    /// A bookmark came by itself, as on other watches of that server and resource: the source is told, once (B11).
-    pub(super) fn bookmark_came(&mut self) {
-        if std::mem::replace(&mut self.bookmarks, Bookmarks::Told) != Bookmarks::Told {
-            self.effects.push(Effect::BookmarkCame);
+    /// A bookmark came by itself, as on other watches of that server and resource, so long after
+    /// the one before: the source is told of the first, and of an interval that makes the idle
+    /// limit longer (B11).
+    pub(super) fn bookmark_came(&mut self, interval: Duration) {
+        let first = std::mem::replace(&mut self.bookmarks, Bookmarks::Told) != Bookmarks::Told;
+        let limit = self.idle_limit();
+        self.bookmark_interval = self.bookmark_interval.max(interval);
+        if first || self.idle_limit() > limit {
+            self.effects
+                .push(Effect::BookmarkCame(self.bookmark_interval));
         }
+    }
+
+    /// Silence on a watch that means something: the option, or three times the longest interval
+    /// between bookmarks where they come more seldom, which is never longer than a watch lives.
+    pub(super) fn idle_limit(&self) -> Duration {
+        let longest = self.watch_timeout_min.saturating_mul(2);
+        let seldom = self.bookmark_interval.saturating_mul(BOOKMARKS_MISSED);
+        self.idle_limit.max(seldom.min(longest))
     }
 
     /// A time-out for a watch, in whole seconds: uniform between the minimum and its double (RF-2).
@@ -178,15 +230,49 @@ impl Memory {
 
     /// The server confirmed the content.
     pub(super) fn contact(&mut self, at: Instant) {
+        self.confirmed = true;
         if self.status.last_contact.is_none_or(|last| last < at) {
             self.status.last_contact = Some(at);
-            self.owed = later(at, self.idle_limit);
         }
     }
 
-    /// On an open watch the server need not be heard from before `dead_at` (B11).
-    pub(super) fn owed_by(&mut self, dead_at: Instant) {
-        self.owed = dead_at;
+    /// An event or a bookmark came on a watch: the server lives, and the watch serves.
+    pub(super) fn watch_served(&mut self) {
+        self.life = Life::PROVED;
+        self.backoff.restart();
+    }
+
+    /// A watch is over; one that lived for a while has served, too.
+    pub(super) fn watch_lived(&mut self, lived: Duration) {
+        if lived >= REOPEN_AT_ONCE {
+            self.watch_served();
+        }
+    }
+
+    /// An answer came. After failures that prove no life the backoff starts again, once until a
+    /// watch has served (B10).
+    pub(super) fn lives_again(&mut self) {
+        if std::mem::take(&mut self.life.away) && std::mem::take(&mut self.life.restart) {
+            self.backoff.restart();
+        }
+    }
+
+    /// The content is known to be behind the server until a list has reached the sink.
+    pub(super) fn fell_behind(&mut self, now: Instant) {
+        if self.status.synced {
+            self.status.behind_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether the server has confirmed the content since the last watch was opened: only then may
+    /// another be quiet.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// A watch that nothing need come on before `until` is open, or about to be (B11).
+    pub(super) fn may_be_quiet_until(&mut self, until: Instant) {
+        self.quiet_until = Some(until);
     }
 
     /// Something came of a list that is on its way: no confirmation, but no silence either. After a failure it does not
@@ -198,13 +284,23 @@ impl Memory {
         }
     }
 
-    /// Shows by when the server has to be heard from. Without an open watch, that is the idle limit from now at the most.
-    pub(super) fn reckon(&mut self, is_watching: bool, now: Instant) {
-        if !is_watching {
-            self.owed = self.owed.min(later(now, self.idle_limit));
+    /// Shows by when the server has to be heard from: the idle limit after the last contact, unless
+    /// a watch may be quiet for longer. Without an open watch, that is the idle limit from now at
+    /// the most.
+    pub(super) fn reckon(&mut self, may_be_quiet: bool, now: Instant) {
+        if let Some(behind) = self.status.behind_since {
+            self.status.contact_due = Some(behind);
+            return;
         }
-        let progress = self.progress.map(|at| later(at, self.idle_limit));
-        self.status.contact_due = Some(progress.map_or(self.owed, |due| due.max(self.owed)));
+        let limit = self.idle_limit();
+        let quiet = self.quiet_until.filter(|_| !self.expects_bookmarks());
+        self.quiet_until = match quiet {
+            Some(until) if !may_be_quiet => Some(until.min(later(now, limit))),
+            until => until,
+        };
+        let contact = self.status.last_contact.max(Some(self.unconfirmed_since));
+        let dues = [contact, self.progress].map(|at| at.map(|at| later(at, limit)));
+        self.status.contact_due = dues.into_iter().flatten().chain(self.quiet_until).max();
     }
 
     /// Moves the position with an event, never back (B18 instead of RF-29).
@@ -220,6 +316,7 @@ impl Memory {
         self.status.resource_version = version;
         self.status.synced = true;
         self.status.lists = self.status.lists.saturating_add(1);
+        self.status.behind_since = None;
         self.history = History::Known;
         self.succeeded();
         self.contact(now);
@@ -235,7 +332,7 @@ impl Memory {
     /// A watch is open: the series of failures, if there was one, is over.
     pub(super) fn recovered(&mut self, now: Instant) {
         self.status.watches = self.status.watches.saturating_add(1);
-        self.contact(now);
+        self.confirmed = false;
         if self.healthy_since.is_none() {
             self.healthy_since = Some(now);
         }
@@ -252,7 +349,7 @@ impl Memory {
     }
 
     /// A request succeeded: what readers are told of failures is over.
-    fn succeeded(&mut self) {
+    pub(super) fn succeeded(&mut self) {
         self.status.last_error = None;
         self.status.attempts = 0;
         self.status.attempts_since = None;
@@ -265,6 +362,7 @@ impl Memory {
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         self.note(&error, facts);
         self.status.phase = Phase::BackingOff;
+        let class = classify(&error);
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
         self.status.last_error = Some(error);
         // The server's wait, not ours: it uses nothing up of the backoff either.
@@ -280,12 +378,36 @@ impl Memory {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
         };
-        let hastened = !self.status.synced && !self.is_refused() && fast.is_none();
+        let hastened = if self.status.synced {
+            class != Class::TooMany
+        } else {
+            !self.is_refused() && fast.is_none()
+        };
         (until, hastened)
     }
 
-    /// The end of a rest that somebody began to wait in (B3): never later than it would have been.
+    /// Notes that the position has expired. Says when the list follows, and whether somebody may
+    /// hasten it: at a moment of the next second, once until a watch has served (B9); else as after
+    /// any failure.
+    pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
+        let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
+        if asks_to_wait || !std::mem::take(&mut self.life.list_soon) {
+            return self.failed(error, facts);
+        }
+        self.note(&error, facts);
+        self.backoff.restart();
+        self.status.phase = Phase::BackingOff;
+        self.status.last_error = Some(error);
+        let wait = self.chance.within(SOON).max(WAIT_MIN);
+        (later(facts.now, wait), false)
+    }
+
+    /// The end of a rest that somebody began to wait in (B3), or read what is held (B10): never
+    /// later than it would have been.
     pub(super) fn hastened(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
+        if self.status.synced {
+            return until.min(later(since, self.backoff.first(&mut self.chance)));
+        }
         let sooner = match self.fast.next(now, &mut self.chance) {
             Some(wait) => later(since, wait),
             // The series has ended: its gap, or the steady wait if that is shorter.
@@ -319,6 +441,11 @@ impl Memory {
         self.note_refusal(error, facts.now);
         self.log_failure(error, facts.now);
         self.backoff.after(health);
+        if proves_life(error) {
+            self.lives_again();
+        } else {
+            self.life.away = true;
+        }
     }
 
     /// R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that the server does not know.
@@ -343,7 +470,7 @@ impl Memory {
         if now.saturating_duration_since(since) >= self.forbidden_grace {
             *answer = Some(error.clone());
             if !self.status.synced {
-                self.owed = later(now, self.idle_limit);
+                self.unconfirmed_since = now;
             }
         }
     }
@@ -389,4 +516,11 @@ impl Memory {
         };
         self.log(level, text);
     }
+}
+
+/// Whether a failure is an answer that only a server gives which can work: 5xx and 429 come from
+/// those that cannot, too.
+fn proves_life(error: &Error) -> bool {
+    let code = error.status().map(crate::object::Status::code);
+    code.is_some_and(|code| code < 500 && code != 429)
 }

@@ -9,10 +9,14 @@
 //!     +--> OpeningStream -> Streaming+
 //! ```
 //!
+//! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a
+//! list of one item at the most recent version, whose version alone counts.
+//!
 //! A *pass* is one list, plain or streamed, and the watches after it. Time comes in with each input.
 
 mod listing;
 mod memory;
+mod probing;
 mod streaming;
 #[cfg(test)]
 mod tests;
@@ -28,7 +32,7 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 use listing::Listing;
 use memory::{History, Memory};
 use streaming::Streaming;
-use watching::Watching;
+use watching::{Opening, Watching};
 
 /// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal (WL-9).
 pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
@@ -41,6 +45,8 @@ pub(crate) enum Input {
     Page(Result<ListPage, Error>),
     /// A page without an item, which promises more.
     EmptyPage(ListPage),
+    /// The probe was answered, or failed.
+    Probed(Result<ListPage, Error>),
     Committed(Result<(), Error>),
     Opened(Result<(), Error>),
     Seen(Seen),
@@ -87,6 +93,8 @@ pub(crate) enum Action {
         request: ListRequest,
         fresh: bool,
     },
+    /// Ask for a page of which nothing is kept but its version.
+    Probe(ListRequest),
     /// Make the staged replacement the content.
     Commit(Replacement),
     /// Open a watch; one with initial events begins a replacement.
@@ -116,8 +124,8 @@ pub(crate) enum Effect {
     Log(log::Level, String),
     /// Streamed lists do not work here (B8).
     WatchListFailed,
-    /// Bookmarks come here (B11).
-    BookmarkCame,
+    /// Bookmarks come here, and so far apart (B11).
+    BookmarkCame(Duration),
     /// The connection is dead: the next request must not use it.
     Disconnect,
 }
@@ -130,8 +138,11 @@ pub(crate) struct Facts {
     pub(crate) waited_for: bool,
     /// The source can stream lists (LW-5); asked for where a pass may begin.
     pub(crate) streams: bool,
-    /// Bookmarks came before, from that server for that resource (B11); asked for where a watch was opened.
-    pub(crate) bookmarks: bool,
+    /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
+    /// where a watch is about to be opened, and where it was.
+    pub(crate) bookmarks: Option<Duration>,
+    /// What is listed is one object by name.
+    pub(crate) one_object: bool,
 }
 
 #[derive(Debug)]
@@ -139,10 +150,9 @@ enum State {
     Idle,
     Listing(Listing),
     Committing(Committing),
-    Opening {
-        timeout: Duration,
-    },
+    Opening(Opening),
     Watching(Watching),
+    Probing,
     OpeningStream(Streaming),
     Streaming(Streaming),
     Resting {
@@ -168,6 +178,8 @@ enum Next {
     List(Pass),
     Stream(Pass),
     Watch,
+    /// The watch again, unless a probe says that it would miss something (B11).
+    Probe,
 }
 
 /// What one pass has used up: each exemption from the delay between requests holds once (B9).
@@ -242,8 +254,8 @@ impl Core {
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
         let action = self.decide(input, facts);
-        let is_watching = matches!(self.state, State::Watching(_));
-        self.memory.reckon(is_watching, facts.now);
+        let may_be_quiet = matches!(self.state, State::Opening(_) | State::Watching(_));
+        self.memory.reckon(may_be_quiet, facts.now);
         action
     }
 
@@ -263,9 +275,13 @@ impl Core {
                 Ok(()) => self.committed(committing, facts),
                 Err(error) => self.commit_failed(&committing, error, facts),
             },
-            (State::Opening { timeout }, Input::Opened(result)) => match result {
-                Ok(()) => self.opened(timeout, facts),
-                Err(error) => self.open_failed(error, facts),
+            (State::Opening(opening), Input::Opened(result)) => match result {
+                Ok(()) => self.opened(&opening, facts),
+                Err(error) => self.open_failed(&opening, error, facts),
+            },
+            (State::Probing, Input::Probed(result)) => match result {
+                Ok(page) => self.probed(&page.resource_version, facts),
+                Err(error) => self.probe_failed(error, facts),
             },
             (State::Watching(watching), input) => self.watching(watching, input, facts),
             (State::OpeningStream(streaming), Input::Opened(result)) => match result {
@@ -295,7 +311,8 @@ impl Core {
             Next::Pass => self.begin_pass(facts),
             Next::List(pass) => self.list(pass, facts),
             Next::Stream(pass) => self.open_stream(pass, facts),
-            Next::Watch => self.open(),
+            Next::Watch => self.open(facts),
+            Next::Probe => self.probe(facts),
         }
     }
 
@@ -328,6 +345,7 @@ impl Core {
 
     /// A whole list is older than what is known, and the most recent was asked for already (B4).
     fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
+        self.memory.fell_behind(facts.now);
         let stale = format!("the list at version {version} is older than what is known");
         self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts)
     }

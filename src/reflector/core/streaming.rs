@@ -68,6 +68,7 @@ impl Core {
         let request = WatchRequest {
             resource_version: asked.clone(),
             timeout,
+            head_timeout: timeout,
             bookmarks: true,
             send_initial_events: true,
             waited_for: facts.waited_for,
@@ -119,6 +120,7 @@ impl Core {
             Input::Start
             | Input::Page(_)
             | Input::EmptyPage(_)
+            | Input::Probed(_)
             | Input::Committed(_)
             | Input::Opened(_)
             | Input::Resynced(_)
@@ -164,7 +166,8 @@ impl Core {
         version: ResourceVersion,
         facts: &Facts,
     ) -> Action {
-        self.memory.expect_bookmarks();
+        self.memory.expect_bookmarks(Duration::ZERO);
+        self.memory.lives_again();
         let mut pass = streaming.pass;
         if version.is_empty() {
             let error = Error::new(
@@ -179,7 +182,7 @@ impl Core {
             }
             return self.stale(&version, facts);
         }
-        let watching = Watching::taken_over(streaming.opened_at, streaming.timeout);
+        let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, facts.now);
         self.commit(&streaming.asked, version, pass, Some(watching))
     }
 
@@ -201,6 +204,7 @@ impl Core {
             }
         }
         let error = error.context(&format!("failed to stream {}", self.memory.what()));
+        self.memory.fell_behind(facts.now);
         match reaction {
             Disposition::Restream => self.fail(error, Next::Stream(pass), facts),
             Disposition::PlainList => self.fall_back(pass, error, facts),

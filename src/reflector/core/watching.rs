@@ -16,75 +16,138 @@ use super::{
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
+/// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
+/// objects fit in at 30 kB a second. Blank lines are bytes, too.
+const EVENT_LIMIT: Duration = Duration::from_mins(1);
+
+/// A watch that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opening {
+    asked_at: Instant,
+    timeout: Duration,
+    head_timeout: Duration,
+}
 
 /// An open watch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
+    /// When it was asked for: its life begins there, as a proxy may hold back the head of the
+    /// answer to its end.
+    asked_at: Instant,
     opened_at: Instant,
     timeout: Duration,
     /// Whether an event counted (RF-43).
     had_events: bool,
     /// Additions do not move the position yet: they come in no order (RF-22).
     withheld: bool,
-    last_contact: Instant,
+    /// When the last whole event came, or the watch was opened.
+    last_event: Instant,
+    /// When the last bookmark came, or the watch was opened.
+    last_bookmark: Instant,
+    /// When bytes last came.
+    last_bytes: Instant,
+    /// Whether it may be quiet to its end where bookmarks are not known to come (B14).
+    may_be_quiet: bool,
 }
 
 impl Watching {
     /// The watch of a streamed list that is complete (WL-4).
-    pub(super) fn taken_over(opened_at: Instant, timeout: Duration) -> Self {
+    pub(super) fn taken_over(opened_at: Instant, timeout: Duration, now: Instant) -> Self {
         Self {
+            asked_at: opened_at,
             opened_at,
             timeout,
             had_events: true,
             withheld: false,
-            last_contact: opened_at,
+            last_event: now,
+            last_bookmark: now,
+            last_bytes: now,
+            may_be_quiet: true,
         }
     }
 
-    /// When silence means that the connection is dead (B11).
+    /// When the server has ended it by its own time-out, if it does.
+    fn outlived_at(&self) -> Instant {
+        later(self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
+    }
+
+    /// When it is taken for dead: bytes of an event that is coming in keep it, and not for ever
+    /// (B11).
     fn dead_at(&self, bookmarks: bool, idle_limit: Duration) -> Instant {
-        let (from, wait) = if bookmarks {
-            (self.last_contact, idle_limit)
-        } else {
-            (self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
-        };
-        later(from, wait)
+        let outlived = self.outlived_at();
+        if !bookmarks {
+            return outlived;
+        }
+        let silent = later(self.last_event.max(self.last_bytes), idle_limit);
+        let trickled = later(self.last_event, idle_limit.saturating_add(EVENT_LIMIT));
+        silent.min(trickled).min(outlived)
     }
 }
 
 impl Core {
-    /// Opens a watch at the last version (RF-21).
-    pub(super) fn open(&mut self) -> Action {
+    /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its
+    /// first event.
+    pub(super) fn open(&mut self, facts: &Facts) -> Action {
         self.memory.status.phase = Phase::Opening;
+        if let Some(interval) = facts.bookmarks {
+            self.memory.expect_bookmarks(interval);
+        }
         let timeout = self.memory.draw_timeout();
-        self.state = State::Opening { timeout };
+        let outlived = timeout.saturating_add(TIMEOUT_SLACK);
+        let head_timeout = if self.memory.expects_bookmarks() {
+            self.memory.idle_limit().min(outlived)
+        } else {
+            outlived
+        };
+        if self.memory.status.last_error.is_none() && self.memory.is_confirmed() {
+            self.memory.may_be_quiet_until(later(facts.now, outlived));
+        }
+        self.state = State::Opening(Opening {
+            asked_at: facts.now,
+            timeout,
+            head_timeout,
+        });
         Action::Open(WatchRequest {
             resource_version: self.memory.version().clone(),
             timeout,
+            head_timeout,
             bookmarks: true,
             send_initial_events: false,
             waited_for: false,
         })
     }
 
-    pub(super) fn opened(&mut self, timeout: Duration, facts: &Facts) -> Action {
+    pub(super) fn opened(&mut self, opening: &Opening, facts: &Facts) -> Action {
         let watching = Watching {
+            asked_at: opening.asked_at,
             opened_at: facts.now,
-            timeout,
+            timeout: opening.timeout,
             had_events: false,
             withheld: self.memory.version().is_unset(),
-            last_contact: facts.now,
+            last_event: facts.now,
+            last_bookmark: facts.now,
+            last_bytes: facts.now,
+            may_be_quiet: self.memory.is_confirmed(),
         };
         self.memory.recovered(facts.now);
-        if facts.bookmarks {
-            self.memory.expect_bookmarks();
+        if let Some(interval) = facts.bookmarks {
+            self.memory.expect_bookmarks(interval);
         }
         self.read(watching)
     }
 
-    pub(super) fn open_failed(&mut self, error: Error, facts: &Facts) -> Action {
+    /// A head that did not come in its time is a watch on which nothing came: it is opened again,
+    /// behind a probe (B11).
+    pub(super) fn open_failed(&mut self, opening: &Opening, error: Error, facts: &Facts) -> Action {
+        let asked_for = facts.now.saturating_duration_since(opening.asked_at);
         let reaction = disposition(Site::OpenWatch, &error);
+        let held_back = error.kind() == ErrorKind::Timeout && asked_for >= opening.head_timeout;
         let error = error.context(&format!("failed to watch {}", self.memory.what()));
+        if held_back && error.status().is_none() {
+            self.memory.note_failure(error, facts);
+            self.memory.effects.push(Effect::Disconnect);
+            return self.reopen_after(asked_for, Next::Probe, facts);
+        }
         self.watch_failed(reaction, error, facts)
     }
 
@@ -93,13 +156,9 @@ impl Core {
         let Committing { of, stream, .. } = committing;
         self.memory.synced(of.resource_version, facts.now);
         match stream {
-            None => self.open(),
+            None => self.open(facts),
             Some(watching) => {
                 self.memory.recovered(facts.now);
-                let watching = Watching {
-                    last_contact: facts.now,
-                    ..watching
-                };
                 self.read(watching)
             }
         }
@@ -113,6 +172,7 @@ impl Core {
         error: Error,
         facts: &Facts,
     ) -> Action {
+        self.memory.fell_behind(facts.now);
         let mut pass = committing.pass;
         let streamed = committing.stream.is_some();
         self.memory.history = History::Known;
@@ -142,6 +202,7 @@ impl Core {
                 self.read(watching)
             }
             Input::Applied(Err(error)) => {
+                self.memory.fell_behind(facts.now);
                 let error = error.context("a change of the watch could not be applied");
                 self.fail(error, Next::Pass, facts)
             }
@@ -153,6 +214,7 @@ impl Core {
             Input::Start
             | Input::Page(_)
             | Input::EmptyPage(_)
+            | Input::Probed(_)
             | Input::Committed(_)
             | Input::Opened(_)
             | Input::Rested
@@ -164,8 +226,10 @@ impl Core {
     /// Reads on until silence means something, or a resync is due.
     fn read(&mut self, watching: Watching) -> Action {
         self.memory.status.phase = Phase::Watching;
-        let dead_at = watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit);
-        self.memory.owed_by(dead_at);
+        let dead_at = watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit());
+        if watching.may_be_quiet {
+            self.memory.may_be_quiet_until(watching.outlived_at());
+        }
         let until = self
             .memory
             .resync_due
@@ -175,9 +239,8 @@ impl Core {
     }
 
     fn seen(&mut self, watching: Watching, seen: Seen, facts: &Facts) -> Action {
-        self.memory.contact(facts.now);
         let mut watching = Watching {
-            last_contact: facts.now,
+            last_event: facts.now,
             ..watching
         };
         let (version, action) = match seen {
@@ -190,7 +253,9 @@ impl Core {
                 (version, None)
             }
             Seen::Bookmark { version, .. } => {
-                self.memory.bookmark_came();
+                let since = facts.now.saturating_duration_since(watching.last_bookmark);
+                self.memory.bookmark_came(since);
+                watching.last_bookmark = facts.now;
                 (version.clone(), Some(Action::Bookmark(version)))
             }
             // An object that does not decode may be one of the additions that come in no order.
@@ -204,6 +269,9 @@ impl Core {
         };
         watching.withheld &= version.is_empty();
         watching.had_events = true;
+        watching.may_be_quiet = true;
+        self.memory.contact(facts.now);
+        self.memory.watch_served();
         self.memory.advance(version);
         match action {
             None => self.read(watching),
@@ -227,6 +295,8 @@ impl Core {
 
     /// RF-34..RF-38: the server ended the watch with an error.
     fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
+        let lived = facts.now.saturating_duration_since(watching.asked_at);
+        self.memory.watch_lived(lived);
         let reaction = disposition(Site::InWatch, &error);
         if reaction == Disposition::RewatchInWindow && self.memory.internal_errors.admits(facts.now)
         {
@@ -236,8 +306,10 @@ impl Core {
                 let error = error.context("watch ended with error");
                 return self.fail(error, Next::Watch, facts);
             }
-            let lived = facts.now.saturating_duration_since(watching.opened_at);
             return self.reopen_after(lived, Next::Watch, facts);
+        }
+        if reaction != Disposition::Rewatch {
+            self.memory.fell_behind(facts.now);
         }
         let error = error.context("watch ended with error");
         self.watch_failed(reaction, error, facts)
@@ -248,7 +320,7 @@ impl Core {
             Disposition::Rewatch => Next::Watch,
             Disposition::RelistExpired => {
                 self.memory.history = History::Expired;
-                Next::Pass
+                return self.expired(error, facts);
             }
             Disposition::Relist
             | Disposition::RewatchInWindow
@@ -261,9 +333,18 @@ impl Core {
         self.fail(error, next, facts)
     }
 
+    /// The position is not in the server's history: the content is behind, and listed again soon
+    /// (RF-34, RF-41, B9).
+    pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
+        self.memory.fell_behind(facts.now);
+        let (until, on_demand) = self.memory.expired(error, facts);
+        self.rest(until, on_demand, Next::Pass, facts)
+    }
+
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
     fn watch_ended(&mut self, watching: &Watching, end: Option<Error>, facts: &Facts) -> Action {
-        let lived = facts.now.saturating_duration_since(watching.opened_at);
+        let lived = facts.now.saturating_duration_since(watching.asked_at);
+        self.memory.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
             let text = format!(
                 "very short watch: {}: Unexpected watch close - watch lasted less than a second and no items received",
@@ -275,15 +356,11 @@ impl Core {
             }
             return self.fail(error, Next::Pass, facts);
         }
-        match end {
-            // The end in good order is the server's word, too, that nothing was left to tell.
-            None => self.memory.contact(facts.now),
-            Some(end) => {
-                let why = format!("the watch broke off err={end}");
-                self.memory.log(log::Level::Debug, why);
-            }
+        if let Some(end) = end {
+            let why = format!("the watch broke off err={end}");
+            self.memory.log(log::Level::Debug, why);
         }
-        self.reopen_after(lived, Next::Watch, facts)
+        self.reopen_after(lived, after(watching), facts)
     }
 
     /// Goes on with `next` after the wait that B9 asks for.
@@ -293,7 +370,7 @@ impl Core {
             return self.go_on(next, facts);
         }
         self.memory.status.phase = match &next {
-            Next::Watch => Phase::Opening,
+            Next::Watch | Next::Probe => Phase::Opening,
             Next::Pass | Next::List(_) | Next::Stream(_) => Phase::Listing,
         };
         let until = later(facts.now, wait);
@@ -303,28 +380,44 @@ impl Core {
     /// The time to read is over: a resync is due, or the silence means that the connection is dead (B11).
     fn quiet(&mut self, watching: Watching, last_contact: Instant, facts: &Facts) -> Action {
         let watching = Watching {
-            last_contact: watching.last_contact.max(last_contact),
+            last_bytes: watching.last_bytes.max(last_contact),
             ..watching
         };
-        self.memory.contact(watching.last_contact);
-        if facts.now >= watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit) {
-            let silence = facts.now.saturating_duration_since(watching.last_contact);
+        let limit = self.memory.idle_limit();
+        if facts.now >= watching.dead_at(self.memory.expects_bookmarks(), limit) {
+            let lived = facts.now.saturating_duration_since(watching.asked_at);
+            let silence = facts.now.saturating_duration_since(watching.last_event);
+            self.memory.watch_lived(lived);
+            self.memory.effects.push(Effect::Disconnect);
+            if watching.had_events && silence < limit {
+                let why = "the watch has outlived its time-out: it is opened again";
+                self.memory.log(log::Level::Debug, why.to_owned());
+                return self.reopen_after(lived, Next::Watch, facts);
+            }
             let error = Error::new(
                 ErrorKind::Timeout,
                 format!(
-                    "the watch of {} was silent for {silence:.0?}: it is opened again",
+                    "no event came on the watch of {} for {silence:.0?}: it is opened again",
                     self.memory.what()
                 ),
             );
             self.memory.note_failure(error, facts);
-            self.memory.effects.push(Effect::Disconnect);
-            let lived = facts.now.saturating_duration_since(watching.opened_at);
-            return self.reopen_after(lived, Next::Watch, facts);
+            return self.reopen_after(lived, after(&watching), facts);
         }
         if self.memory.resync_due.is_some_and(|due| due <= facts.now) {
             self.state = State::Watching(watching);
             return Action::Resync;
         }
         self.read(watching)
+    }
+}
+
+/// What follows the end of a watch: one that was silent from its opening on may have been so
+/// because the server cannot know what changed.
+fn after(watching: &Watching) -> Next {
+    if watching.had_events {
+        Next::Watch
+    } else {
+        Next::Probe
     }
 }

@@ -225,7 +225,7 @@ fn a_relist_keeps_what_has_not_changed() {
     world.catch_up(&store);
     world.source.end_watches(None);
     world.pass(millis(50));
-    world.pass(millis(800));
+    world.soon();
     world.source.wait_for_requests(5);
     world.source.wait_for_watches(1);
     assert_eq!(store.status().lists, 2);
@@ -295,7 +295,7 @@ fn freshness_can_be_read() {
     world.source.skip_to(70);
     world.source.bookmark();
     world.catch_up(&store);
-    world.fake.wait_for_timer(seconds(130));
+    world.fake.wait_for_timer(seconds(180));
     assert_eq!(
         reflector.age(),
         Some(Duration::ZERO),
@@ -385,7 +385,7 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     assert!(due(&first) >= seconds(330), "the watch's own time-out");
     world.source.bookmark();
     let source: &dyn ListerWatcher<ConfigMap> = &world.source;
-    while !source.sends_bookmarks() {
+    while source.bookmark_interval().is_none() {
         std::thread::yield_now();
     }
     first.join().unwrap();
@@ -429,4 +429,93 @@ fn the_longest_backoff_is_without_end() {
     }
     assert_eq!(world.requests().len(), 1, "{:?}", world.requests());
     drop(reflector);
+}
+
+/// B11, B18: after a restore from a backup a watch from our version, which lies in the server's
+/// future, is opened and silent. The cache says that nothing is confirmed, asks where the server
+/// stands, and follows it back.
+#[test]
+fn b11_a_server_that_opens_silent_watches_after_a_restore_is_followed_back() {
+    let world = World::new();
+    let before = world.set("a", "old");
+    world.set("a", "new");
+    world.source.skip_to(100);
+    world.source.silent_futures(true);
+    let (store, reflector) = world.synced();
+    world.source.bookmark();
+    world.fake.wait_for_timer(seconds(130));
+    world.fake.advance(seconds(10));
+    world.source.restore(before);
+    world.source.wait_for_requests(3);
+    // The watch is opened again where it was, and nothing comes on it any more.
+    world.pass(seconds(130));
+    world.soon();
+    world.source.wait_for_requests(6);
+    world.source.wait_for_watches(1);
+    assert_eq!(
+        world.requests()[2..],
+        [
+            "watch 100",
+            "list most-recent limit=1",
+            "list most-recent",
+            "watch 2"
+        ]
+    );
+    assert_eq!(value(&store, "a").as_deref(), Some("old"));
+    assert!(!reflector.status().is_behind());
+}
+
+/// B14: bytes without an end and without an event keep the connection for a while, and the health
+/// for no moment.
+#[test]
+fn b14_a_trickle_is_no_contact_and_ends() {
+    let world = World::new();
+    world.set("a", "1");
+    world
+        .source
+        .fail_next(RequestKind::Watch, SourceFault::Trickle);
+    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
+    source.bookmark_came(seconds(7));
+    let (store, reflector) = world.synced();
+    world.fake.wait_for_timer(seconds(130));
+    world.fake.advance(seconds(130));
+    world.fake.wait_for_timer(seconds(60));
+    assert_eq!(reflector.age(), Some(seconds(130)));
+    assert!(store.check_health().is_err());
+    world.fake.advance(seconds(60));
+    world.source.wait_for_requests(4);
+    world.source.wait_for_watches(1);
+    assert_eq!(
+        world.requests()[1..],
+        ["watch 2", "list most-recent limit=1", "watch 2"]
+    );
+    while reflector.check_health().is_err() {
+        std::thread::yield_now();
+    }
+}
+
+/// B10: a read during a backoff shortens it to its first step.
+#[test]
+fn b10_a_read_shortens_a_backoff() {
+    let world = World::new();
+    world.set("a", "1");
+    let refused = || Error::new(ErrorKind::Unreachable, "connection refused");
+    let (store, _reflector) = world.synced();
+    world.source.skip_to(9);
+    world.source.bookmark();
+    world.catch_up(&store);
+    world.source.fail_all(RequestKind::Watch, refused());
+    world.fake.advance(seconds(10));
+    world.source.end_watches(Some(&refused()));
+    for wait in [800, 1600, 3200] {
+        world.pass(millis(wait));
+    }
+    world.fake.wait_for_timer(millis(6400));
+    world.fake.advance(millis(300));
+    store.demand().expedite();
+    world.fake.wait_for_timer(millis(500));
+    store.demand().expedite();
+    world.source.heal();
+    world.fake.advance(millis(500));
+    world.source.wait_for_watches(1);
 }

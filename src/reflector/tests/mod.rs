@@ -70,6 +70,17 @@ impl World {
         self.fake.advance(wait);
     }
 
+    /// Waits for the rest before the list that follows an expired position, and ends it.
+    fn soon(&self) {
+        loop {
+            let next = self.fake.wait_for_next_timer();
+            if !next.is_zero() && next < seconds(1) {
+                return self.fake.advance(next);
+            }
+            std::thread::yield_now();
+        }
+    }
+
     /// Waits until the store has taken in everything the server has.
     fn catch_up(&self, store: &Store<ConfigMap>) {
         let target = ResourceVersion::from(self.source.version().to_string());

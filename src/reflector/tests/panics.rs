@@ -66,7 +66,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
 fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
     for method in [
         "supports_watch_list",
-        "sends_bookmarks",
+        "bookmark_interval",
         "bookmark_came",
         "disconnect",
         "last_contact",

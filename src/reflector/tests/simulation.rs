@@ -181,6 +181,7 @@ impl Simulation {
             let code =
                 [401, 403, 410, 422, 429, 500, 503][usize::try_from(chance.below(7)).unwrap()];
             Some(match (request.kind, chance.below(4)) {
+                (RequestKind::Watch, 0) if mean => SourceFault::Trickle,
                 (RequestKind::Watch, 0) => SourceFault::Silent,
                 (_, 1) => SourceFault::CutAfter(usize::try_from(chance.below(3)).unwrap()),
                 _ => SourceFault::Fail(status(code)),
@@ -268,7 +269,7 @@ impl Simulation {
             self.collecting = false;
         }
         let what = match &action {
-            Action::List { request, .. } => format!("{request:?}"),
+            Action::List { request, .. } | Action::Probe(request) => format!("{request:?}"),
             Action::Open(request) => {
                 self.collecting = request.send_initial_events;
                 format!(
@@ -306,7 +307,7 @@ impl Simulation {
             .driver
             .perform(action, &token)
             .expect("nobody stops it");
-        let data = matches!(input, Input::Page(Ok(_)));
+        let data = matches!(input, Input::Page(Ok(_)) | Input::Probed(Ok(_)));
         self.made.push(Made { what, at, data });
         input
     }

@@ -204,3 +204,60 @@ fn threads_have_names_of_fifteen_bytes() {
     }
     assert!(crate::reflector::thread_name("Secret").starts_with("rf-secret-"));
 }
+
+/// A sink whose every change waits until the test lets it pass.
+struct Slow {
+    came: crossbeam_channel::Sender<String>,
+    pass: crossbeam_channel::Receiver<()>,
+}
+
+impl Sink<ConfigMap> for Slow {
+    type Staging = ();
+
+    fn begin(&mut self) {}
+
+    fn stage(&mut self, (): &mut (), _item: Staged<ConfigMap>) {}
+
+    fn commit(&mut self, (): (), _of: &Replacement) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+        let SinkEvent::Added(object) = event else {
+            panic!("only additions are made");
+        };
+        self.came
+            .send(object.metadata.name.clone().unwrap())
+            .unwrap();
+        self.pass.recv().unwrap();
+        Ok(())
+    }
+}
+
+/// B11: what has come while the sink was slow, or the program was stopped, is taken before silence
+/// is told.
+#[test]
+fn b11_events_that_have_come_are_no_silence() {
+    let mut world = World::new();
+    world.options.idle_limit = seconds(130);
+    let source: &dyn crate::list_watch::ListerWatcher<ConfigMap> = &world.source;
+    source.bookmark_came(seconds(1));
+    let (came, told) = crossbeam_channel::unbounded();
+    let (let_pass, pass) = crossbeam_channel::bounded(0);
+    let source = Arc::new(world.source.clone());
+    let sink = Slow { came, pass };
+    let reflector = Reflector::spawn("slow", source, sink, world.options.clone()).unwrap();
+    world.source.wait_for_watches(1);
+    world.set("a", "1");
+    assert_eq!(told.recv().unwrap(), "a");
+    world.set("b", "1");
+    world.fake.advance(seconds(150));
+    let_pass.send(()).unwrap();
+    assert_eq!(told.recv().unwrap(), "b");
+    let_pass.send(()).unwrap();
+    world.fake.wait_for_timer(seconds(130));
+    assert_eq!(world.requests().len(), 2, "the watch is not opened again");
+    let status = reflector.status();
+    assert_eq!((status.attempts, status.watches), (0, 1));
+    reflector.join().unwrap();
+}

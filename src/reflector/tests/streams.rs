@@ -32,7 +32,7 @@ fn a_streamed_watch_is_reopened_as_a_watch() {
     world.source.wait_for_requests(2);
     world.source.wait_for_watches(1);
     world.source.expire_watches();
-    world.pass(millis(800));
+    world.soon();
     world.source.wait_for_requests(3);
     world.fake.wait_for_timer(seconds(130));
     assert_eq!(

@@ -32,6 +32,9 @@ pub enum SourceFault {
     CutAfter(usize),
     /// The watch opens and then carries nothing at all, as on a half-open connection.
     Silent,
+    /// The watch opens and then carries bytes without end and no event: blank lines, or a line that
+    /// never ends.
+    Trickle,
 }
 
 /// A request as the server saw it.

@@ -6,6 +6,8 @@ mod faults;
 mod model;
 mod stream;
 
+use std::time::Duration;
+
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
@@ -63,7 +65,9 @@ struct Server<K: Object> {
     cached: Option<u64>,
     watch_list_failures: usize,
     /// What a client remembers of a server (B11).
-    bookmark_came: bool,
+    bookmark_interval: Option<Duration>,
+    /// A watch from a version of the future opens and is silent, instead of being refused.
+    silent_futures: bool,
 }
 
 impl<K: Object> Clone for FakeSource<K> {
@@ -100,7 +104,8 @@ impl<K: Object> FakeSource<K> {
             pages_at_zero: false,
             cached: None,
             watch_list_failures: 0,
-            bookmark_came: false,
+            bookmark_interval: None,
+            silent_futures: false,
         };
         Self {
             server: Arc::new(Monitor::new(server)),
@@ -181,6 +186,12 @@ impl<K: Object> FakeSource<K> {
     /// Whether lists at `0` come in pages, as without a watch cache. Default: not.
     pub fn page_at_zero(&self, pages: bool) {
         self.change(|server| server.pages_at_zero = pages);
+    }
+
+    /// Whether a watch from a version of the future opens and is silent, as on a server whose
+    /// history was restored from a backup. Default: it is refused.
+    pub fn silent_futures(&self, silent: bool) {
+        self.change(|server| server.silent_futures = silent);
     }
 
     /// Sends a bookmark on every open watch, once it has delivered what is due.
@@ -303,7 +314,9 @@ impl<K: Object> FakeSource<K> {
                 self.hang(healed, deadline, stop)?;
                 Ok(None)
             }
-            Some(SourceFault::CutAfter(_) | SourceFault::Silent) | None => Ok(fault),
+            Some(SourceFault::CutAfter(_) | SourceFault::Silent | SourceFault::Trickle) | None => {
+                Ok(fault)
+            }
         }
     }
 
@@ -366,7 +379,13 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         let fault = self.enter(seen, Deadline::NEVER, stop)?;
         let cut = match fault {
             Some(SourceFault::CutAfter(items)) => Some(items),
-            Some(SourceFault::Fail(_) | SourceFault::Hang | SourceFault::Silent) | None => None,
+            Some(
+                SourceFault::Fail(_)
+                | SourceFault::Hang
+                | SourceFault::Silent
+                | SourceFault::Trickle,
+            )
+            | None => None,
         };
         let (items, page) = self.server.lock().page(request, &self.scope)?;
         for (count, item) in items.iter().enumerate() {
@@ -418,12 +437,18 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         });
     }
 
-    fn sends_bookmarks(&self) -> bool {
-        self.server.lock().bookmark_came
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.server.lock().bookmark_interval
     }
 
-    fn bookmark_came(&self) {
-        self.change(|server| server.bookmark_came = true);
+    fn bookmark_came(&self, interval: Duration) {
+        self.change(|server| {
+            server.bookmark_interval = server.bookmark_interval.max(Some(interval));
+        });
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.scope.is_one_object()
     }
 
     fn describe(&self) -> String {

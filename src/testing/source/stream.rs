@@ -34,6 +34,8 @@ pub(super) struct Feed<K: Object> {
     end: End,
     cut_after: Option<usize>,
     silent: bool,
+    /// Bytes come all the time.
+    trickles: bool,
 }
 
 impl<K: Object> Feed<K> {
@@ -57,6 +59,7 @@ impl<K: Object> Feed<K> {
             end: End::Open,
             cut_after: None,
             silent: false,
+            trickles: false,
         }
     }
 
@@ -82,6 +85,7 @@ impl<K: Object> Feed<K> {
         match fault {
             Some(SourceFault::CutAfter(events)) => self.cut_after = Some(*events),
             Some(SourceFault::Silent) => self.silent = true,
+            Some(SourceFault::Trickle) => (self.silent, self.trickles) = (true, true),
             Some(SourceFault::Fail(_) | SourceFault::Hang) | None => {}
         }
     }
@@ -147,6 +151,9 @@ impl<K: Object> WatchStream<K> for Stream<K> {
                 return Ok(Next::Ended(None));
             }
             if clock.has_passed(deadline) {
+                if server.trickles(self.id) {
+                    self.last_contact = clock.now();
+                }
                 return Ok(Next::DeadlinePassed);
             }
             let until = deadline.earlier(self.deadline);
@@ -168,6 +175,11 @@ impl<K: Object> Drop for Stream<K> {
 }
 
 impl<K: Object> Server<K> {
+    fn trickles(&self, id: u64) -> bool {
+        let mut feeds = self.feeds.iter();
+        feeds.any(|(feed, state)| *feed == id && state.trickles)
+    }
+
     /// What a watch has to deliver now, if anything.
     fn due(&mut self, id: u64, source: &FakeSource<K>) -> Option<Next<K>> {
         let (_, feed) = self.feeds.iter_mut().find(|(feed, _)| *feed == id)?;

@@ -7,8 +7,9 @@ use crate::reflector::ReflectorOptions;
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Plays a story whose lines say in how long the server has to be heard from: `input = 130s`, `input = overdue`, or
-/// `input = timeout`: the time-out that was asked of the server, and half a minute.
+/// Plays a story whose lines say in how long the server has to be heard from: `input = 130s`,
+/// `input = overdue`, `input = timeout`: the time-out that was asked of the server, and half a
+/// minute; or `input = opening`, the same while the head of its answer is awaited.
 fn check(options: &str, story: &str) {
     let mut bench = Bench::new(options);
     let mut allowed = Duration::ZERO;
@@ -24,6 +25,10 @@ fn check(options: &str, story: &str) {
         let healthy = status.check_health(bench.now).is_ok();
         match expected.trim() {
             "overdue" => assert!(!healthy, "{line}: {left:?} left\n{story}"),
+            "opening" => assert!(
+                healthy && left >= duration("330s"),
+                "{line}: {left:?}\n{story}"
+            ),
             "timeout" => {
                 assert!(healthy && left == allowed, "{line}: {left:?}\n{story}");
                 assert!(left >= duration("330s"), "{line}: {left:?}\n{story}");
@@ -42,9 +47,9 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
         "",
         "start = 130s
          page 5 = 130s
-         committed = 130s
+         committed = opening
          opened = timeout
-         +60s bookmark 6 = 130s
+         +10s bookmark 6 = 130s
          applied = 130s
          +129s quiet 129s = 1s
          +1s quiet 130s = overdue
@@ -54,6 +59,148 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
          committed = 130s
          opened = 130s",
     );
+}
+
+/// A server that sends one bookmark and then opens watches on which nothing comes, as one does
+/// whose history is behind ours: an opened watch confirms nothing.
+#[test]
+fn b14_an_opened_watch_confirms_nothing() {
+    check(
+        "",
+        "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         bookmark 6 = 130s
+         applied = 130s
+         +130s quiet 130s = overdue
+         opened = overdue
+         +130s quiet 130s = overdue
+         probed 4 = overdue
+         rested = overdue
+         page 4 = overdue
+         committed = 130s
+         opened = 130s",
+    );
+    let mut bench = Bench::new("");
+    bench.tell("start\npage 5\ncommitted\n+7s opened");
+    let status = bench.core.status();
+    assert_eq!(status.age(bench.now), Some(duration("7s")));
+}
+
+/// Blank lines, bytes of an event that never ends, events that are none of ours, errors: none of
+/// them confirms anything.
+#[test]
+fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
+    for nothing in [
+        "quiet 0s",
+        "skipped",
+        "error too-long",
+        "error 500 InternalError",
+        "error 410 Expired",
+        "error 403 Forbidden",
+        "ended",
+        "ended eof",
+    ] {
+        let mut bench = Bench::new("bookmarks");
+        bench.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
+        bench.play(&format!("+9s {nothing}"));
+        let status = bench.core.status();
+        assert_eq!(status.age(bench.now), Some(duration("9s")), "{nothing}");
+    }
+    for something in [
+        "bookmark 7",
+        "added 7",
+        "deleted 7",
+        "undecodable 7",
+        "skipped 7",
+    ] {
+        let mut bench = Bench::new("bookmarks");
+        bench.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
+        bench.play(&format!("+9s {something}"));
+        let status = bench.core.status();
+        assert_eq!(status.age(bench.now), Some(duration("0s")), "{something}");
+    }
+}
+
+/// Bytes keep a connection and not the health: a byte each second fails it at the idle limit.
+#[test]
+fn b14_a_trickle_of_bytes_is_no_health() {
+    check(
+        "bookmarks",
+        "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +129s quiet 0s = 1s
+         +1s quiet 0s = overdue
+         +1s quiet 0s = overdue
+         added 6 = 130s",
+    );
+}
+
+/// Each confirmation lets one watch be quiet to its end, and not one after the other.
+#[test]
+fn b14_a_watch_may_be_quiet_for_its_time_out_once() {
+    check(
+        "",
+        "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         +10s error 429 = 130s
+         rested = 129200ms
+         opened = 129200ms
+         +4s error 429 = 125200ms
+         rested = 123600ms
+         opened = 123600ms
+         +20s added 6 = 130s
+         applied = timeout",
+    );
+}
+
+/// What is known to be behind is not healthy, however lately it was confirmed.
+#[test]
+fn b14_a_cache_that_is_known_to_be_behind_says_so() {
+    check(
+        "",
+        "start = 130s
+         page-error 500 = 130s
+         rested = 129200ms
+         page 5 = 129200ms
+         committed = opening
+         opened = timeout
+         +1s error 410 Expired = overdue
+         rested = overdue
+         page-error refused = overdue
+         rested = overdue
+         page 9 = overdue
+         committed = opening
+         opened = timeout",
+    );
+    let mut bench = Bench::new("");
+    bench.tell("start\npage 5\ncommitted\nopened");
+    assert!(!bench.core.status().is_behind());
+    bench.tell("+1s added 6 -> apply\napply-error sink -> rest 800ms");
+    let status = bench.core.status();
+    assert_eq!(status.behind_since, Some(bench.now));
+    assert!(status.is_behind() && status.last_error.is_some());
+    let later = bench.now + duration("2s");
+    let error = status.check_health(later).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "the cache is known to be behind the server for 2s: it waits for a new list"
+    );
+    assert!(error.source().is_some());
+    bench.tell("rested -> list 6 limit=0\npage 7\ncommitted");
+    assert!(!bench.core.status().is_behind());
+    // A server that is away is not known to have changed.
+    bench.tell("opened\n+300s ended\nprobe-error refused");
+    assert!(!bench.core.status().is_behind());
+    let mut bench = Bench::new("one-object");
+    bench.tell("start\npage 5\ncommitted\nopened\n+300s ended\npage-error refused");
+    assert!(!bench.core.status().is_behind());
 }
 
 /// B11: a bookmark is remembered by server and resource, beyond the run that saw it.
@@ -72,7 +219,7 @@ fn b11_where_bookmarks_came_to_another_run_silence_means_something_from_the_firs
 #[test]
 fn b11_the_source_is_told_once_of_bookmarks_that_come_by_themselves() {
     let told = |bench: &Bench| {
-        let told = |effect: &&Effect| matches!(effect, Effect::BookmarkCame);
+        let told = |effect: &&Effect| matches!(effect, Effect::BookmarkCame(_));
         bench.effects.iter().filter(told).count()
     };
     let mut bench = Bench::new("streams");
@@ -82,6 +229,8 @@ fn b11_the_source_is_told_once_of_bookmarks_that_come_by_themselves() {
     assert_eq!(told(&bench), 1);
     bench.tell("bookmark 7\napplied\n+100s ended eof\nopened\nbookmark 8\napplied");
     assert_eq!(told(&bench), 1);
+    bench.tell("+100s bookmark 9\napplied");
+    assert_eq!(told(&bench), 2, "and of intervals that matter");
 }
 
 #[test]
@@ -94,12 +243,15 @@ fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
         let status = bench.core.status();
         status.check_health(opened + gone).unwrap();
     }
-    // It ends the watch as it was asked to: that is a sign of life.
+    // It ends the watch as it was asked to: the probe after that is the sign of life.
     bench.now = opened + allowed - Duration::from_secs(30);
     bench.play("ended");
     let status = bench.core.status();
+    assert_eq!(status.age(bench.now), Some(bench.now - opened));
+    status.check_health(bench.now + duration("29s")).unwrap();
+    bench.play("probed 5");
+    let status = bench.core.status();
     assert_eq!(status.age(bench.now), Some(Duration::ZERO));
-    assert_eq!(status.contact_due, Some(bench.now + duration("130s")));
     // It does not, and the connection is taken for dead.
     let mut bench = Bench::new("");
     let read = bench.tell("start\npage 5\ncommitted").play("opened");
@@ -116,17 +268,17 @@ fn b14_a_watch_that_broke_off_in_its_time_leaves_the_idle_limit_and_failures_ext
         "",
         "start = 130s
          page 5 = 130s
-         committed = 130s
+         committed = opening
          opened = timeout
          +200s ended eof = 130s
-         open-error refused = 130s
+         probe-error refused = 130s
          rested = 129200ms",
     );
     check(
         "",
         "start = 130s
          page 5 = 130s
-         committed = 130s
+         committed = opening
          opened = timeout
          +1s bookmark 6 = 130s
          applied = 130s
@@ -146,7 +298,7 @@ fn b14_before_the_first_answer_the_idle_limit_counts_from_the_start() {
          +70s page-error 500 = overdue
          rested = overdue
          page 5 = overdue
-         committed = 130s",
+         committed = opening",
     );
 }
 
@@ -161,18 +313,21 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
          rested = overdue
          +1s page 5 more=a = overdue
          page 5 = overdue
-         committed = 130s",
+         committed = opening",
     );
-    // A position that expired is no failure of the server.
+    // A position that expired is no failure of the server, but the cache is behind until the whole
+    // list has come.
     check(
         "page=1",
         "start = 130s
          page 5 = 130s
-         committed = 130s
+         committed = opening
          opened = timeout
-         +1s error 410 Expired = 130s
-         rested = 129200ms
-         +100s page 9 more=a = 130s",
+         +1s error 410 Expired = overdue
+         rested = overdue
+         +100s page 9 more=a = overdue
+         page 9 = overdue
+         committed = opening",
     );
     check(
         "streams",
@@ -209,7 +364,7 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     assert!(
         error
             .to_string()
-            .starts_with("the server last confirmed the content 20")
+            .starts_with("the cache is known to be behind the server for 20")
     );
     let cause = error.source().unwrap().to_string();
     assert_eq!(cause, "failed to list things: 403 Forbidden");
@@ -242,8 +397,11 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
     let read = bench
         .tell("start\npage 5\ncommitted\nopened\nbookmark 6")
         .play("applied");
+    let read = duration(read.strip_prefix("read ").unwrap());
     assert!(
-        duration(read.strip_prefix("read ").unwrap()) > duration("525600m"),
-        "{read}"
+        (330..631).contains(&read.as_secs()),
+        "the watch's own end: {read:?}"
     );
+    let due = bench.core.status().contact_due.unwrap();
+    assert!(due - bench.now > duration("525600m"));
 }

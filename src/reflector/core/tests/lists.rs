@@ -13,7 +13,7 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         opened              -> read
         +10s modified 10    -> apply
         applied             -> read
-        error 410 Expired   -> rest 800ms
+        error 410 Expired   -> soon
         rested              -> list 10 limit=0
         page 11             -> commit 11 expired
         committed           -> watch 11
@@ -104,7 +104,7 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         rested              -> list 0 limit=500
         page-error eof      -> rest 1.6s
         rested              -> list 0 limit=500
-        page-error 401      -> rest 3.2s
+        page-error 503      -> rest 3.2s
     ",
     ),
     row(

@@ -25,8 +25,9 @@ use crate::object::Status;
 
 /// A row: the ID, the options it needs, and its story.
 ///
-/// Each line of a story is `input -> action`. An input may begin with the time that passes before it (`+5s`,
-/// `+50ms`); `rested` lets exactly the time of the rest pass.
+/// Each line of a story is `input -> action`. An input may begin with the time that passes before
+/// it (`+5s`, `+50ms`); `rested` lets exactly the time of the rest pass. `soon` is a rest of less
+/// than a second that nobody hastens.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) options: &'static str,
@@ -43,7 +44,8 @@ pub(super) struct Bench {
     pub(super) now: Instant,
     pub(super) waited_for: bool,
     streams: bool,
-    bookmarks: bool,
+    bookmarks: Option<Duration>,
+    one_object: bool,
     rest_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
@@ -55,15 +57,19 @@ impl Bench {
             ..ReflectorOptions::default()
         };
         settings.backoff.jitter = 0.0;
-        let (mut waited_for, mut streams, mut bookmarks) = (false, false, false);
+        let (mut waited_for, mut streams, mut one_object) = (false, false, false);
+        let mut bookmarks = None;
         for word in options.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("waited", _) => waited_for = true,
                 ("streams", _) => streams = true,
-                ("bookmarks", _) => bookmarks = true,
+                ("bookmarks", "") => bookmarks = Some(Duration::ZERO),
+                ("bookmarks", interval) => bookmarks = Some(duration(interval)),
+                ("one-object", _) => one_object = true,
                 ("page", size) => settings.page_size = Some(size.parse().unwrap()),
                 ("resync", period) => settings.resync_period = Some(duration(period)),
                 ("internal", window) => settings.internal_error_retry = duration(window),
+                ("seed", seed) => settings.seed = seed.parse().unwrap(),
                 ("floor", version) => settings.start_floor = Some(version.into()),
                 ("no-watch-list", _) => settings.watch_list = false,
                 (other, _) => panic!("unknown option {other}"),
@@ -76,6 +82,7 @@ impl Bench {
             waited_for,
             streams,
             bookmarks,
+            one_object,
             rest_until: None,
             effects: Vec::new(),
         }
@@ -87,6 +94,7 @@ impl Bench {
             waited_for: self.waited_for,
             streams: self.streams,
             bookmarks: self.bookmarks,
+            one_object: self.one_object,
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());
@@ -144,6 +152,10 @@ impl Bench {
                 assert_eq!(request.version_match, None);
                 format!("list {asked} limit={}{page}", request.limit)
             }
+            Action::Probe(request) => {
+                assert_eq!((request.resource_version.as_str(), request.limit), ("", 1));
+                "probe".to_owned()
+            }
             Action::Commit(of) => {
                 let consistent = if of.consistent { " consistent" } else { "" };
                 let expired = if of.history_expired { " expired" } else { "" };
@@ -154,12 +166,11 @@ impl Bench {
             }
             Action::Open(request) => {
                 assert!(request.bookmarks);
-                let verb = if request.send_initial_events {
-                    "stream"
-                } else {
-                    "watch"
-                };
-                format!("{verb} {}", version(&request.resource_version))
+                let asked = version(&request.resource_version);
+                if request.send_initial_events {
+                    return format!("stream {asked}");
+                }
+                format!("watch {asked} head={:?}", request.head_timeout)
             }
             Action::Read { until } => format!("read {}", ahead(until)),
             Action::Apply => "apply".to_owned(),
@@ -187,6 +198,13 @@ impl Bench {
 pub(super) fn matches(action: &str, expected: &str) -> bool {
     if matches!(expected, "read" | "rest") {
         return action.split_whitespace().next() == Some(expected);
+    }
+    if expected == "soon" {
+        let rest = action.strip_prefix("rest ").unwrap_or("never");
+        return rest.ends_with("ms") || rest.ends_with("µs");
+    }
+    if expected.starts_with("watch ") && !expected.contains(" head=") {
+        return action.split(" head=").next() == Some(expected);
     }
     match expected.strip_suffix(" firm") {
         Some(firm) => action == firm,
@@ -235,6 +253,8 @@ fn parse(input: &str, now: Instant) -> Input {
         "start" => Input::Start,
         "page" => Input::Page(Ok(page(rest))),
         "empty-page" => Input::EmptyPage(page(rest)),
+        "probed" => Input::Probed(Ok(page(rest))),
+        "probe-error" => Input::Probed(Err(error(rest))),
         "page-error" => Input::Page(Err(error(rest))),
         "committed" => Input::Committed(Ok(())),
         "commit-error" => Input::Committed(Err(error(rest))),

@@ -193,7 +193,7 @@ const STREAMED_LISTS: &[Row] = &[
         applied             -> read
         +6s ended           -> watch 3
         opened              -> read
-        error 410 Expired   -> rest 800ms
+        error 410 Expired   -> soon
         rested              -> stream 3
     ",
     ),

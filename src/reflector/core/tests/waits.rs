@@ -15,29 +15,35 @@ const BACKOFFS: &[Row] = &[
         page-error 500      -> rest 1.6s
         rested              -> stream most-recent
         opened              -> read
-        final-bookmark 3    -> commit 3 consistent
-        committed           -> read
-        error 429           -> rest 3.2s
-        rested              -> watch 3
+        error 500           -> list 0 limit=500
+        page-error 500      -> rest 3.2s
+        rested              -> stream most-recent
         open-error 429      -> rest 6.4s
     ",
     ),
     row(
-        "B10, BK-5: two minutes of health start it again, less do not",
+        "B10: a watch that lived five seconds starts it again, a shorter one without an event does not",
         "",
         "
         start               -> list 0 limit=500
         page-error 500      -> rest 800ms
         rested              -> list 0 limit=500
+        page-error 500      -> rest 1.6s
+        rested              -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +120s error 403     -> rest 1.6s
+        +4s error 500       -> rest 800ms
         rested              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +121s error 403     -> rest 800ms
+        +4s error 500       -> rest 1.6s
+        rested              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +5s error 500       -> rest 800ms
     ",
     ),
     row(
@@ -112,6 +118,179 @@ fn backoffs() {
     check(BACKOFFS);
 }
 
+const PROOFS_OF_LIFE: &[Row] = &[
+    row(
+        "B10: a 410 starts the backoff again; the list follows soon, and after that the first step",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error refused  -> rest 800ms
+        rested              -> watch 5
+        open-error refused  -> rest 1.6s
+        rested              -> watch 5
+        open-error refused  -> rest 3.2s
+        rested              -> watch 5
+        opened              -> read
+        error 410 Expired   -> soon
+        rested              -> list 5 limit=0
+        page-error refused  -> rest 800ms
+    ",
+    ),
+    row(
+        "B9: once; the next 410 has to wait unless a watch has served meanwhile",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 410 Expired -> soon
+        rested              -> list 5 limit=0
+        page 5              -> commit 5 expired
+        committed           -> watch 5
+        open-error 410 Expired -> rest 800ms
+        rested              -> list 5 limit=0
+        page 5              -> commit 5 expired
+        committed           -> watch 5
+        opened              -> read
+        error 410 Expired   -> rest 1.6s
+        rested              -> list 5 limit=0
+        page 5              -> commit 5 expired
+        committed           -> watch 5
+        opened              -> read
+        modified 6          -> apply
+        applied             -> read
+        error 410 Expired   -> soon
+        rested              -> list 6 limit=0
+        page 7              -> commit 7 expired
+        committed           -> watch 7
+        opened              -> read
+        +5s error 410 Expired -> soon
+    ",
+    ),
+    row(
+        "B10: a 410 that names a wait: after exactly that",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 410 Expired retry-after=7 -> rest 7s firm
+        rested              -> list 5 limit=0
+    ",
+    ),
+    row(
+        "B10: a Status other than 5xx and 429 after those that say nothing of life; itself it backs off as before",
+        "",
+        "
+        start               -> list 0 limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list 0 limit=500
+        page-error 429      -> rest 1.6s
+        rested              -> list 0 limit=500
+        page-error refused  -> rest 3.2s
+        rested              -> list 0 limit=500
+        page-error 401      -> rest 800ms
+        rested              -> list 0 limit=500
+        page-error 401      -> rest 1.6s
+        rested              -> list 0 limit=500
+        page-error 500      -> rest 3.2s
+        rested              -> list 0 limit=500
+        page-error 401      -> rest 6.4s
+    ",
+    ),
+    row(
+        "B10: three kills of the server: what a watch brings starts the backoff again",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        modified 6          -> apply
+        applied             -> read
+        +20s ended eof      -> watch 6
+        open-error refused  -> rest 800ms
+        rested              -> watch 6
+        open-error refused  -> rest 1.6s
+        rested              -> watch 6
+        opened              -> read
+        bookmark 7          -> bookmark 7
+        applied             -> read
+        +20s ended eof      -> watch 7
+        open-error refused  -> rest 800ms
+        rested              -> watch 7
+        open-error refused  -> rest 1.6s
+        rested              -> watch 7
+        opened              -> read
+        +5s ended           -> probe
+        probe-error refused -> rest 800ms
+    ",
+    ),
+];
+
+#[test]
+fn b10_a_proof_of_life_starts_the_backoff_again() {
+    check(PROOFS_OF_LIFE);
+}
+
+/// The list after a 410 comes at a moment that is uniform in a second, so that a thousand caches do
+/// not ask at once.
+#[test]
+fn b9_the_list_after_a_410_is_spread_over_a_second() {
+    let mut waits: Vec<Duration> = (0..200)
+        .map(|seed| {
+            let mut bench = Bench::new(&format!("seed={seed}"));
+            bench.tell("start\npage 5\ncommitted\nopen-error 410 Expired -> soon");
+            bench.rest_until.unwrap() - bench.now
+        })
+        .collect();
+    waits.sort_unstable();
+    let at = |place: usize| waits[place].as_millis();
+    assert!(at(0) == 50 && at(199) > 950 && at(199) < 1000, "{waits:?}");
+    assert!((400..600).contains(&at(100)), "{waits:?}");
+}
+
+/// A read of what is held during a backoff shortens it to its first step, once per failure; a wait
+/// that the server asked for, or too many requests, nobody shortens.
+#[test]
+fn b10_a_read_shortens_a_backoff_to_its_first_step() {
+    check(&[
+        row(
+            "once per failure",
+            "",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error refused  -> rest 800ms on-demand
+        rested              -> watch 5
+        open-error refused  -> rest 1.6s on-demand
+        rested              -> watch 5
+        open-error refused  -> rest 3.2s on-demand
+        +300ms demanded     -> rest 500ms firm
+        rested              -> watch 5
+        open-error refused  -> rest 6.4s on-demand
+        +2s demanded        -> watch 5
+        open-error refused  -> rest 12.8s on-demand
+    ",
+        ),
+        row(
+            "Retry-After wins, and so does 429 without one",
+            "",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 503 ServiceUnavailable retry-after=7 -> rest 7s firm
+        rested              -> watch 5
+        open-error 429      -> rest 800ms firm
+    ",
+        ),
+    ]);
+}
+
 fn rest(action: &str) -> Duration {
     let text = action
         .trim_start_matches("rest ")
@@ -174,13 +353,13 @@ const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
     ",
     ),
     row(
-        "B3: synced: the steady backoff, which nobody hastens",
+        "B3: synced: the steady backoff, which a read may shorten to its first step",
         "waited",
         "
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 403      -> rest 800ms firm
+        open-error 403      -> rest 800ms on-demand
     ",
     ),
 ];
@@ -301,7 +480,8 @@ fn no_wait_is_zero() {
         now,
         waited_for: false,
         streams: false,
-        bookmarks: false,
+        bookmarks: None,
+        one_object: false,
     };
     let mut core = Core::new(&options, String::new(), now);
     core.step(Input::Start, &facts);

@@ -49,13 +49,13 @@ const OPENINGS: &[Row] = &[
     ",
     ),
     row(
-        "RF-41: expired: backoff, a list at the last version, the most recent if that is refused",
+        "RF-41: expired: soon a list at the last version, the most recent if that is refused",
         "",
         "
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 410 Expired -> rest 800ms
+        open-error 410 Expired -> soon
         rested              -> list 5 limit=0
         page-error 410 Expired -> list most-recent limit=0
         page 9              -> commit 9 consistent expired
@@ -68,19 +68,19 @@ const OPENINGS: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 500      -> rest 800ms
+        open-error 403      -> rest 800ms
         rested              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 403      -> rest 1.6s
+        open-error 500      -> rest 1.6s
         rested              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error eof      -> rest 3.2s
+        open-error eof      -> rest 800ms
         rested              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 504 too-large -> rest 6.4s
+        open-error 504 too-large -> rest 1.6s
         rested              -> list 5 limit=0
     ",
     ),
@@ -230,11 +230,12 @@ const ENDINGS: &[(&str, &str, &str)] = &[
     ",
     ),
     (
-        "RF-32: closed after a second: the watch again at the last version",
+        "RF-32, B11: closed after a second, and silent from its opening: a probe, then the watch at the last version",
         "",
         "
         +1s ended           -> rest 50ms
-        rested              -> watch 5
+        rested              -> probe
+        probed 5            -> watch 5
     ",
     ),
     (
@@ -251,8 +252,10 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "RF-32, RS-4: broken off is as good as closed",
         "",
         "
+        modified 8          -> apply
+        applied             -> read
         +2s ended eof       -> rest 50ms
-        rested              -> watch 5
+        rested              -> watch 8
     ",
     ),
     (
@@ -264,10 +267,10 @@ const ENDINGS: &[(&str, &str, &str)] = &[
     ",
     ),
     (
-        "RF-34: expired: backoff, then a list at the last version, not at the most recent",
+        "RF-34: expired: soon a list at the last version, not at the most recent",
         "",
         "
-        error 410 Expired   -> rest 800ms
+        error 410 Expired   -> soon
         rested              -> list 5 limit=0
     ",
     ),
@@ -275,7 +278,7 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "RF-34: Gone is expired",
         "",
         "
-        error 410 Gone      -> rest 800ms
+        error 410 Gone      -> soon
         rested              -> list 5 limit=0
     ",
     ),
@@ -380,21 +383,30 @@ const DELAYS_BETWEEN_WATCHES: &[(&str, &str, &str)] = &[(
     "",
     "
         +1s ended           -> rest 50ms
-        rested              -> watch 5
+        rested              -> probe
+        probed 5            -> watch 5
         opened              -> read
         +1s ended           -> rest 100ms
-        rested              -> watch 5
+        rested              -> probe
+        probed 5            -> watch 5
         opened              -> read
         +4s ended           -> rest 200ms
-        rested              -> watch 5
+        rested              -> probe
+        probed 5            -> watch 5
         opened              -> read
+        bookmark 5          -> bookmark 5
+        applied             -> read
         +5s ended           -> watch 5
         opened              -> read
         +4s ended           -> rest 400ms
-        rested              -> watch 5
+        rested              -> probe
+        probed 5            -> watch 5
         opened              -> read
-        +30s ended          -> watch 5
+        +30s ended          -> probe
+        probed 5            -> watch 5
         opened              -> read
+        bookmark 5          -> bookmark 5
+        applied             -> read
         +1s ended           -> rest 50ms
     ",
 )];
@@ -419,7 +431,8 @@ const RESYNC: &[(&str, &str, &str)] = &[
         "RF-47: a watch that is opened again keeps the timer",
         "resync=60s",
         "
-        +40s ended          -> watch 5
+        +40s ended          -> probe
+        probed 5            -> watch 5
         opened              -> read 20s
         +20s quiet 0s       -> resync
     ",
@@ -454,8 +467,7 @@ fn resync() {
 fn silence() {
     let mut bench = open("");
     bench.tell("bookmark 7 -> bookmark 7\napplied -> read 130s");
-    bench.tell("+130s quiet 30s -> read 100s");
-    bench.tell("+100s quiet 130s -> watch 7");
+    bench.tell("+130s quiet 130s -> watch 7");
     assert!(
         bench
             .effects
@@ -479,7 +491,239 @@ fn silence() {
         "before the first bookmark: the server's time-out and 30 s, {first}"
     );
     bench.tell("+329s quiet 329s -> read");
-    bench.tell("+301s quiet 630s -> watch 5");
+    bench.tell("+301s quiet 630s -> probe\nprobed 5 -> watch 5");
+}
+
+/// B11: bytes of an event that is still coming in keep the connection, for as long as the largest
+/// event takes and no longer; blank lines, which are bytes too, keep it no longer either.
+#[test]
+fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
+    let mut bench = open("bookmarks");
+    bench.tell(
+        "bookmark 7          -> bookmark 7
+        applied             -> read 130s
+        +130s quiet 1s      -> read 60s
+        +60s quiet 1s       -> watch 7
+        opened              -> read 130s
+        +130s quiet 1s      -> read 60s
+        +59s modified 8     -> apply
+        applied             -> read 130s",
+    );
+}
+
+/// B11: a watch that the server does not end by its time-out has an end all the same; one on which
+/// something comes is opened again without a word of failure.
+#[test]
+fn a_watch_that_outlives_its_time_out_is_opened_again() {
+    let mut bench = open("bookmarks");
+    let left = loop {
+        bench.tell("+40s bookmark 7 -> bookmark 7");
+        let read = bench.play("applied");
+        let left = super::duration(read.strip_prefix("read ").unwrap());
+        if left < super::duration("40s") {
+            break left.as_secs();
+        }
+    };
+    bench.tell(&format!("+{left}s quiet 1s -> watch 7"));
+    assert_eq!(bench.core.status().attempts, 0);
+    assert!(bench.core.status().last_error.is_none());
+}
+
+const PROBES: &[(&str, &str, &str)] = &[
+    (
+        "B11: a watch silent from opening to end: a probe; a version that is ours or later opens the watch where it was",
+        "",
+        "
+        +300s ended         -> probe
+        probed 5            -> watch 5
+        opened              -> read
+        +300s ended eof     -> probe
+        probed 9            -> watch 5
+        opened              -> read
+        +630s quiet 630s    -> probe
+        probed odd          -> watch 5
+    ",
+    ),
+    (
+        "B11, B18: a version below ours is a server that went back: soon a list at the most recent",
+        "",
+        "
+        +300s ended         -> probe
+        probed 4            -> soon
+        rested              -> list most-recent limit=500
+        page 4              -> commit 4 consistent expired
+        committed           -> watch 4
+    ",
+    ),
+    (
+        "B11: history that expired: soon a list at the most recent",
+        "",
+        "
+        +300s ended         -> probe
+        probe-error 410 Expired -> soon
+        rested              -> list most-recent limit=500
+    ",
+    ),
+    (
+        "B11: a probe that fails is made again after the backoff, before any watch",
+        "",
+        "
+        +300s ended         -> probe
+        probe-error 500     -> rest 800ms
+        rested              -> probe
+        probe-error refused -> rest 1.6s
+        rested              -> probe
+        probe-error 429 retry-after=7 -> rest 7s firm
+        rested              -> probe
+        probed 5            -> watch 5
+    ",
+    ),
+    (
+        "B11: an event, a bookmark, or one that does not decode is no silence",
+        "",
+        "
+        undecodable 6       -> apply
+        applied             -> read
+        +300s ended         -> watch 6
+    ",
+    ),
+    (
+        "B11: something that is no event of ours is silence",
+        "",
+        "
+        skipped             -> read
+        +300s ended         -> probe
+    ",
+    ),
+    (
+        "B11: one object is listed as it is, which is as cheap and tells more",
+        "one-object",
+        "
+        +300s ended         -> list most-recent limit=500
+        page 5              -> commit 5 consistent
+        committed           -> watch 5
+        opened              -> read
+        +300s ended         -> list most-recent limit=500
+        page-error 500      -> rest 800ms
+        rested              -> list most-recent limit=500
+        page-error refused  -> rest 1.6s
+        rested              -> list most-recent limit=500
+        page 4              -> commit 4 consistent
+        committed           -> watch 4
+    ",
+    ),
+    (
+        "A stop in a probe",
+        "",
+        "
+        +300s ended         -> probe
+        stop                -> end
+    ",
+    ),
+];
+
+#[test]
+fn b11_silence_from_opening_to_end_is_followed_by_a_probe() {
+    check_open(PROBES);
+}
+
+/// B11: a bookmark that was remembered does not make sparse bookmarks an error.
+#[test]
+fn b11_the_idle_limit_is_three_times_the_largest_interval_between_bookmarks() {
+    check_open(&[
+        (
+            "counted from the opening, too",
+            "",
+            "
+            +100s bookmark 6    -> bookmark 6
+            applied             -> read 300s
+            +10s bookmark 6     -> bookmark 6
+            applied             -> read 300s
+        ",
+        ),
+        (
+            "never below the option",
+            "",
+            "
+            +40s bookmark 6     -> bookmark 6
+            applied             -> read 130s
+        ",
+        ),
+        (
+            "no longer than a watch lives",
+            "",
+            "
+            +290s bookmark 6    -> bookmark 6
+            applied             -> read
+            +200s quiet 200s    -> read
+        ",
+        ),
+    ]);
+    check(&[row(
+        "remembered with the interval",
+        "bookmarks=100s",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read 300s
+    ",
+    )]);
+}
+
+/// A watch whose head is held back: by a proxy until the first event, or by a server that is gone.
+#[test]
+fn b11_a_head_that_is_held_back_is_a_silent_watch_and_no_list() {
+    check(&[
+        row(
+            "bookmarks are known: the idle limit",
+            "bookmarks",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5 head=130s
+        +130s open-error silence -> probe
+        probed 5            -> watch 5 head=130s
+        +60s opened         -> read 130s
+        bookmark 6          -> bookmark 6
+        applied             -> read 130s
+    ",
+        ),
+        row(
+            "they are not: the watch's own time-out and a margin",
+            "seed=3",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        +631s open-error silence -> probe
+        probed 5            -> watch 5
+    ",
+        ),
+        row(
+            "no connection within its limit is a failure as before",
+            "",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        +10s open-error silence -> rest 800ms
+        rested              -> list 5 limit=0
+    ",
+        ),
+        row(
+            "a head that comes with the end is no very short watch",
+            "",
+            "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        +300s opened        -> read
+        ended               -> probe
+        probed 5            -> watch 5
+    ",
+        ),
+    ]);
 }
 
 /// RF-2: unset or small gives 300..600 s, 30 min gives 1800..3600 s; whole seconds.
@@ -500,7 +744,8 @@ fn watch_timeouts() {
                 now,
                 waited_for: false,
                 streams: true,
-                bookmarks: false,
+                bookmarks: None,
+                one_object: false,
             };
             let mut core = Core::new(&options, String::new(), now);
             let Action::Open(request) = core.step(Input::Start, &facts) else {

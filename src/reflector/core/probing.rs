@@ -1,0 +1,65 @@
+//! The probe between a watch that was silent from its opening to its end and the next one (B11).
+//!
+//! Silence says that nothing changed, or that the server cannot know: a history that was restored
+//! from a backup lies behind the watch's version, and a watch from a version of the future is
+//! opened and silent.
+
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::ListRequest;
+use crate::object::ResourceVersion;
+use crate::reflector::Phase;
+use crate::reflector::disposition::{Class, classify};
+
+use super::memory::History;
+use super::{Action, Core, Facts, Next, State};
+
+impl Core {
+    /// Asks where the server stands: for one item, as the version alone counts; for one object as
+    /// it is, since that list is as cheap and mends whatever was missed.
+    pub(super) fn probe(&mut self, facts: &Facts) -> Action {
+        if facts.one_object {
+            return self.probe_by_list(facts);
+        }
+        self.memory.status.phase = Phase::Opening;
+        self.state = State::Probing;
+        Action::Probe(ListRequest {
+            resource_version: ResourceVersion::most_recent(),
+            limit: 1,
+            waited_for: facts.waited_for,
+            ..ListRequest::default()
+        })
+    }
+
+    /// A server that has not gone back tells on the next watch whatever was missed.
+    pub(super) fn probed(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
+        if !version.is_older_than(self.memory.version()) {
+            self.memory.contact(facts.now);
+            self.memory.lives_again();
+            self.memory.succeeded();
+            return self.open(facts);
+        }
+        let error = Error::new(
+            ErrorKind::Expired,
+            format!(
+                "the server has gone back in its history, from version {} to {version}: {} are listed again",
+                self.memory.version(),
+                self.memory.what()
+            ),
+        );
+        self.list_most_recent_soon(error, facts)
+    }
+
+    pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
+        let expired = classify(&error) == Class::Expired;
+        let error = error.context(&format!("failed to probe {}", self.memory.what()));
+        if expired {
+            return self.list_most_recent_soon(error, facts);
+        }
+        self.fail(error, Next::Probe, facts)
+    }
+
+    fn list_most_recent_soon(&mut self, error: Error, facts: &Facts) -> Action {
+        self.memory.history = History::Unavailable;
+        self.expired(error, facts)
+    }
+}
