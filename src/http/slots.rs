@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::halt::{Halt, Limit};
 use super::handover::{Taker, handover};
+use super::limiter::Urgency;
 use super::slot_queue::{Class, SlotQueue};
 use super::threads::Threads;
 use crate::clock::{Clock, Deadline};
@@ -37,7 +38,7 @@ pub(crate) struct Slots {
 /// uses it.
 pub(crate) struct Slot {
     shared: Arc<Shared>,
-    urgent: bool,
+    urgency: Urgency,
     tenure: Mutex<Tenure>,
 }
 
@@ -53,8 +54,8 @@ enum Tenure {
 
 /// A request that is to run on a thread of its own.
 pub(crate) struct SlotRequest<'a> {
-    /// Somebody waits for it.
-    pub(crate) urgent: bool,
+    /// Whether somebody waits for it; that may begin while it is queued.
+    pub(crate) urgency: &'a Urgency,
     /// The program's code that runs in it, for an error if that panics.
     pub(crate) port: String,
     pub(crate) progress: &'a RequestProgress,
@@ -80,6 +81,13 @@ enum Waiting {
 }
 
 impl Waiting {
+    fn is_job_of(&self, urgency: &Urgency) -> bool {
+        match self {
+            Self::Job(job) => job.urgency.is(urgency),
+            Self::Thread(_) => false,
+        }
+    }
+
     fn is_thread(&self, parked: &Arc<Parked>) -> bool {
         match self {
             Self::Thread(other) => Arc::ptr_eq(other, parked),
@@ -89,8 +97,14 @@ impl Waiting {
 }
 
 struct Job {
-    urgent: bool,
+    urgency: Urgency,
     run: Box<dyn FnOnce(Result<Arc<Slot>, Error>) + Send>,
+}
+
+impl Job {
+    fn class(&self) -> Class {
+        Class::new(self.urgency.is_urgent())
+    }
 }
 
 /// A thread that waits for a slot.
@@ -174,7 +188,7 @@ impl Slots {
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Taker<Result<T, Error>>, Error> {
         let SlotRequest {
-            urgent,
+            urgency,
             port,
             progress,
         } = request;
@@ -185,7 +199,7 @@ impl Slots {
             reply.give(result, None);
         };
         let job = Job {
-            urgent,
+            urgency: urgency.clone(),
             run: Box::new(run),
         };
         let granted = {
@@ -193,7 +207,7 @@ impl Slots {
             if state.closed {
                 return Err(Error::stopped("the client is gone"));
             }
-            let behind = state.queue.push(Class::new(urgent), Waiting::Job(job));
+            let behind = state.queue.push(job.class(), Waiting::Job(job));
             // Under the lock: what the job's thread tells comes after this.
             progress.enter(RequestPhase::Queued { behind });
             state.grant()
@@ -207,6 +221,17 @@ impl Slots {
             drop(starters.run(move || granted.start())?);
         }
         Ok(answer)
+    }
+
+    /// Tells that somebody waits for a request now: it goes before the background's if it is
+    /// queued. Never blocks.
+    pub(crate) fn expedite(&self, urgency: &Urgency) {
+        urgency.set();
+        let mut state = self.shared.state.lock();
+        let queued = state.queue.remove(|waiting| waiting.is_job_of(urgency));
+        if let Some(job) = queued {
+            state.queue.push(Class::UrgentNew, job);
+        }
     }
 
     /// A slot for a request that runs on the calling thread. Blocks until one is free, the stop, or
@@ -224,7 +249,7 @@ impl Slots {
     ) -> Result<Arc<Slot>, Halt> {
         let shared = &self.shared;
         shared.park(Class::new(urgent), Some(progress), stop, deadline)?;
-        Ok(Slot::held(shared, urgent))
+        Ok(Slot::held(shared, &Urgency::new(urgent)))
     }
 }
 
@@ -352,7 +377,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.queue.release();
             if state.queue.in_use() > 0 && !state.closed {
-                let class = Class::new(job.urgent);
+                let class = job.class();
                 state.queue.push_front(class, Waiting::Job(job));
                 (None, None)
             } else {
@@ -379,7 +404,7 @@ impl Shared {
     fn work(self: &Arc<Self>, job: Job) {
         let mut next = Some(job);
         while let Some(job) = next.take() {
-            let slot = Slot::held(self, job.urgent);
+            let slot = Slot::held(self, &job.urgency);
             (job.run)(Ok(Arc::clone(&slot)));
             if slot.end() {
                 next = self.release_for_next();
@@ -429,10 +454,10 @@ impl Drop for Slots {
 }
 
 impl Slot {
-    fn held(shared: &Arc<Shared>, urgent: bool) -> Arc<Self> {
+    fn held(shared: &Arc<Shared>, urgency: &Urgency) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            urgent,
+            urgency: urgency.clone(),
             tenure: Mutex::new(Tenure::Held(PATIENCE)),
         })
     }
@@ -478,8 +503,12 @@ impl Slot {
     pub(crate) fn resume(&self, stop: &StopToken, deadline: Deadline) -> Result<(), Halt> {
         let given_back = *self.tenure.lock() == Tenure::GivenBack;
         if given_back {
-            self.shared
-                .park(Class::resumed(self.urgent), None, stop, deadline)?;
+            self.shared.park(
+                Class::resumed(self.urgency.is_urgent()),
+                None,
+                stop,
+                deadline,
+            )?;
             *self.tenure.lock() = Tenure::Held(PATIENCE);
         }
         Ok(())
@@ -511,7 +540,7 @@ impl Drop for Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot")
-            .field("urgent", &self.urgent)
+            .field("urgent", &self.urgency.is_urgent())
             .finish_non_exhaustive()
     }
 }
@@ -536,8 +565,10 @@ mod tests {
     }
 
     fn request(urgent: bool, progress: &RequestProgress) -> SlotRequest<'_> {
+        static URGENT: std::sync::OnceLock<[Urgency; 2]> = std::sync::OnceLock::new();
+        let of_tests = URGENT.get_or_init(|| [Urgency::new(false), Urgency::new(true)]);
         SlotRequest {
-            urgent,
+            urgency: &of_tests[usize::from(urgent)],
             port: "the decoder".to_owned(),
             progress,
         }
@@ -634,6 +665,42 @@ mod tests {
         }
     }
 
+    /// A reader may come for an object whose list is queued already.
+    #[test]
+    fn a1_a_request_becomes_urgent_while_it_is_queued() {
+        let slots = Slots::new("t", 1);
+        let starters = Threads::new("t-start", 1);
+        let (gate, begins, opens) = gate();
+        let urgencies = [0, 1, 2].map(|_| Urgency::new(false));
+        let answers: Vec<_> = urgencies
+            .iter()
+            .enumerate()
+            .map(|(number, urgency)| {
+                let gate = Arc::clone(&gate);
+                let progress = progress();
+                let request = SlotRequest {
+                    urgency,
+                    ..request(false, &progress)
+                };
+                let job = move |_slot: Arc<Slot>| {
+                    gate.pass(number);
+                    Ok(())
+                };
+                slots.run_by(&starters, request, job).unwrap()
+            })
+            .collect();
+        assert_eq!(begins.recv(), Ok(0));
+        slots.expedite(&urgencies[2]);
+        for expected in [2, 1] {
+            opens.send(()).unwrap();
+            assert_eq!(begins.recv(), Ok(expected));
+        }
+        opens.send(()).unwrap();
+        for answer in answers {
+            answer.take_one(&call()).unwrap().unwrap();
+        }
+    }
+
     #[test]
     fn a_slot_is_given_back_when_its_patience_is_used_up_by_many_short_waits() {
         let (slots, _) = pool();
@@ -686,7 +753,7 @@ mod tests {
         let (slots, starters) = pool();
         let (tell, told) = bounded(1);
         let job = Job {
-            urgent: false,
+            urgency: Urgency::new(false),
             run: Box::new(move |slot| tell.send(slot.unwrap_err()).unwrap()),
         };
         assert!(slots.shared.state.lock().queue.take());

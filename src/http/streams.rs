@@ -100,9 +100,9 @@ impl<K: Object> ScopeWatcher<K> {
         }
     }
 
-    fn request(&self, urgent: bool) -> SlotRequest<'_> {
+    fn request<'a>(&'a self, urgency: &'a Urgency) -> SlotRequest<'a> {
         SlotRequest {
-            urgent,
+            urgency,
             port: format!("the decoder of {}", requests::describe::<K>(&self.scope)),
             progress: &self.progress,
         }
@@ -225,8 +225,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             items: send_items,
         };
         let Inner { slots, readers, .. } = &*self.client;
-        let urgent = self.urgency.is_urgent();
-        let page = slots.run_by(readers, self.request(urgent), move |slot| listing.run(slot))?;
+        let request = self.request(&self.urgency);
+        let page = slots.run_by(readers, request, move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -287,7 +287,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             Ok(Stream::boxed(decoder, body, decode.list_items_max))
         };
         let Inner { slots, readers, .. } = &*self.client;
-        let stream = slots.run_by(readers, self.request(waited_for), opening)?;
+        let stream = slots.run_by(readers, self.request(&Urgency::new(waited_for)), opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
         Ok(Box::new(OpenWatch::new(
@@ -300,6 +300,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn expedite(&self) {
         self.client.common.limiter.expedite(&self.urgency);
+        self.client.slots.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {

@@ -1,4 +1,5 @@
-//! Where a request is on its way to an answer: written by the thread that sends it, read by whoever waits for it.
+//! Where a request is on its way to an answer: written by the thread that sends it, read by whoever
+//! waits for it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -38,9 +39,11 @@ pub enum RequestPhase {
     },
 }
 
-/// The phase of the request that is under way, shared by the thread that runs it and those who wait for it.
+/// The phase of the request that is under way, shared by the thread that runs it and those who wait
+/// for it.
 ///
-/// Clones are the same progress. No method blocks, and none allocates but [`describe`](Self::describe).
+/// Clones are the same progress. No method blocks, and none allocates but
+/// [`describe`](Self::describe).
 #[derive(Clone)]
 pub struct RequestProgress(Arc<Shared>);
 
