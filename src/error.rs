@@ -302,14 +302,16 @@ pub struct FailedSync {
     pub now: Instant,
     /// What ended the last attempt; `None` when the first one is still under way.
     pub last_failure: Option<Error>,
+    /// What the present attempt waits for, such as `connecting to 10.0.0.1:443 for 2.0s`; `None` where that is not known.
+    pub activity: Option<String>,
 }
 
 impl FailedSync {
     fn describe(&self, message: &mut String) {
         use fmt::Write as _;
         let elapsed = self.now.saturating_duration_since(self.since);
-        let written = match &self.last_failure {
-            Some(failure) => {
+        let written = match (&self.last_failure, &self.activity) {
+            (Some(failure), activity) => {
                 let plural = if self.attempts == 1 {
                     "attempt"
                 } else {
@@ -320,8 +322,16 @@ impl FailedSync {
                     "\n{} {plural} in {elapsed:.1?}, the last one failed: {failure}",
                     self.attempts
                 )
+                .and_then(|()| match activity {
+                    Some(activity) => write!(message, "\nnow {activity}"),
+                    None => Ok(()),
+                })
             }
-            None => write!(
+            (None, Some(activity)) => write!(
+                message,
+                "\n{activity}, {elapsed:.1?} after the first attempt began"
+            ),
+            (None, None) => write!(
                 message,
                 "\nno answer from the server yet, {elapsed:.1?} after the first attempt began"
             ),
@@ -367,12 +377,14 @@ mod tests {
                 since,
                 now: since.checked_add(Duration::from_secs(1)).unwrap(),
                 last_failure: Some(forbidden),
+                activity: Some("backing off for 0.4s more".to_owned()),
             },
         );
         assert_eq!(
             error.to_string(),
             "failed to sync secret cache: timed out waiting for the condition\n\
-             3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden"
+             3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden\n\
+             now backing off for 0.4s more"
         );
         assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Forbidden);
         assert_eq!(error.attempts(), 3);

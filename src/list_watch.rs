@@ -3,6 +3,8 @@
 //! Every call takes a [`StopToken`] and ends at once, with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), when
 //! it is raised: during name lookup, connect, handshake, send, headers and body alike.
 
+mod progress;
+
 use std::time::{Duration, Instant};
 
 use crate::clock::Deadline;
@@ -11,6 +13,7 @@ use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
+pub use self::progress::{RequestPhase, RequestProgress};
 pub use crate::wire::{ListPage, Listed, Undecodable, WatchEvent};
 
 /// How a list's `resourceVersion` is meant.
@@ -182,6 +185,11 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// tells more (B11).
     fn lists_one_object(&self) -> bool {
         false
+    }
+
+    /// Where the request under way is, for the errors of those who wait for it; asked for once. Default: `None`, unknown.
+    fn progress(&self) -> Option<RequestProgress> {
+        None
     }
 
     /// Drops the connection, if one is kept: the next request dials anew.

@@ -114,7 +114,10 @@ impl<W: Write> Agent<'_, W> {
         drop(health);
         loop {
             match ears.wait(self.signals, progress.next_timer()) {
-                Woken::Signal if self.options.once => return Ok(Ended::Interrupted),
+                Woken::Signal if self.options.once => {
+                    let status = ears.reflector.status();
+                    return Ok(self.interrupted(&node, &progress, &status));
+                }
                 Woken::Signal => return Ok(Ended::Complete),
                 Woken::Something => {}
             }
@@ -181,6 +184,27 @@ impl<W: Write> Agent<'_, W> {
                 missing,
                 of: rows.len(),
             },
+        }
+    }
+
+    /// Prints what is known; for the others, what they wait for.
+    fn interrupted(&mut self, node: &Node, progress: &Progress, pods: &ReflectorStatus) -> Ended {
+        if progress.stage == Stage::Contacting {
+            let activity = pods.describe_activity(progress.clock.now());
+            let activity = activity.as_deref().unwrap_or("nothing was asked yet");
+            tell(&format!(
+                "The pods of node {} are not known yet: {activity}.",
+                self.node_name
+            ));
+            return Ended::Interrupted;
+        }
+        let rows = node.rows();
+        let missing = rows.values().filter(|facts| !facts.is_definite()).count();
+        match self.print_once(node, &rows, missing) {
+            Ended::OutputClosed(error) => Ended::OutputClosed(error),
+            Ended::Complete | Ended::Missing { .. } | Ended::Failed(_) | Ended::Interrupted => {
+                Ended::Interrupted
+            }
         }
     }
 

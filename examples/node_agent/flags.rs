@@ -168,6 +168,7 @@ pub(crate) fn client_options(user_agent: &str, request_timeout: Option<Duration>
     client.user_agent = Some(user_agent.to_owned());
     if let Some(limit) = request_timeout {
         client.list_first_byte_timeout = limit;
+        client.object_list_first_byte_timeout = limit;
         client.watch_first_byte_timeout = limit;
         client.get_first_byte_timeout = limit;
         client.connect_timeout = limit;

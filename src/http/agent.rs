@@ -13,10 +13,10 @@ use super::credentials::{Authorization, Credentials};
 use super::dialer::{Dialer, Dialing, NoLookup};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
-use super::limiter::{Limiter, Urgency};
 use super::requests;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestPhase;
 use crate::sync::{Arc, Mutex};
 
 /// As much of an answer that is no success is read.
@@ -51,13 +51,21 @@ pub(crate) struct Ask<'a> {
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
-    pub(crate) waited_for: bool,
     pub(crate) until: Until,
-    /// Where a kept connection stays silent, the request goes out once more on a new one, with a
-    /// permit of this limiter.
-    pub(crate) second_try: Option<&'a Limiter>,
+    pub(crate) second_try: Option<SecondTry<'a>>,
     /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
     pub(crate) of_collection: bool,
+}
+
+/// A request that meets silence goes out once more, on a new connection: one of several servers behind an address may be
+/// dead.
+pub(crate) struct SecondTry<'a> {
+    /// The silence.
+    pub(crate) after: Duration,
+    /// Less on a kept connection, whose path may have died while nothing moved.
+    pub(crate) sooner_if_kept: bool,
+    /// Waits until the second request may go.
+    pub(crate) count: &'a dyn Fn() -> Result<(), Error>,
 }
 
 /// A ureq agent with its pool of connections.
@@ -211,8 +219,8 @@ impl Agent {
 
     /// Sends a request; an answer of any status is one.
     ///
-    /// It goes out again if a kept connection was closed meanwhile, and once more if one stays
-    /// silent (see [`kept_first_byte`]).
+    /// It goes out again if a kept connection was closed meanwhile, and once more if the server
+    /// stays silent (see [`SecondTry`]).
     pub(crate) fn send(
         &self,
         site: &Site,
@@ -221,7 +229,8 @@ impl Agent {
         what: &str,
     ) -> Result<Sent, Error> {
         refuse_loud_logs()?;
-        let mut second_try = ask.second_try;
+        let mut second_try = ask.second_try.as_ref();
+        let (mut first_byte, mut tried) = (ask.first_byte, String::new());
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
@@ -233,10 +242,11 @@ impl Agent {
             let last_wait = self.pool.lock().last_wait;
             let context = Blocking {
                 until: ask.until,
-                first_byte: Some((ask.first_byte, ask.until)),
-                kept_first_byte: second_try
+                first_byte: Some((first_byte, ask.until)),
+                silence: second_try.map(|second| second.after),
+                kept_silence: second_try
+                    .filter(|second| second.sooner_if_kept)
                     .and_then(|_| kept_first_byte(ask.first_byte, left, last_wait)),
-                waited_for: ask.waited_for,
                 output_bytes: head_bytes(&request),
                 dialed: false,
                 head_bytes_left: Some(HEADS_BYTES_MAX),
@@ -250,6 +260,10 @@ impl Agent {
             let outcome = match answered {
                 Ok(response) => {
                     self.pool.lock().last_wait = now.saturating_duration_since(begun);
+                    call.enter_phase(RequestPhase::Body {
+                        status: response.status().as_u16(),
+                        bytes: 0,
+                    });
                     return Ok(Sent {
                         response,
                         socket,
@@ -262,26 +276,49 @@ impl Agent {
             if !dialed && is_closed_by_peer(&outcome) {
                 continue;
             }
-            let is_silent = !dialed && matches!(outcome, Outcome::Halt(Halt::Limit(_)));
-            if is_silent {
+            // The silent connection is closed before any wait.
+            drop((agent, socket));
+            let silence = outcome.silence();
+            if silence.is_some() || !dialed && outcome.is_limit() {
                 // Its path is dead, or the server is: those of its age are not tried one by one.
                 self.disconnect_older(begun);
             }
-            let limiter = second_try
-                .take()
-                .filter(|_| is_silent && !ask.until.deadline.has_passed(now));
-            let permit = limiter.map(|limiter| {
-                let deadline = ask.until.deadline;
-                limiter.acquire(&call.stop, deadline, &Urgency::new(ask.waited_for))
-            });
-            match permit {
-                Some(Ok(())) => log::debug!("{what}: a kept connection is silent: once more"),
-                Some(Err(error)) if error.is_stopped() => return Err(error.context(what)),
-                Some(Err(_)) | None => {
-                    let error = failure::failed(what, Phase::Head, outcome);
-                    return Err(hide(error, authorization.as_deref()));
-                }
+            if let (Some(silence), Some(second)) = (silence, second_try.take())
+                && second.may_go(call, ask.until, what)?
+            {
+                log::debug!("{what}: silent for {silence:.1?}, tried once more");
+                first_byte = first_byte.saturating_sub(silence);
+                tried = format!(
+                    ": on a second connection, after {silence:.1?} of silence on the first"
+                );
+                continue;
             }
+            let what = format!("{what}{tried}");
+            let error = failure::failed(&what, Phase::Head, call.explain(outcome));
+            return Err(hide(error, authorization.as_deref()));
+        }
+    }
+}
+
+impl SecondTry<'_> {
+    /// Whether the request may go once more; blocks for that without the slot of `call`.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped`, or that the caller's deadline passed before the request had its slot again.
+    fn may_go(&self, call: &Blocking, until: Until, what: &str) -> Result<bool, Error> {
+        if Clock::system().has_passed(until.deadline) {
+            return Ok(false);
+        }
+        call.give_slot_back();
+        match (self.count)() {
+            Ok(()) => {
+                let resumed = call.resume();
+                resumed.map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
+                Ok(true)
+            }
+            Err(error) if error.is_stopped() => Err(error.context(what)),
+            Err(_) => Ok(false),
         }
     }
 }
@@ -490,10 +527,14 @@ impl Body {
         .enter();
         let read = self.answer.body.read(into);
         drop(entered);
+        if let (Ok(count), Some(progress)) = (&read, &self.call.progress) {
+            progress.came(*count);
+        }
         read.map_err(Outcome::from)
     }
 
     pub(crate) fn failed(&self, outcome: Outcome) -> Error {
+        let outcome = self.call.explain(outcome);
         let error = failure::failed(&self.answer.what, Phase::Body, outcome);
         self.answer.hide(error)
     }

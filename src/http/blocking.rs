@@ -1,7 +1,8 @@
-//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its behalf.
+//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its
+//! behalf.
 //!
-//! ureq hands no per-request value down to a transport. So each call enters its context on its own thread, and the
-//! transport waits by the context of the thread it runs on.
+//! ureq hands no per-request value down to a transport. So each call enters its context on its own
+//! thread, and the transport waits by the context of the thread it runs on.
 
 use std::cell::RefCell;
 use std::io;
@@ -12,10 +13,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::byte_budget::Account;
-use super::halt::{Halt, Limit};
+use super::halt::{Halt, Limit, Outcome};
+use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::Arc;
 use crate::wire::Growth;
 use crate::worker::StopToken;
@@ -32,12 +35,13 @@ pub(crate) struct Blocking {
     pub(crate) wake: Arc<WakeUp>,
     /// When the wait ends, and which limit that is.
     pub(crate) until: Until,
-    /// The limit of sending the request, and once more of the wait for the answer to it; and the end of the whole call.
+    /// The limit of sending the request, and once more of the wait for the answer to it; and the
+    /// end of the whole call.
     pub(crate) first_byte: Option<(Duration, Until)>,
+    /// After so much silence, before the first byte of the answer, this try of the request ends.
+    pub(crate) silence: Option<Duration>,
     /// A shorter one for a kept connection, whose path may have died while nothing moved.
-    pub(crate) kept_first_byte: Option<Duration>,
-    /// Such a request connects before others.
-    pub(crate) waited_for: bool,
+    pub(crate) kept_silence: Option<Duration>,
     /// The largest piece of the request's head.
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
@@ -46,6 +50,12 @@ pub(crate) struct Blocking {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
     pub(crate) only_what_is_there: bool,
+    /// Given back while a wait is long.
+    pub(crate) slot: Option<Arc<Slot>>,
+    /// Told of each phase.
+    pub(crate) progress: Option<RequestProgress>,
+    /// The deadline of the caller, whatever other limits end before it.
+    pub(crate) caller: Deadline,
     /// What the answer's unfinished part is counted in; it may be closed.
     pub(crate) account: Option<Account>,
     /// So many bytes more may come before the head of the answer is whole.
@@ -110,14 +120,71 @@ impl Blocking {
             wake: Arc::clone(wake),
             until,
             first_byte: None,
-            kept_first_byte: None,
-            waited_for: false,
+            silence: None,
+            kept_silence: None,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             socket: None,
             only_what_is_there: false,
             account: None,
             head_bytes_left: None,
+            slot: None,
+            progress: None,
+            caller: until.deadline,
+        }
+    }
+
+    /// The same call, on a thread that works with `slot`.
+    pub(crate) fn with_slot(&self, slot: Arc<Slot>) -> Self {
+        Self {
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// The same call, which tells `progress` of each phase.
+    pub(crate) fn with_progress(&self, progress: &RequestProgress) -> Self {
+        Self {
+            progress: Some(progress.clone()),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn enter_phase(&self, phase: RequestPhase) {
+        if let Some(progress) = &self.progress {
+            progress.enter(phase);
+        }
+    }
+
+    /// A limit's end says which phase it ended; any other outcome stays as it is.
+    pub(crate) fn explain(&self, outcome: Outcome) -> Outcome {
+        let doing = self.progress.as_ref().and_then(RequestProgress::describe);
+        match (outcome, doing) {
+            (Outcome::Halt(Halt::Limit(limit)), Some(doing)) => {
+                let message = format!("{limit}: {doing}");
+                Outcome::Halt(Halt::Failed(Error::new(ErrorKind::Timeout, message)))
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// Gives the slot back before a wait of unknown length.
+    pub(crate) fn give_slot_back(&self) {
+        if let Some(slot) = &self.slot {
+            slot.give_back();
+        }
+    }
+
+    /// Takes the slot again that was given back. What came in time is not refused because the slot
+    /// came late: only the stop and the caller's deadline end this.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the caller's deadline.
+    pub(crate) fn resume(&self) -> Result<(), Halt> {
+        match &self.slot {
+            Some(slot) => slot.resume(&self.stop, self.caller),
+            None => Ok(()),
         }
     }
 
@@ -170,9 +237,16 @@ impl Blocking {
 
     fn begin_first_byte(&mut self) {
         if let Some((limit, whole)) = self.first_byte {
-            let kept = self.kept_first_byte.filter(|_| !self.dialed);
-            let limit = kept.unwrap_or(limit);
-            self.until = whole.within(limit, Limit::FirstByte);
+            self.until = self.unless_silent(whole.within(limit, Limit::FirstByte));
+        }
+    }
+
+    /// The earlier of `until` and the end of the silence, which begins now.
+    pub(crate) fn unless_silent(&self, until: Until) -> Until {
+        let kept = self.kept_silence.filter(|_| !self.dialed);
+        match self.silence.into_iter().chain(kept).min() {
+            Some(silence) => until.within(silence, Limit::Silence),
+            None => until,
         }
     }
 
@@ -192,7 +266,10 @@ pub(crate) fn current() -> Result<Blocking, Halt> {
 
 /// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
 pub(crate) fn sent() {
-    change(Blocking::begin_first_byte);
+    change(|call| {
+        call.begin_first_byte();
+        call.enter_phase(RequestPhase::AwaitingHead);
+    });
 }
 
 /// Told when the call needed a new connection.
@@ -200,7 +277,8 @@ pub(crate) fn dialed() {
     change(|call| call.dialed = true);
 }
 
-/// Told which socket the request goes out on: the connection is there, and what it took is not the answer's to bear.
+/// Told which socket the request goes out on: the connection is there, and what it took is not the
+/// answer's to bear.
 pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
     change(|call| {
         call.socket = Some(Arc::clone(socket));
@@ -285,7 +363,8 @@ pub(crate) fn wait(descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<()
     })
 }
 
-/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause` ended first.
+/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause`
+/// ended first. A wait that takes long gives the slot of the call back meanwhile.
 ///
 /// # Errors
 ///
@@ -296,6 +375,18 @@ pub(crate) fn wait_for_any(
     interest: PollFlags,
     pause: Deadline,
 ) -> Result<Vec<bool>, Halt> {
+    let ready = poll_for_any(call, descriptors, interest, pause)?;
+    call.resume()?;
+    Ok(ready)
+}
+
+fn poll_for_any(
+    call: &Blocking,
+    descriptors: &[BorrowedFd<'_>],
+    interest: PollFlags,
+    pause: Deadline,
+) -> Result<Vec<bool>, Halt> {
+    let clock = Clock::system();
     let polled = descriptors.iter();
     let mut fds: Vec<_> = polled
         .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, interest))
@@ -309,26 +400,38 @@ pub(crate) fn wait_for_any(
         if call.only_what_is_there {
             return Err(Halt::WouldBlock);
         }
+        let now = clock.now();
+        let patience = call.slot.as_ref().and_then(|slot| slot.patience());
+        let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
+        let end = call.until.deadline.earlier(pause);
         // What is ready comes before a deadline that has passed: it may be this program that was
         // late.
-        let now = Clock::system().now();
-        let timeout = timespec(call.until.deadline.earlier(pause), now);
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) if call.until.deadline.has_passed(now) => {
-                return Err(Halt::Limit(call.until.limit));
-            }
-            Ok(0) if pause.has_passed(now) => return Ok(vec![false; descriptors.len()]),
-            Err(rustix::io::Errno::INTR) | Ok(0) => continue,
+        let timeout = timespec(end.earlier(patience), now);
+        let polled = poll(&mut fds, timeout.as_ref());
+        if let Some(slot) = &call.slot {
+            slot.has_waited(clock.now().saturating_duration_since(now));
+        }
+        match polled {
+            Err(rustix::io::Errno::INTR) => continue,
             Err(error) => return Err(Halt::Io(error.into())),
-            Ok(_) => {}
+            Ok(0) => {}
+            Ok(_) => {
+                let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+                // The stop or the byte budget wakes. The wake-up is this call's own, and is not
+                // taken back: whoever else waits by it sees it too.
+                if ready.pop() == Some(true) {
+                    call.check_account()?;
+                    return Err(Halt::Stopped);
+                }
+                return Ok(ready);
+            }
         }
-        let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        if ready.pop() == Some(true) {
-            // Either the stop, seen at the top, or what an earlier call's stop left behind.
-            call.wake.drain();
-            continue;
+        if call.until.deadline.has_passed(now) {
+            return Err(Halt::Limit(call.until.limit));
         }
-        return Ok(ready);
+        if pause.has_passed(now) {
+            return Ok(vec![false; descriptors.len()]);
+        }
     }
 }
 

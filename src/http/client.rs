@@ -9,13 +9,14 @@ use std::{io, net::SocketAddr};
 use super::agent::{Agent, Site};
 use super::byte_budget::ByteBudget;
 use super::config::Config;
-use super::dial::Threads;
 use super::dialer::Dialer;
 use super::environment::Environment;
 use super::limiter::Limiter;
 use super::options::ClientOptions;
 use super::resolve::{Lookup, SystemLookup};
+use super::slots::Slots;
 use super::streams::{ObjectGetter, ScopeWatcher};
+use super::threads::Threads;
 use super::tls::Tls;
 use crate::error::Error;
 use crate::list_watch::{Api, Getter, ListerWatcher};
@@ -25,9 +26,9 @@ use crate::sync::{Arc, Mutex};
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
 
-/// So many lists and openings of watches of one client are under way at the same time: a server that comes back is
-/// not asked by thousands at once, and their buffers do not pile up.
-const ASKS_MAX: usize = 32;
+/// So many requests of one client connect, write or decode at the same time: a server that comes back is not asked by
+/// thousands at once, and their buffers do not pile up. A request whose peer is silent is not counted.
+const SLOTS: usize = 32;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
 const READERS_MAX: usize = 16;
@@ -37,13 +38,14 @@ const READERS_MAX: usize = 16;
 /// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
 /// watches, one after the other; gets share a pool. Creating a client connects to nothing.
 ///
-/// Threads: connections are made on short-lived threads (`dial-1`, at most 64 at once), lists are
-/// read and watches opened on others (`ask-1`, at most 32), and what comes on a watch is decoded on
-/// a third kind (`read-1`, at most 16): the threads that watch keep shallow stacks and empty
-/// allocator caches, which would stay resident. Names are looked up on up to four (`resolver`),
-/// files read on `token-file` and `tls-files`. While nothing moves, one `read` thread is left.
-/// Dropping the last clone and all that it made joins them; a lookup inside the system's resolver
-/// cannot be interrupted and ends by itself.
+/// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a
+/// watch is decoded on a second kind (`read-1`, at most 16): the threads that watch keep shallow
+/// stacks and empty allocator caches, which would stay resident. Gets run on the caller's thread. At
+/// most 32 requests work at a time, those that somebody waits for first; a request whose server is
+/// silent gives its place to another one and keeps its `ask` thread. Names are looked up on up to
+/// four (`resolver`), files read on `token-file` and `tls-files`. While nothing moves, one `read`
+/// thread is left. Dropping the last clone and all that it made joins them; a lookup inside the
+/// system's resolver cannot be interrupted and ends by itself.
 ///
 /// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
 /// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
@@ -54,8 +56,8 @@ pub struct Client(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     pub(crate) pool: Agent,
-    /// Where lists and the opening of watches run.
-    pub(crate) threads: Threads,
+    /// What a request holds while it works, and where lists and the opening of watches run.
+    pub(crate) slots: Slots,
     /// Where watches are read when something has come; nothing waits for the network there.
     pub(crate) readers: Threads,
 }
@@ -64,6 +66,8 @@ pub(crate) struct Inner {
 pub(crate) struct Common {
     pub(crate) site: Site,
     pub(crate) options: ClientOptions,
+    /// The server's name in texts.
+    pub(crate) server: Arc<str>,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
     /// What unfinished answers hold.
@@ -126,7 +130,8 @@ impl Client {
             None
         };
         let scheme = if server.https { "https" } else { "http" };
-        let base = format!("{scheme}://{}{}", server.authority(), server.path);
+        let authority: Arc<str> = server.authority().into();
+        let base = format!("{scheme}://{authority}{}", server.path);
         let dialer = Dialer::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let site = Site {
@@ -138,6 +143,7 @@ impl Client {
         };
         let common = Common {
             site,
+            server: authority,
             gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             budget: ByteBudget::new(options.buffered_bytes_max),
@@ -148,8 +154,8 @@ impl Client {
         let inner = Inner {
             common: Arc::new(common),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
-            threads: Threads::new("ask", ASKS_MAX),
-            readers: Threads::with_resident("read", READERS_MAX),
+            slots: Slots::new("ask", SLOTS),
+            readers: Threads::new("read", READERS_MAX),
         };
         Ok(Self(Arc::new(inner)))
     }

@@ -1,4 +1,4 @@
-//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it; on a dialing thread.
+//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +13,7 @@ use super::blocking::{self, Blocking};
 use super::halt::Halt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestPhase;
 
 /// After which the next address is tried too, while the ones before go on.
 const STAGGER: Duration = Duration::from_millis(250);
@@ -41,6 +42,7 @@ pub(crate) fn connect(addresses: &[SocketAddr], call: &Blocking) -> Result<TcpSt
     loop {
         let next = left.next();
         if let Some(address) = next {
+            call.enter_phase(RequestPhase::Connecting(address));
             if let Some(stream) = attempts.begin(address) {
                 return Ok(stream);
             }

@@ -1,7 +1,7 @@
-//! From a server's address to a connection: lookup, connect and handshake, all within one limit, none on our stack.
+//! From a server's address to a connection: lookup, connect and handshake, on the thread of the request, in one limit.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustls::ClientConnection;
@@ -12,20 +12,14 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::blocking::{self, Blocking};
 use super::connect::{self, HandshakeFailure};
-use super::dial::Threads;
 use super::halt::{Halt, Limit};
 use super::resolve::{Lookup, Resolver};
 use super::server::Server;
 use super::tls::Tls;
 use super::transport::{Connection, Session};
 use crate::error::{Error, ErrorKind};
-use crate::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
-/// So many connections of one client are made at the same time.
-const DIALS_MAX: usize = 64;
+use crate::list_watch::RequestPhase;
+use crate::sync::Arc;
 
 /// Makes connections to one server.
 pub(crate) struct Dialer {
@@ -33,7 +27,6 @@ pub(crate) struct Dialer {
     tls: Option<Arc<Tls>>,
     limit: Duration,
     resolver: Resolver,
-    threads: Threads,
 }
 
 impl Dialer {
@@ -48,7 +41,6 @@ impl Dialer {
             tls,
             limit,
             resolver: Resolver::new(lookup),
-            threads: Threads::new("dial", DIALS_MAX),
         }
     }
 
@@ -64,28 +56,23 @@ impl Dialer {
     fn dial(&self) -> Result<Connection, Halt> {
         blocking::dialed();
         let mut call = blocking::current()?;
-        call.until = call.until.within(self.limit, Limit::Connect);
+        call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
         let Server { host, port, .. } = &self.server;
+        call.enter_phase(RequestPhase::LookingUp);
         let resolved = self.resolver.resolve(host, *port, &call);
         let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;
-        let tls = self.tls.clone();
-        let job = call.clone();
-        let connected = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&connected);
-        let answer = self
-            .threads
-            .run(call.waited_for, move || make(&addresses, tls, &job, &seen))
-            .map_err(Halt::Failed)?;
-        let made = answer.take_one(&call).and_then(|made| made);
-        made.map_err(|halt| {
-            let shaking = connected.load(Ordering::SeqCst);
-            let phase = if shaking {
-                "the TLS handshake with"
-            } else {
-                "the connect to"
-            };
-            self.late(halt, phase)
-        })
+        let socket = connect::connect(&addresses, &call)
+            .map_err(|halt| self.late(halt, "the connect to"))?;
+        match &self.tls {
+            None => Ok(Connection::new(socket, None)),
+            Some(tls) => {
+                if let Ok(address) = socket.peer_addr() {
+                    call.enter_phase(RequestPhase::Handshake(address));
+                }
+                shake_hands(socket, tls, &call)
+                    .map_err(|halt| self.late(halt, "the TLS handshake with"))
+            }
+        }
     }
 
     /// The limit's end with the phase it ended in; any other as it is.
@@ -98,30 +85,17 @@ impl Dialer {
     }
 }
 
-/// Connects and shakes hands; runs on a dialing thread, which the same stop and limit end.
-fn make(
-    addresses: &[SocketAddr],
-    tls: Option<Arc<Tls>>,
-    call: &Blocking,
-    connected: &AtomicBool,
-) -> Result<Connection, Halt> {
-    if call.stop.is_stopped() {
-        return Err(Halt::Stopped);
-    }
-    let socket = connect::connect(addresses, call)?;
-    connected.store(true, Ordering::SeqCst);
-    let Some(tls) = tls else {
-        return Ok(Connection::new(socket, None));
-    };
+/// A TLS connection on a fresh socket.
+fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Connection, Halt> {
     let (config, generation) = tls.current();
     let mut connection = ClientConnection::new(config, tls.server_name())
         .map_err(|error| Halt::Failed(tls.explain(error)))?;
     // The largest request is a bearer token: it is written whole.
     connection.set_buffer_limit(None);
     if let Err(failure) = connect::handshake(&mut connection, &socket, call) {
-        return Err(explain(failure, &tls));
+        return Err(explain(failure, tls));
     }
-    let session = Session::new(Box::new(connection), tls, generation);
+    let session = Session::new(Box::new(connection), Arc::clone(tls), generation);
     Ok(Connection::new(socket, Some(session)))
 }
 

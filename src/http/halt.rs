@@ -28,6 +28,8 @@ pub(crate) enum Limit {
     Connect(Duration),
     /// From the connection to the request's last byte, and from there to the answer's first.
     FirstByte(Duration),
+    /// The first try's: nothing came, from the lookup to the connection or from there to the first byte.
+    Silence(Duration),
     /// Between two reads of a body.
     Idle(Duration),
     /// From the first read of a body to its last.
@@ -43,6 +45,7 @@ impl fmt::Display for Limit {
         match self {
             Self::Connect(limit) => write!(f, "no connection within {limit:.1?}"),
             Self::FirstByte(limit) => write!(f, "no answer within {limit:.1?}"),
+            Self::Silence(limit) => write!(f, "the server was silent for {limit:.1?}"),
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
             Self::Body(limit) => write!(f, "the body did not end within {limit:.1?}"),
             Self::File(limit) => write!(f, "not read within {limit:.1?}"),
@@ -90,6 +93,21 @@ impl From<Halt> for ureq::Error {
 pub(crate) enum Outcome {
     Halt(Halt),
     Ureq(ureq::Error),
+}
+
+impl Outcome {
+    /// How long the server was silent, where that ended the first try.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        if let Self::Halt(Halt::Limit(Limit::Silence(silence))) = self {
+            Some(*silence)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn is_limit(&self) -> bool {
+        matches!(self, Self::Halt(Halt::Limit(_)))
+    }
 }
 
 impl From<ureq::Error> for Outcome {

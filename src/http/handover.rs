@@ -1,7 +1,7 @@
 //! A small queue from one thread to another, whose wait a stop and a limit end.
 //!
-//! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes, and the
-//! allocator's thread cache keeps seven of each size it has seen.
+//! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes,
+//! and the allocator's thread cache keeps seven of each size it has seen.
 
 use std::collections::VecDeque;
 
@@ -46,9 +46,18 @@ pub(crate) fn handover<T>(room: usize) -> (Giver<T>, Taker<T>) {
 }
 
 impl<T> Giver<T> {
-    /// Gives `item`; blocks while there is no room. `false` when nobody takes it any more.
-    pub(crate) fn give(&self, item: T) -> bool {
+    /// Gives `item`; blocks while there is no room, without the slot of `call`. `false` when nobody
+    /// takes it any more.
+    pub(crate) fn give(&self, item: T, call: Option<&Blocking>) -> bool {
         let mut state = self.0.state.lock();
+        if let Some(call) = call
+            && state.items.len() >= self.0.room
+            && !state.taker_gone
+        {
+            drop(state);
+            call.give_slot_back();
+            state = self.0.state.lock();
+        }
         while state.items.len() >= self.0.room && !state.taker_gone {
             state = self.0.state.wait(state);
         }
@@ -58,7 +67,7 @@ impl<T> Giver<T> {
         state.items.push_back(item);
         drop(state);
         self.0.state.notify_all();
-        true
+        call.is_none_or(|call| call.resume().is_ok())
     }
 
     /// Whether somebody may still take.
@@ -68,12 +77,20 @@ impl<T> Giver<T> {
 }
 
 impl<T: Send + 'static> Taker<T> {
-    /// Takes the next item; blocks by `call`. `None` when the giver is gone and nothing is left.
+    /// Takes the next item; blocks by `call`, without its slot. `None` when the giver is gone and
+    /// nothing is left.
     ///
     /// # Errors
     ///
     /// The stop, or the limit.
     pub(crate) fn take(&self, call: &Blocking) -> Result<Option<T>, Halt> {
+        call.give_slot_back();
+        let taken = self.wait(call)?;
+        call.resume()?;
+        Ok(taken)
+    }
+
+    fn wait(&self, call: &Blocking) -> Result<Option<T>, Halt> {
         let wake: Arc<dyn Wake> = Arc::<Shared<T>>::clone(&self.0);
         let _registered = call.stop.register(&wake);
         let clock = Clock::system();
@@ -107,7 +124,7 @@ impl<T: Send + 'static> Taker<T> {
     /// The stop, the limit, or that the promise was broken.
     pub(crate) fn take_one(&self, call: &Blocking) -> Result<T, Halt> {
         self.take(call)?.ok_or_else(|| {
-            let message = "its thread panicked or is gone: the log says which";
+            let message = "given up: its thread panicked, or its client was dropped";
             Halt::Failed(Error::new(ErrorKind::Resources, message))
         })
     }
@@ -158,7 +175,7 @@ mod tests {
         let (giver, taker) = handover(2);
         let giving = Worker::spawn("t-give", move |_| {
             for number in 0..100 {
-                assert!(giver.give(number));
+                assert!(giver.give(number, None));
             }
         });
         let call = call(&StopSource::new(), Until::NEVER);
@@ -190,8 +207,8 @@ mod tests {
     #[test]
     fn a_giver_does_not_wait_for_a_taker_that_is_gone() {
         let (giver, taker) = handover(1);
-        assert!(giver.give(1));
-        let waiting = Worker::spawn("t-full", move |_| assert!(!giver.give(2))).unwrap();
+        assert!(giver.give(1, None));
+        let waiting = Worker::spawn("t-full", move |_| assert!(!giver.give(2, None))).unwrap();
         drop(taker);
         waiting.join().unwrap();
     }

@@ -171,7 +171,7 @@ impl<Q: Clone + Display, T: Clone> Shared<Q, T> {
             let answer = guard_call(&question, || (self.work)(&question));
             for waiter in self.end(id) {
                 // A waiter that is gone needs no answer.
-                waiter.give(answer.clone());
+                waiter.give(answer.clone(), None);
             }
         }
     }

@@ -87,6 +87,11 @@ impl Urgency {
         self.0.load(Ordering::SeqCst)
     }
 
+    /// Whether both are of the same request.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::SeqCst);
     }

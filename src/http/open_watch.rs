@@ -17,6 +17,7 @@ use super::failure::{self, Phase};
 use super::halt::{Halt, Outcome};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
@@ -78,10 +79,11 @@ impl<K: Object> OpenWatch<K> {
     /// Waits for more by the deadline, unless more is there; then has it read.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
         let lost = || {
-            Halt::Failed(Error::new(
+            let error = Error::new(
                 ErrorKind::Resources,
-                "its reader panicked or is gone: the log says which",
-            ))
+                "the watch was lost with the failure before",
+            );
+            Halt::Failed(error)
         };
         let call = Blocking {
             until: Until::caller(deadline),
@@ -101,13 +103,14 @@ impl<K: Object> OpenWatch<K> {
         }
         let mut stream = self.stream.take().ok_or_else(lost)?;
         let reading = move || {
-            stream.read();
-            stream
+            guard("the decoder of the objects", move || {
+                stream.read();
+                stream
+            })
         };
-        let read = self.client.readers.run(false, reading);
-        let read = read.map_err(Halt::Failed)?;
+        let read = self.client.readers.run(reading).map_err(Halt::Failed)?;
         // A reader waits for nothing, so that only the stop is to be heeded.
-        self.stream = Some(read.take_one(&self.call)?);
+        self.stream = Some(read.take_one(&self.call)?.map_err(Halt::Failed)?);
         Ok(())
     }
 }

@@ -13,11 +13,17 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// A list may have to be read from etcd and sorted before its first byte: a server gives up after 60 s itself.
 const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
 
+/// One object is found at once: who waits for it is told soon.
+const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
+
 /// A server answers a streamed list when it has taken its place in the event stream.
 const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 
 /// One object is read at once or not at all.
 const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
+
+/// A server that lives has begun its answer by then, nearly always; a second request costs it little.
+const SECOND_TRY: Duration = Duration::from_secs(5);
 
 /// Between two reads of a body that has an end.
 const BODY_IDLE: Duration = Duration::from_secs(30);
@@ -45,8 +51,11 @@ const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub struct ClientOptions {
     /// The limit of name lookup, connect and TLS handshake together, over all addresses of the server; 10 s.
     pub connect_timeout: Duration,
-    /// The limit from sending a list to the first byte of its answer; 60 s.
+    /// The limit from sending a list of a collection to the first byte of its answer; 60 s.
     pub list_first_byte_timeout: Duration,
+    /// The limit from sending a list of one object, by its name, to the first byte of its answer;
+    /// 20 s.
+    pub object_list_first_byte_timeout: Duration,
     /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its
     /// answer; 30 s. What comes then has no limit here. The head of another watch may come as late
     /// as its first event: a proxy may hold it back, so that
@@ -59,6 +68,10 @@ pub struct ClientOptions {
     /// permit of the rate. This second try is left out while the server is slow: when the last
     /// answer took more than half of that wait.
     pub get_first_byte_timeout: Duration,
+    /// After so much silence a get, a list of one object or the opening of a watch is tried once more on a new connection;
+    /// 5 s. The silence is measured until the connection is there, and from then until the first byte. Lists of
+    /// collections are not tried again.
+    pub second_try_after: Duration,
     /// The limit of silence in the middle of the body of a list or a get; 30 s.
     pub body_idle_timeout: Duration,
     /// The limit of the whole body of a list or a get, however it trickles in; 10 min.
@@ -99,8 +112,10 @@ impl Default for ClientOptions {
         Self {
             connect_timeout: CONNECT,
             list_first_byte_timeout: LIST_FIRST_BYTE,
+            object_list_first_byte_timeout: OBJECT_LIST_FIRST_BYTE,
             watch_first_byte_timeout: WATCH_FIRST_BYTE,
             get_first_byte_timeout: GET_FIRST_BYTE,
+            second_try_after: SECOND_TRY,
             body_idle_timeout: BODY_IDLE,
             body_timeout: BODY,
             gzip: cfg!(feature = "gzip"),

@@ -40,7 +40,6 @@ impl Client {
             path,
             gzip: false,
             first_byte: inner.common.options.list_first_byte_timeout,
-            waited_for: true,
             until: Until::NEVER,
             second_try: None,
             of_collection: false,

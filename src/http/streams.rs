@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::agent::{Agent, Answer, Ask, Body};
+use super::agent::{Agent, Answer, Ask, Body, SecondTry};
 use super::blocking::{Blocking, Until};
 use super::byte_budget::ByteBudget;
 use super::client::{Common, Inner};
@@ -13,14 +13,16 @@ use super::handover::{Giver, handover};
 use super::limiter::Urgency;
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
+use super::slots::{Slot, SlotRequest};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
+    WatchRequest, WatchStream,
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 use crate::wire::{EventDecoder, Growth, ListDecoder, Trim, Wiped, decode_object};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
@@ -35,23 +37,46 @@ pub(crate) struct ScopeWatcher<K> {
     client: Arc<Inner>,
     scope: Scope,
     agent: Arc<Agent>,
-    wake: Mutex<Option<Arc<WakeUp>>>,
+    /// Of the request under way.
+    progress: RequestProgress,
     /// Of the list that is under way.
     urgency: Urgency,
     kind: PhantomData<fn() -> K>,
 }
 
-/// A stop's way to the thread that is blocked in a call.
+/// A request of which the progress tells, until this is dropped.
+struct UnderWay<'a>(&'a RequestProgress);
+
+impl<'a> UnderWay<'a> {
+    fn begin(progress: &'a RequestProgress) -> Self {
+        Self(progress)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.enter(RequestPhase::Idle);
+    }
+}
+
+/// A stop's way to the threads that are blocked in one call.
 struct Wakeable {
     wake: Arc<WakeUp>,
     registration: WakeRegistration,
 }
 
 impl Wakeable {
-    fn new(wake: Arc<WakeUp>, stop: &StopToken) -> Self {
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor.
+    fn new(stop: &StopToken) -> Result<Self, Error> {
+        let wake = WakeUp::new().map_err(|error| {
+            let message = format!("no descriptor for a request: {error}");
+            Error::new(ErrorKind::Resources, message)
+        })?;
         let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
         let registration = stop.register(&as_wake);
-        Self { wake, registration }
+        Ok(Self { wake, registration })
     }
 
     /// A call whose answer is counted in `budget`.
@@ -63,36 +88,24 @@ impl Wakeable {
     }
 }
 
-fn no_descriptor(error: &std::io::Error) -> Error {
-    let message = format!("no descriptor for a request: {error}");
-    Error::new(ErrorKind::Resources, message)
-}
-
 impl<K: Object> ScopeWatcher<K> {
     pub(crate) fn new(client: &Arc<Inner>, scope: Scope) -> Self {
         Self {
             client: Arc::clone(client),
             scope,
             agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
-            wake: Mutex::new(None),
+            progress: RequestProgress::new(Arc::clone(&client.common.server)),
             urgency: Urgency::new(false),
             kind: PhantomData,
         }
     }
 
-    /// The one wake-up descriptor, made when the first request is.
-    fn wakeable(&self, stop: &StopToken) -> Result<Wakeable, Error> {
-        let wake = {
-            let mut wake = self.wake.lock();
-            if let Some(wake) = &*wake {
-                Arc::clone(wake)
-            } else {
-                let made = WakeUp::new().map_err(|error| no_descriptor(&error))?;
-                *wake = Some(Arc::clone(&made));
-                made
-            }
-        };
-        Ok(Wakeable::new(wake, stop))
+    fn request<'a>(&'a self, urgency: &'a Urgency) -> SlotRequest<'a> {
+        SlotRequest {
+            urgency,
+            port: format!("the decoder of {}", requests::describe::<K>(&self.scope)),
+            progress: &self.progress,
+        }
     }
 
     /// A call whose answer is counted in the client's byte budget.
@@ -122,29 +135,38 @@ struct Listing<K: Object> {
     common: Arc<Common>,
     agent: Arc<Agent>,
     path: String,
-    waited_for: bool,
     one_object: bool,
+    urgency: Urgency,
     call: Blocking,
     items: Giver<Vec<Listed<K>>>,
 }
 
 impl<K: Object> Listing<K> {
-    fn run(self) -> Result<ListPage, Error> {
+    fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
+        let call = self.call.with_slot(slot);
         let options = &self.common.options;
+        let limiter = &self.common.limiter;
+        let count = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
+        let second_try = SecondTry {
+            after: options.second_try_after,
+            sooner_if_kept: false,
+            count: &count,
+        };
         let ask = Ask {
             path: &self.path,
             gzip: self.common.gzip,
-            first_byte: options.list_first_byte_timeout,
-            waited_for: self.waited_for,
+            first_byte: if self.one_object {
+                options.object_list_first_byte_timeout
+            } else {
+                options.list_first_byte_timeout
+            },
             until: Until::NEVER,
-            second_try: None,
+            // A collection may take its time before its first byte.
+            second_try: self.one_object.then_some(second_try),
             of_collection: true,
         };
-        let answer = self.agent.ask(&self.common.site, &ask, &self.call)?;
-        let mut body = Body {
-            answer,
-            call: self.call,
-        };
+        let answer = self.agent.ask(&self.common.site, &ask, &call)?;
+        let mut body = Body { answer, call };
         let mut decoder = if self.one_object {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
@@ -165,7 +187,7 @@ impl<K: Object> Listing<K> {
             decoder
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| body.answer.failed(error))?;
-            let gone = !items.is_empty() && !self.items.give(items);
+            let gone = !items.is_empty() && !self.items.give(items, Some(&body.call));
             if gone || body.call.stop.is_stopped() {
                 return Err(Error::stopped(&body.answer.what));
             }
@@ -182,29 +204,29 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
+        let _under_way = UnderWay::begin(&self.progress);
+        self.progress.enter(RequestPhase::Limited);
         let _reset = self.urgency.reset_at_end();
         if request.waited_for {
             self.urgency.set();
         }
         let limiter = &self.client.common.limiter;
         limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
-        let waited_for = self.urgency.is_urgent();
-        let wakeable = self.wakeable(stop)?;
-        let call = self.call(&wakeable, stop);
+        let wakeable = Wakeable::new(stop)?;
+        let call = self.call(&wakeable, stop).with_progress(&self.progress);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
             agent: Arc::clone(&self.agent),
             path,
-            waited_for,
+            urgency: self.urgency.clone(),
             one_object: self.scope.is_one_object(),
             call: call.clone(),
             items: send_items,
         };
-        let Inner {
-            threads, readers, ..
-        } = &*self.client;
-        let page = threads.run_by(readers, waited_for, move || listing.run())?;
+        let Inner { slots, readers, .. } = &*self.client;
+        let request = self.request(&self.urgency);
+        let page = slots.run_by(readers, request, move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -217,7 +239,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let wakeable = self.wakeable(stop)?;
+        let _under_way = UnderWay::begin(&self.progress);
+        let wakeable = Wakeable::new(stop)?;
         let call = self.call(&wakeable, stop);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
@@ -231,17 +254,24 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         } else {
             request.head_timeout
         };
-        let opening = move || {
+        let progress = self.progress.clone();
+        let opening = move |slot| {
             let ask = Ask {
                 path: &path,
                 gzip: false,
                 first_byte,
-                waited_for,
                 until: Until::NEVER,
-                second_try: None,
+                second_try: Some(SecondTry {
+                    after: common.options.second_try_after,
+                    sooner_if_kept: false,
+                    // The limiter does not count what opens a watch (RS-1).
+                    count: &|| Ok(()),
+                }),
                 of_collection: true,
             };
-            let answer = agent.ask(&common.site, &ask, &asking)?;
+            let telling = asking.with_slot(slot).with_progress(&progress);
+            let answer = agent.ask(&common.site, &ask, &telling)?;
+            // The events are read on other threads, and without a slot: nothing waits there.
             let body = Body {
                 answer,
                 call: asking,
@@ -256,10 +286,8 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             };
             Ok(Stream::boxed(decoder, body, decode.list_items_max))
         };
-        let Inner {
-            threads, readers, ..
-        } = &*self.client;
-        let stream = threads.run_by(readers, waited_for, opening)?;
+        let Inner { slots, readers, .. } = &*self.client;
+        let stream = slots.run_by(readers, self.request(&Urgency::new(waited_for)), opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
         Ok(Box::new(OpenWatch::new(
@@ -272,6 +300,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn expedite(&self) {
         self.client.common.limiter.expedite(&self.urgency);
+        self.client.slots.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {
@@ -295,6 +324,10 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn lists_one_object(&self) -> bool {
         self.scope.is_one_object()
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        Some(self.progress.clone())
     }
 
     fn disconnect(&self) {
@@ -375,18 +408,30 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
         let limiter = &self.client.common.limiter;
-        limiter.acquire(stop, deadline, &Urgency::new(true))?;
-        let wake = WakeUp::new().map_err(|error| no_descriptor(&error))?;
-        let wakeable = Wakeable::new(wake, stop);
+        let count = || limiter.acquire(stop, deadline, &Urgency::new(true));
+        count()?;
+        let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
+        let slot = self.client.slots.enter(true, &progress, stop, deadline);
+        let slot = slot.map_err(|halt| {
+            let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
+            failure::failed(&what, Phase::Head, Outcome::Halt(halt))
+        })?;
+        let wakeable = Wakeable::new(stop)?;
         let until = Until::caller(deadline);
-        let call = wakeable.call(&self.client.common.budget, stop, until);
+        let call = wakeable
+            .call(&self.client.common.budget, stop, until)
+            .with_slot(slot)
+            .with_progress(&progress);
         let ask = Ask {
             path: &path,
             gzip: false,
             first_byte: self.client.common.options.get_first_byte_timeout,
-            waited_for: true,
             until,
-            second_try: Some(limiter),
+            second_try: Some(SecondTry {
+                after: self.client.common.options.second_try_after,
+                sooner_if_kept: true,
+                count: &count,
+            }),
             of_collection: false,
         };
         let answer = self

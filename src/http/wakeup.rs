@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::sync::Arc;
 use crate::worker::Wake;
 
-/// One wake-up descriptor: an eventfd on Linux, a socket pair elsewhere.
+/// One call's wake-up descriptor: an eventfd on Linux, a socket pair elsewhere. Woken once, it
+/// stays readable, so that each thread that waits for the call sees it.
 #[derive(Debug)]
 pub(crate) struct WakeUp {
     readable: OwnedFd,
@@ -38,13 +39,6 @@ impl WakeUp {
             readable: readable.into(),
             writable: writable.into(),
         }))
-    }
-
-    /// Takes a wake-up back that was meant for an earlier call.
-    pub(crate) fn drain(&self) {
-        let mut bytes = [0_u8; 64];
-        // Nothing to read is what a drain wants to see.
-        let _drained = rustix::io::read(&self.readable, &mut bytes);
     }
 
     #[cfg(target_os = "linux")]

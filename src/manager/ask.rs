@@ -113,6 +113,7 @@ impl Story {
             since: self.since,
             now: ask.clock.now(),
             last_failure,
+            activity: None,
         };
         Error::timed_out(&ask.what::<K>(version), failed)
     }

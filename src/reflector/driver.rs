@@ -46,7 +46,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         options: ReflectorOptions,
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Self {
-        let core = Core::new(&options, source.describe(), options.clock.now());
+        let mut core = Core::new(&options, source.describe(), options.clock.now());
+        core.shows(source.progress());
         let measured = Measured::new(options.metrics, options.clock.clone());
         Self {
             one_object: source.lists_one_object(),
@@ -153,8 +154,11 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
             Action::Rest { until, on_demand } => {
+                self.core.pauses(Some(until));
                 self.publish_and_rest();
-                self.rest(until, on_demand, stop)
+                let ended = self.rest(until, on_demand, stop);
+                self.core.pauses(None);
+                ended
             }
             Action::End => return None,
         };

@@ -8,7 +8,8 @@ use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::{guard, guard_call};
 use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, RequestProgress, WatchRequest,
+    WatchStream,
 };
 use crate::object::Object;
 use crate::sync::Arc;
@@ -128,6 +129,10 @@ impl<K: Object> ListerWatcher<K> for Guarded<K> {
 
     fn lists_one_object(&self) -> bool {
         self.or_default(|source| source.lists_one_object())
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        self.or_default(|source| source.progress())
     }
 
     fn disconnect(&self) {

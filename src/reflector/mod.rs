@@ -20,6 +20,7 @@ pub use metrics::{ReflectorMetrics, ReflectorReading};
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink, SinkEvent, Staged};
+pub(crate) use status::Activity;
 pub use status::{Phase, ReflectorStatus};
 
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
 
 /// What a reflector's thread is doing.
@@ -64,11 +65,62 @@ pub struct ReflectorStatus {
     pub lists: u64,
     /// Watches that were opened.
     pub watches: u64,
+    /// Where the request under way is (D14); `None` where the lister-watcher does not tell.
+    pub progress: Option<RequestProgress>,
+    /// When the next request goes out, while the reflector pauses between two.
+    pub next_attempt: Option<Instant>,
     /// Events that were no change: of a foreign type or kind, or without metadata (RF-25).
     pub skipped: u64,
 }
 
+/// What a reflector waits for: the part of its status that the errors of those who wait for it tell.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Activity {
+    backs_off: bool,
+    retry_after: Option<Duration>,
+    next_attempt: Option<Instant>,
+    progress: Option<RequestProgress>,
+}
+
+impl Activity {
+    /// In words that stay the same while it lasts.
+    pub(crate) fn words(&self) -> Option<String> {
+        match self.next_attempt {
+            Some(_) => Some("pausing before the next request".to_owned()),
+            None => self.progress.as_ref()?.describe_phase(),
+        }
+    }
+
+    pub(crate) fn describe(&self, now: Instant) -> Option<String> {
+        let Some(next) = self.next_attempt else {
+            return self.progress.as_ref()?.describe();
+        };
+        let left = next.saturating_duration_since(now);
+        Some(match self.retry_after {
+            Some(asked) => format!(
+                "waiting for {left:.1?} more: the server asked for {asked:.0?} (Retry-After)"
+            ),
+            None if self.backs_off => format!("backing off for {left:.1?} more"),
+            None => format!("pausing for {left:.1?} more before the next request"),
+        })
+    }
+}
+
 impl ReflectorStatus {
+    /// What the reflector waits for at `now`, in words, for an error; `None` where that is not known (D14).
+    pub fn describe_activity(&self, now: Instant) -> Option<String> {
+        self.activity().describe(now)
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        Activity {
+            backs_off: self.phase == Phase::BackingOff,
+            retry_after: self.last_error.as_ref().and_then(Error::retry_after),
+            next_attempt: self.next_attempt,
+            progress: self.progress.clone(),
+        }
+    }
+
     /// How long ago, at `now`, the server last confirmed the content; `None` before the first contact.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.last_contact

@@ -442,11 +442,13 @@ impl<K: Object> Store<K> {
     }
 
     fn failed(&self, state: &State<K>) -> FailedSync {
+        let now = self.clock.now();
         FailedSync {
             attempts: state.status.attempts,
             since: state.status.attempts_since.unwrap_or(state.since),
-            now: self.clock.now(),
+            now,
             last_failure: state.status.last_error.clone(),
+            activity: state.status.describe_activity(now),
         }
     }
 }

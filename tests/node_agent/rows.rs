@@ -141,10 +141,14 @@ fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
     let ended = agent(&server, &["--timeout", "20s"]);
     assert_eq!(ended.code, 1);
     let row = ended.stdout.lines().nth(1).unwrap();
-    assert!(
-        row.contains("Waiting") && row.ends_with("no answer from the server yet"),
-        "{row}"
-    );
+    // D14: the row says where the request is; on a busy machine it may not be sent yet.
+    let phases = [
+        "waiting for the head",
+        "connecting to",
+        "queued in this client",
+    ];
+    let told = phases.iter().any(|phase| row.contains(phase));
+    assert!(row.contains("Waiting") && told, "{row}");
     assert_eq!(ended.stderr, "error: 1 of 1 rows have no answer\n");
 }
 
@@ -167,10 +171,11 @@ fn why_an_object_waits_is_told_when_it_is_known() {
     ];
     let mut agent = Running::start(&flags);
     agent.wait_for("the wait", |line| {
-        line.contains("Waiting") && line.ends_with("no answer from the server yet")
+        line.contains("Waiting") && !line.contains("no answer within")
     });
     agent.wait_for("its reason", |line| {
-        line.contains("Waiting") && line.ends_with("no answer within 20.0s")
+        line.contains("Waiting")
+            && line.contains("no answer within 15.0s: waiting for the head of the answer")
     });
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }

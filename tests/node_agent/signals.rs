@@ -3,11 +3,15 @@
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
+use std::time::Duration;
 
+use kubecache::clock::Clock;
+use kubecache::testing::{Act, Fault, FixtureServer, Received};
 use rustix::pipe::{fcntl_setpipe_size, pipe};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::program::{Killed, command};
+use super::program::{Killed, Running, command};
+use super::rows::{node, object, pod, secret};
 
 /// A page: the smallest pipe there is, and much less than the table of the demonstration.
 const PIPE_BYTES: usize = 4096;
@@ -46,4 +50,49 @@ fn a_second_signal_ends_it_at_once_wherever_it_stands() {
     let mut printed = String::new();
     stdout.read_to_string(&mut printed).unwrap();
     assert!(printed.len() <= PIPE_BYTES, "the table was printed in full");
+}
+
+/// D14: interrupted, it prints the answers it has, and for the others what their requests wait for.
+#[test]
+fn d14_an_interrupted_once_prints_what_it_knows() {
+    let pods = [pod("web", &["here"], &["slow"], "Running")];
+    let recording = object(
+        node(&pods),
+        "secrets",
+        "here",
+        &[secret("here", &[("a", "b")])],
+    );
+    let silent = Fault::new(Act::Hang).on("/api/v1/namespaces/shop/configmaps");
+    let server = FixtureServer::replaying(recording)
+        .fault(silent)
+        .start()
+        .unwrap();
+    let url = server.url();
+    let agent = Running::start(&["--server", &url, "--node-name", "n1", "--once"]);
+    let soon = Clock::system().after(Duration::from_mins(1));
+    let asked = server.wait_for_requests(soon, |requests: &[Received]| {
+        let of = |part: &str, watch| {
+            let mut requests = requests.iter();
+            requests.any(|request| request.path().contains(part) && request.is_watch() == watch)
+        };
+        of("secrets", true) && of("configmaps", false)
+    });
+    assert!(asked);
+    let ended = agent.stop(Signal::INT);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let row = |name: &str| {
+        let mut lines = ended.stdout.lines();
+        lines.find(|line| line.contains(name)).unwrap_or_default()
+    };
+    assert!(row("here").contains("Synced"), "{}", ended.stdout);
+    let slow = row("slow");
+    // The server has the request an instant before the client notes that it was sent.
+    let told = ["waiting for the head", "connecting to"];
+    let told = told.iter().any(|phase| slow.contains(phase));
+    assert!(slow.contains("Waiting") && told, "{slow}");
+    assert!(
+        ended.stderr.contains("interrupted before"),
+        "{}",
+        ended.stderr
+    );
 }

@@ -18,7 +18,9 @@ mod hostile;
 mod kept;
 mod limits;
 mod managers;
+mod phases;
 mod server;
+mod slots;
 mod stops;
 mod streaming;
 #[cfg(feature = "ring")]
@@ -55,6 +57,8 @@ fn patient() -> ClientOptions {
     options.connect_timeout = PATIENCE;
     options.list_first_byte_timeout = PATIENCE;
     options.watch_first_byte_timeout = PATIENCE;
+    options.object_list_first_byte_timeout = PATIENCE;
+    options.second_try_after = PATIENCE;
     options.get_first_byte_timeout = PATIENCE;
     options.body_idle_timeout = PATIENCE;
     options.body_timeout = PATIENCE;

@@ -197,3 +197,29 @@ fn a_raised_token_makes_no_request() {
     assert!(opened.map(drop).unwrap_err().is_stopped());
     assert!(!server.has_visitors());
 }
+
+/// F21: the stop of one list ends that list, also when another list of the same lister-watcher waits beside it.
+#[test]
+fn of_one_of_two_lists_of_a_lister_watcher() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let source = secrets(&client);
+    for _ in 0..50 {
+        let stops = [StopSource::new(), StopSource::new()];
+        thread::scope(|scope| {
+            let lists = [0, 1].map(|number| {
+                let (source, token) = (&source, stops[number].token());
+                let listing = scope.spawn(move || list(&**source, &token).unwrap_err());
+                let mut peer = server.accept();
+                peer.request();
+                (listing, peer)
+            });
+            // The list that goes on is the first one to be asked, then the second one.
+            for (number, (listing, mut peer)) in lists.into_iter().enumerate() {
+                stops[number].stop();
+                assert!(listing.join().unwrap().is_stopped());
+                peer.wait_for_close();
+            }
+        });
+    }
+}

@@ -106,6 +106,7 @@ fn not_synced<K: Object>(state: &State<K>, now: std::time::Instant) -> Error {
         since: state.status.attempts_since.unwrap_or(state.since),
         now,
         last_failure: state.status.last_error.clone(),
+        activity: state.status.describe_activity(now),
     };
     Error::not_synced(&resource_name::<K>(), failed)
 }

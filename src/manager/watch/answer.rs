@@ -95,6 +95,7 @@ impl<K: ManagedKind> Slot<K> {
             since: self.attempts_since(),
             now,
             last_failure: self.failure().cloned(),
+            activity: self.activity().and_then(|activity| activity.describe(now)),
         };
         Error::not_synced(K::RESOURCE, failed)
     }

@@ -11,7 +11,7 @@ use super::writer::Writer;
 use crate::error::Error;
 use crate::guard::guard;
 use crate::list_watch::{
-    Api, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
+    Api, ListPage, ListRequest, Listed, ListerWatcher, RequestProgress, WatchRequest, WatchStream,
 };
 use crate::manager::kinds::ManagedKind;
 use crate::manager::metrics::ManagerMetrics;
@@ -178,6 +178,10 @@ impl<K: Object> ListerWatcher<K> for Successor<K> {
 
     fn lists_one_object(&self) -> bool {
         self.source.lists_one_object()
+    }
+
+    fn progress(&self) -> Option<RequestProgress> {
+        self.source.progress()
     }
 
     fn disconnect(&self) {

@@ -7,6 +7,7 @@ use super::slot::{About, Slot};
 use crate::error::{Error, ErrorKind};
 use crate::manager::kinds::ManagedKind;
 use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
+use crate::reflector::Activity;
 
 /// The row of the object in `slot`, which `pods` reference.
 pub(crate) fn report<K: ManagedKind>(
@@ -51,7 +52,10 @@ fn standing<K: ManagedKind>(slot: &Slot<K>, now: Instant) -> (ObjectState, Strin
         return (ObjectState::Forbidden, denied.to_string());
     }
     let reason = match slot.failure() {
-        None => "no answer from the server yet".to_owned(),
+        None => {
+            let activity = slot.activity().and_then(Activity::words);
+            activity.unwrap_or_else(|| "no answer from the server yet".to_owned())
+        }
         Some(failure) => {
             let since = now.saturating_duration_since(slot.attempts_since());
             failed_so_far(slot.attempts(), since, failure)

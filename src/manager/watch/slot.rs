@@ -17,7 +17,7 @@ use crate::list_watch::Listed;
 use crate::manager::content::{Content, News, Written};
 use crate::manager::kinds::ManagedKind;
 use crate::object::{Held, ObjectKey, ResourceVersion};
-use crate::reflector::{Demand, ReflectorStatus, Replacement};
+use crate::reflector::{Activity, Demand, ReflectorStatus, Replacement};
 use crate::sync::{Arc, Monitor};
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
@@ -65,6 +65,8 @@ pub(crate) struct Slot<K: ManagedKind> {
     /// When the server wants to be asked again after a check that failed.
     check_after: Option<Instant>,
     trouble: Trouble,
+    /// What the present run waits for (D14).
+    activity: Activity,
     read_at: Coarse,
     handle: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
@@ -137,6 +139,7 @@ impl<K: ManagedKind> Slot<K> {
             check_began: None,
             check_after: None,
             trouble: Trouble::default(),
+            activity: Activity::default(),
             read_at: clock.coarse(),
             handle: None,
             last_run: None,
@@ -397,6 +400,12 @@ impl<K: ManagedKind> Slot<K> {
         }
     }
 
+    /// What the present run waits for.
+    pub(crate) fn activity(&self) -> Option<&Activity> {
+        let runs = matches!(self.state(), State::Starting | State::Running);
+        runs.then_some(&self.activity)
+    }
+
     /// What the reflector says about itself.
     pub(crate) fn report(&mut self, run: RunId, status: &ReflectorStatus) -> News {
         if !self.machine.hears(run) {
@@ -405,6 +414,7 @@ impl<K: ManagedKind> Slot<K> {
         let before = self.trouble.tells();
         self.contact = self.contact.max(status.last_contact);
         self.contact_due = status.contact_due;
+        self.activity = status.activity();
         self.trouble = Trouble {
             failure: status.last_error.clone(),
             denied: status.denied.clone(),

@@ -25,7 +25,7 @@ mod watching;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{ListPage, ListRequest, WatchRequest};
+use crate::list_watch::{ListPage, ListRequest, RequestProgress, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
@@ -229,6 +229,16 @@ impl Core {
             state: State::Idle,
             memory: Memory::new(options, what, now),
         }
+    }
+
+    /// Shows where the requests of the lister-watcher are.
+    pub(crate) fn shows(&mut self, progress: Option<RequestProgress>) {
+        self.memory.status.progress = progress;
+    }
+
+    /// Shows how long the driver pauses, if it does.
+    pub(crate) fn pauses(&mut self, until: Option<Instant>) {
+        self.memory.status.next_attempt = until;
     }
 
     /// The status after the last input.

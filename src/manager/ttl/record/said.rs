@@ -81,6 +81,7 @@ impl<K: ManagedKind> Record<K> {
             since: since.unwrap_or(at.now),
             now: at.now,
             last_failure: error.cloned(),
+            activity: None,
         };
         self.after(&Error::not_synced(K::RESOURCE, failed), at)
     }

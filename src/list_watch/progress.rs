@@ -1,0 +1,199 @@
+//! Where a request is on its way to an answer: written by the thread that sends it, read by whoever
+//! waits for it.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crate::clock::Clock;
+use crate::sync::{Arc, Mutex};
+
+/// Where a request is on its way to an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestPhase {
+    /// No request is under way.
+    #[default]
+    Idle,
+    /// This client's rate limit holds it back; nothing was sent.
+    Limited,
+    /// It waits in this client behind so many others; nothing was sent.
+    Queued {
+        /// Requests that go before it.
+        behind: usize,
+    },
+    /// The server's name is looked up.
+    LookingUp,
+    /// A connection is made, to this address among others.
+    Connecting(SocketAddr),
+    /// TLS shakes hands with this address.
+    Handshake(SocketAddr),
+    /// The request was sent, and the head of the answer has not come.
+    AwaitingHead,
+    /// The head of the answer has come, and so much of the body.
+    Body {
+        /// The status code of the head.
+        status: u16,
+        /// Bytes of the body so far, decompressed.
+        bytes: usize,
+    },
+}
+
+/// The phase of the request that is under way, shared by the thread that runs it and those who wait
+/// for it.
+///
+/// Clones are the same progress. No method blocks, and none allocates but
+/// [`describe`](Self::describe).
+#[derive(Clone)]
+pub struct RequestProgress(Arc<Shared>);
+
+struct Shared {
+    server: Arc<str>,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: RequestPhase,
+    since: Instant,
+}
+
+impl RequestProgress {
+    /// No request is under way yet. `server` names the server in texts, such as `10.0.0.1:6443`.
+    pub fn new(server: Arc<str>) -> Self {
+        Self(Arc::new(Shared {
+            server,
+            state: Mutex::new(State {
+                phase: RequestPhase::Idle,
+                since: Clock::system().now(),
+            }),
+        }))
+    }
+
+    /// Notes that the request is in `phase` from now on.
+    pub fn enter(&self, phase: RequestPhase) {
+        let since = Clock::system().now();
+        *self.0.state.lock() = State { phase, since };
+    }
+
+    /// Notes that more of the body has come.
+    pub fn came(&self, count: usize) {
+        let mut state = self.0.state.lock();
+        if let RequestPhase::Body { bytes, .. } = &mut state.phase {
+            *bytes = bytes.saturating_add(count);
+        }
+    }
+
+    /// The present phase.
+    pub fn phase(&self) -> RequestPhase {
+        self.0.state.lock().phase
+    }
+
+    /// The present phase in words, with the time it has taken so far; `None` while no request is under way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::list_watch::{RequestPhase, RequestProgress};
+    ///
+    /// let progress = RequestProgress::new("10.0.0.1:6443".into());
+    /// assert_eq!(progress.describe(), None);
+    /// progress.enter(RequestPhase::LookingUp);
+    /// assert!(progress.describe().unwrap().starts_with("looking up 10.0.0.1:6443 for "));
+    /// ```
+    pub fn describe(&self) -> Option<String> {
+        let (phase, since) = {
+            let state = self.0.state.lock();
+            (state.phase, state.since)
+        };
+        let words = self.words(phase)?;
+        let time = Clock::system().now().saturating_duration_since(since);
+        Some(if let RequestPhase::Body { bytes, .. } = phase {
+            format!("{words}: {bytes} bytes in {time:.1?}")
+        } else {
+            format!("{words} for {time:.1?}")
+        })
+    }
+
+    /// The present phase in words that stay the same while it lasts, for a table.
+    pub(crate) fn describe_phase(&self) -> Option<String> {
+        self.words(self.phase())
+    }
+
+    fn words(&self, phase: RequestPhase) -> Option<String> {
+        let server = &self.0.server;
+        Some(match phase {
+            RequestPhase::Idle => return None,
+            RequestPhase::Limited => "held back by the rate limit of this client".to_owned(),
+            RequestPhase::Queued { behind } => {
+                format!("queued in this client behind {behind} other requests")
+            }
+            RequestPhase::LookingUp => format!("looking up {server}"),
+            RequestPhase::Connecting(address) => format!("connecting to {address}"),
+            RequestPhase::Handshake(address) => format!("in the TLS handshake with {address}"),
+            RequestPhase::AwaitingHead => {
+                format!("waiting for the head of the answer of {server}")
+            }
+            RequestPhase::Body { status, .. } => {
+                format!("reading the body of an answer with status {status}")
+            }
+        })
+    }
+}
+
+impl fmt::Debug for RequestProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RequestProgress")
+            .field(&self.phase())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// D14: each phase has words of its own.
+    #[test]
+    fn d14_each_phase_says_what_is_waited_for() {
+        let progress = RequestProgress::new("api.test:6443".into());
+        let address = SocketAddr::from(([10, 0, 0, 1], 6443));
+        let rows = [
+            (
+                RequestPhase::Limited,
+                "held back by the rate limit of this client for ",
+            ),
+            (
+                RequestPhase::Queued { behind: 7 },
+                "queued in this client behind 7 other requests for ",
+            ),
+            (RequestPhase::LookingUp, "looking up api.test:6443 for "),
+            (
+                RequestPhase::Connecting(address),
+                "connecting to 10.0.0.1:6443 for ",
+            ),
+            (
+                RequestPhase::Handshake(address),
+                "in the TLS handshake with 10.0.0.1:6443 for ",
+            ),
+            (
+                RequestPhase::AwaitingHead,
+                "waiting for the head of the answer of api.test:6443 for ",
+            ),
+            (
+                RequestPhase::Body {
+                    status: 200,
+                    bytes: 0,
+                },
+                "reading the body of an answer with status 200: 12 bytes in ",
+            ),
+        ];
+        for (phase, words) in rows {
+            progress.enter(phase);
+            progress.came(12);
+            let told = progress.describe().unwrap();
+            assert!(told.starts_with(words), "{told}");
+        }
+        progress.enter(RequestPhase::Idle);
+        assert_eq!(progress.describe(), None);
+    }
+}
