@@ -56,7 +56,11 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
         }
         world.set("a", "1");
         pass_until(&world, &store, &["a"]);
-        assert!(reflector.status().last_error.is_none(), "{method}");
+        // The store is full before the watch is open that ends the series of failures.
+        while reflector.status().last_error.is_some() {
+            world.fake.advance(seconds(1));
+            std::thread::yield_now();
+        }
         assert_eq!(reflector.join(), Ok(()), "{method}");
     }
 }
