@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Api, ListerWatcher};
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
