@@ -120,7 +120,8 @@ pub(crate) fn run() -> bool {
     met
 }
 
-/// When each object shows the round, sorted; reads the cache only, so that no reader hastens anything.
+/// When each object shows the round, sorted. Reads the cache only, as a program does that waits for
+/// nothing: what it reads while the watch fails has the server asked sooner (B10).
 fn follow(manager: &SecretManager, round: usize, since: Instant) -> Vec<Duration> {
     let wanted = round.to_string();
     let mut seen: HashMap<usize, Duration> = HashMap::new();

@@ -29,6 +29,7 @@ const BURST_BYTES: usize = 64 * 1024;
 
 /// So many events are decoded before they are handed over: what is behind stays bytes.
 const BURST_EVENTS: usize = 1024;
+
 /// So often what has come is read although the deadline has passed: more than a socket holds, and
 /// than the longest event has.
 const LATE_READS: usize = 256;

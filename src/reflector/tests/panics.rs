@@ -72,6 +72,7 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
         "supports_watch_list",
         "bookmark_interval",
         "bookmark_came",
+        "lists_one_object",
         "disconnect",
         "last_contact",
         "drop of the stream",
