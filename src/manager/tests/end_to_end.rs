@@ -315,3 +315,41 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     source.wait_for_watches(1);
     assert!(wait > Duration::from_millis(1600));
 }
+
+/// B10: one object's server that answers again lives for the others too, which nobody reads.
+#[test]
+fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    for name in ["read", "unread"] {
+        source.set(secret(name));
+        manager.register_pod(&pod(name, &[name]));
+        manager.get_secret_by("ns", name, in_a_minute()).unwrap();
+    }
+    source.wait_for_watches(2);
+    source.fail_all(
+        RequestKind::Watch,
+        Error::new(ErrorKind::Unreachable, "connection refused"),
+    );
+    clock.advance(Duration::from_secs(10));
+    source.end_watches(Some(&Error::from_status(Status::new(500, "cut off"))));
+    // Both rest in a long backoff, beside the housekeeper.
+    loop {
+        let next = clock.wait_for_timers(3);
+        if next >= Duration::from_secs(4) && source.requests().len() >= 10 {
+            break;
+        }
+        clock.advance(next);
+    }
+    source.heal();
+    manager.get_secret("ns", "read").unwrap();
+    // What is left of either backoff is over at once, or after a first step.
+    until(|| {
+        let next = clock.wait_for_next_timer();
+        if next < Duration::from_millis(1600) {
+            clock.advance(next);
+        }
+        (source.open_watches() == 2).then_some(())
+    });
+}

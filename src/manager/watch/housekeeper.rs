@@ -47,7 +47,7 @@ fn keep_until_stopped<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     let _registration = stop.register(&wake);
     let mut round_at = clock.after(Duration::ZERO);
     loop {
-        let ended = wait_for_chores(shared, round_at, stop);
+        let (ended, recovered) = wait_for_chores(shared, round_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
             run.join();
@@ -60,6 +60,12 @@ fn keep_until_stopped<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
         }
         if made_room {
             fill_room(shared);
+        }
+        if recovered {
+            // Each shortens its backoff to the first step, once per failure (B10).
+            for item in shared.items() {
+                item.about.demand.expedite();
+            }
         }
         if clock.has_passed(round_at) {
             go_round(shared);
@@ -74,10 +80,10 @@ fn wait_for_chores<K: ManagedKind>(
     shared: &Shared<K>,
     round_at: Deadline,
     stop: &StopToken,
-) -> Vec<Run> {
+) -> (Vec<Run>, bool) {
     let works = &shared.works;
     let mut chores = works.chores.lock();
-    while chores.ended.is_empty() {
+    while chores.ended.is_empty() && !chores.recovered {
         let stopped = stop.is_stopped();
         // After the stop there are no rounds any more: only ends, and the last of them.
         let due = if stopped {
@@ -91,7 +97,8 @@ fn wait_for_chores<K: ManagedKind>(
         let until = if stopped { Deadline::NEVER } else { round_at };
         chores = works.clock().wait_until(&works.chores, chores, until);
     }
-    std::mem::take(&mut chores.ended)
+    let recovered = std::mem::take(&mut chores.recovered);
+    (std::mem::take(&mut chores.ended), recovered)
 }
 
 /// Starts items that had no room, until one finds none again. One that fails otherwise keeps no other waiting.

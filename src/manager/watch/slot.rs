@@ -90,6 +90,14 @@ impl Trouble {
         let kind = self.failure.as_ref().map(Error::kind);
         (kind, self.denied.is_some(), self.behind)
     }
+
+    /// Whether the last failure is one that servers which are away or ill give all who ask.
+    fn is_server_away(&self) -> bool {
+        self.failure.as_ref().is_some_and(|failure| {
+            let ill = failure.status().is_some_and(|status| status.code() >= 500);
+            ill || matches!(failure.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
+        })
+    }
 }
 
 /// What is left to do once the lock is released.
@@ -406,12 +414,14 @@ impl<K: ManagedKind> Slot<K> {
         runs.then_some(&self.activity)
     }
 
-    /// What the reflector says about itself.
-    pub(crate) fn report(&mut self, run: RunId, status: &ReflectorStatus) -> News {
+    /// Takes over what the reflector says of itself, and says whether that is news to readers, and
+    /// whether a server that gave no answer gives one again.
+    pub(crate) fn report(&mut self, run: RunId, status: &ReflectorStatus) -> (News, bool) {
         if !self.machine.hears(run) {
-            return News::Nothing;
+            return (News::Nothing, false);
         }
         let before = self.trouble.tells();
+        let was_away = self.trouble.is_server_away();
         self.contact = self.contact.max(status.last_contact);
         self.contact_due = status.contact_due;
         self.activity = status.activity();
@@ -422,10 +432,11 @@ impl<K: ManagedKind> Slot<K> {
             since: status.attempts_since,
             behind: status.is_behind(),
         };
-        if before == self.trouble.tells() {
+        let news = if before == self.trouble.tells() {
             News::Nothing
         } else {
             News::Changed
-        }
+        };
+        (news, was_away && !self.trouble.is_server_away())
     }
 }

@@ -71,6 +71,8 @@ pub(crate) struct Chores {
     /// Runs that were begun and neither joined nor refused. Some may be in no slot and not in `ended` either, on their
     /// way from one to the other on another thread.
     pub(crate) alive: usize,
+    /// A server that gave one object's watch no answer gives one again.
+    pub(crate) recovered: bool,
 }
 
 /// The shared works of one manager.
@@ -188,6 +190,12 @@ impl<K: ManagedKind> Works<K> {
         };
         let writer = Writer::new(Arc::clone(self), item.clone(), id, ended);
         self.launcher.launch(writer, plan)
+    }
+
+    /// Has the housekeeper tell the other objects that the server answers again.
+    pub(crate) fn server_recovered(&self) {
+        self.chores.lock().recovered = true;
+        self.chores.notify_all();
     }
 
     /// Raises a run's stop and leaves the join to the housekeeper.

@@ -146,9 +146,12 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        let news = self
+        let (news, recovered) = self
             .works
             .change(&self.item, |slot| slot.report(self.run, status));
+        if recovered {
+            self.works.server_recovered();
+        }
         if news == News::Changed {
             self.item.slot.notify_all();
             self.works.changes.tell(self.key());
