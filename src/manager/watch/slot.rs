@@ -65,6 +65,8 @@ pub(crate) struct Slot<K: ManagedKind> {
     /// When the server wants to be asked again after a check that failed.
     check_after: Option<Instant>,
     trouble: Trouble,
+    /// The reflector's last word was that the server gives no answer, whatever came since.
+    server_away: bool,
     /// What the present run waits for (D14).
     activity: Activity,
     read_at: Coarse,
@@ -147,6 +149,7 @@ impl<K: ManagedKind> Slot<K> {
             check_began: None,
             check_after: None,
             trouble: Trouble::default(),
+            server_away: false,
             activity: Activity::default(),
             read_at: clock.coarse(),
             handle: None,
@@ -421,7 +424,6 @@ impl<K: ManagedKind> Slot<K> {
             return (News::Nothing, false);
         }
         let before = self.trouble.tells();
-        let was_away = self.trouble.is_server_away();
         self.contact = self.contact.max(status.last_contact);
         self.contact_due = status.contact_due;
         self.activity = status.activity();
@@ -437,6 +439,8 @@ impl<K: ManagedKind> Slot<K> {
         } else {
             News::Changed
         };
-        (news, was_away && !self.trouble.is_server_away())
+        let is_away = self.trouble.is_server_away();
+        let was_away = std::mem::replace(&mut self.server_away, is_away);
+        (news, was_away && !is_away)
     }
 }
