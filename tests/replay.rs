@@ -170,6 +170,21 @@ fn read_secrets(secrets: &SecretManager, objects: &[ObjectReport]) {
     }
 }
 
+/// The requests that the recorded agent did not make. It waited for its immutable objects and so
+/// watched none of them; a read that comes after the list finds a watch on its way.
+fn unmatched(server: &FixtureServer, objects: &[ObjectReport]) -> Vec<String> {
+    let is_immutable = |target: &str| {
+        let mut immutable = objects.iter().filter(|object| object.immutable);
+        immutable.any(|object| target.contains(&format!("metadata.name%3D{}&", object.key.name())))
+    };
+    let requests = server.requests().into_iter();
+    requests
+        .filter(|request| request.answered() == Answered::Unmatched)
+        .map(|request| format!("{request:?}"))
+        .filter(|request| !is_immutable(request))
+        .collect()
+}
+
 /// What differs from the end of the story; empty at its end.
 fn differences(end: &End, pods: &BTreeSet<ObjectKey>, objects: &[ObjectReport]) -> Vec<String> {
     let mut differences = Vec::new();
@@ -240,19 +255,7 @@ fn the_caches_end_where_the_recorded_server_ended() {
         }
     }
 
-    // The recorded agent waited for its immutable objects and so watched none of them; a read that comes after the list
-    // finds a watch on its way.
-    let (_, objects) = reports(&secrets, &config_maps);
-    let is_immutable = |target: &str| {
-        let mut immutable = objects.iter().filter(|object| object.immutable);
-        immutable.any(|object| target.contains(&format!("metadata.name%3D{}&", object.key.name())))
-    };
-    let unmatched: Vec<_> = server
-        .requests()
-        .into_iter()
-        .filter(|request| request.answered() == Answered::Unmatched)
-        .filter(|request| !is_immutable(&format!("{request:?}")))
-        .collect();
+    let unmatched = unmatched(&server, &reports(&secrets, &config_maps).1);
     assert!(unmatched.is_empty(), "{unmatched:?}");
     let session = secrets.get_secret("shop", "storefront-session").unwrap();
     let values = session.data.as_ref().unwrap();

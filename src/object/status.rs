@@ -10,7 +10,7 @@ use super::visible;
 /// What the API server said of a request that failed.
 ///
 /// The message is the server's own; what goes beyond 4 KiB is left out, and marked. `Display` and
-/// `Debug` escape what would act on a terminal ([`visible`]); [`message`](Self::message) is the
+/// `Debug` escape what would act on a terminal ([`visible()`]); [`message`](Self::message) is the
 /// text as it came.
 #[derive(Clone, PartialEq)]
 pub struct Status(meta::Status);

@@ -18,6 +18,7 @@ mod hostile;
 mod kept;
 mod limits;
 mod managers;
+#[cfg(feature = "testing")]
 mod phases;
 mod server;
 mod slots;

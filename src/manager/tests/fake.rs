@@ -121,6 +121,7 @@ impl FakeRuns {
     }
 
     /// The next launch panics, as by a mistake of the crate's.
+    #[cfg(feature = "testing")]
     pub(crate) fn panic_once(&self) {
         *self.panics.lock() = true;
     }

@@ -150,7 +150,7 @@ impl<K: ManagedKind> Checker<K> {
         self.checks.lock().threads > 0
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, feature = "testing"))]
     pub(crate) fn waiting(&self) -> usize {
         self.checks.lock().waiting.len()
     }
