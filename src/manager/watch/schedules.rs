@@ -58,7 +58,11 @@ impl Model {
         thread::spawn(move || match manager.get_by("ns", "s", Deadline::NEVER) {
             Ok(cached) => assert_eq!(cached.metadata.resource_version.as_deref(), Some("9")),
             Err(error) => {
-                let expected = [ErrorKind::NotRegistered, ErrorKind::NotSynced];
+                let expected = [
+                    ErrorKind::NotRegistered,
+                    ErrorKind::NotSynced,
+                    ErrorKind::Stopped,
+                ];
                 assert!(expected.contains(&error.kind()), "{error}");
             }
         })

@@ -1,6 +1,7 @@
 //! What all items of a manager share, and how their decisions are carried out, under no lock.
 
 use std::convert::Infallible;
+use std::sync::Weak;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -31,9 +32,10 @@ pub(crate) struct Run {
     _alive: Alive,
 }
 
-/// Counts a run among those the manager's end waits for, until it is dropped, whatever drops it.
+/// Counts a run among those the manager's end waits for, until it is dropped, whatever drops it. It
+/// does not hold what it counts in: an ended run may lie there.
 #[derive(Debug)]
-struct Alive(Arc<Monitor<Chores>>);
+struct Alive(Weak<Monitor<Chores>>);
 
 impl Alive {
     fn new(chores: &Arc<Monitor<Chores>>) -> Self {
@@ -41,17 +43,20 @@ impl Alive {
             let mut chores = chores.lock();
             chores.alive = chores.alive.saturating_add(1);
         }
-        Self(Arc::clone(chores))
+        Self(Arc::downgrade(chores))
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
+        let Some(chores) = self.0.upgrade() else {
+            return;
+        };
         {
-            let mut chores = self.0.lock();
+            let mut chores = chores.lock();
             chores.alive = chores.alive.saturating_sub(1);
         }
-        self.0.notify_all();
+        chores.notify_all();
     }
 }
 
