@@ -60,6 +60,8 @@ fn drop_in_time(manager: SecretManager) {
 fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
     let stage = stage(ChangeDetection::Watch, |options| options);
     stage.api.server.set(secret("s", ""));
+    // The housekeeper's first round would make the second try.
+    stage.clock.wait_for_timer(ROUND);
     stage.api.faulty.panic_in("lister_watcher", 2);
     let manager = stage.manager;
     let (registered, pods) = bounded(1);
