@@ -66,7 +66,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     }
 
     /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a failure before it goes on.
-    pub(super) fn run(mut self: Box<Self>, stop: &StopToken) {
+    pub(super) fn run(&mut self, stop: &StopToken) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.go_on(stop)));
         if let Err(payload) = ran {
             self.report_panic(payload.as_ref());

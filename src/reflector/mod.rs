@@ -114,7 +114,7 @@ impl Reflector {
         let source = Arc::new(Guarded::new(&name, source, clock.clone())?);
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
-        let driver = Box::new(Driver::new(name, source, sink, options, shown));
+        let mut driver = Box::new(Driver::new(name, source, sink, options, shown));
         let worker =
             Worker::spawn(thread_name(K::KIND), move |stop| driver.run(stop)).map_err(|error| {
                 Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
