@@ -429,7 +429,8 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             until,
             second_try: Some(SecondTry {
                 after: self.client.common.options.second_try_after,
-                sooner_if_kept: true,
+                // A server may hold back a version that it has not come to for seconds.
+                sooner_if_kept: version.is_unset(),
                 count: &count,
             }),
             of_collection: false,
