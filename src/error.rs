@@ -302,7 +302,8 @@ pub struct FailedSync {
     pub now: Instant,
     /// What ended the last attempt; `None` when the first one is still under way.
     pub last_failure: Option<Error>,
-    /// What the present attempt waits for, such as `connecting to 10.0.0.1:443 for 2.0s`; `None` where that is not known.
+    /// What the present attempt waits for, such as `connecting to 10.0.0.1:443 for 2.0s`; `None`
+    /// where that is not known.
     pub activity: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! The one guard around code that is not this crate's: a panic in it is an error of that call, and nothing more.
+//! The one guard around code that is not this crate's: a panic in it is an error of that call, and
+//! nothing more.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,9 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::error::{Error, ErrorKind};
 use crate::worker::{panic_literal, panic_text};
 
-/// Calls code of the program's own; `port` names it in the error, such as `the getter of secret "shop"/"db"`.
+/// Calls code of the program's own; `port` names it in the error, such as
+/// `the getter of secret "shop"/"db"`.
 ///
-/// The error repeats the panic's text only if that is a literal: a formatted text may hold what is in an object.
+/// The error repeats the panic's text only if that is a literal: a formatted text may hold what is
+/// in an object.
 ///
 /// # Errors
 ///
@@ -17,7 +20,8 @@ pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T
     guard_with_words(port, call).map_err(|(error, _)| error)
 }
 
-/// The same, with the panic's own words beside the error, formatted ones too: for whoever asks for them, never for logs.
+/// The same, with the panic's own words beside the error, formatted ones too: for whoever asks for
+/// them, never for logs.
 ///
 /// # Errors
 ///

@@ -103,12 +103,14 @@ pub trait WatchStream<K: Object>: Send {
     /// stopped for a while, or whose sink is slow, must not take its own pause for the server's
     /// silence.
     ///
-    /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the client's
+    /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the
+    /// client's
     /// own making, an internal error (RS-6).
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `TooLarge` when an event exceeds its maximum, what comes before the final bookmark of a streamed
+    /// `Stopped`, or `TooLarge` when an event exceeds its maximum, what comes before the final
+    /// bookmark of a streamed
     /// list exceeds a list's, or the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
@@ -187,7 +189,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         false
     }
 
-    /// Where the request under way is, for the errors of those who wait for it; asked for once. Default: `None`, unknown.
+    /// Where the request under way is, for the errors of those who wait for it; asked for once.
+    /// Default: `None`, unknown.
     fn progress(&self) -> Option<RequestProgress> {
         None
     }

@@ -1,6 +1,7 @@
 //! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model checker under `--cfg shuttle`.
 //!
-//! Locks are taken only upwards in rank: the manual's page on threads and locks has the ranks. Under
+//! Locks are taken only upwards in rank: the manual's page on threads and locks has the ranks.
+//! Under
 //! none of them is there I/O, a join, user code or logging.
 
 #[cfg(not(shuttle))]
@@ -40,7 +41,8 @@ mod imp {
 /// own atomics belong to one model.
 pub(crate) use std::sync::atomic::AtomicU64 as ProcessCounter;
 
-/// A lock of the whole process, held for moments in which nothing else of the checker's happens: as above.
+/// A lock of the whole process, held for moments in which nothing else of the checker's happens: as
+/// above.
 pub(crate) use parking_lot::Mutex as ProcessMutex;
 
 /// A flag of the whole process: as above.

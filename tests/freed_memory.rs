@@ -135,7 +135,8 @@ fn secret_with(value: &[u8], before: &str, name: &str, after: &str) -> Bytes {
     json
 }
 
-/// A Secret of that name which does not decode, for a reason that shows before its value or behind it.
+/// A Secret of that name which does not decode, for a reason that shows before its value or behind
+/// it.
 fn undecodable(before: &str, reason: &str, after: &str) -> Bytes {
     let whole = secret_with(&value(UNDECODABLE), before, "odd", after);
     let text = Zeroizing::new(String::from_utf8(whole.to_vec()).unwrap());

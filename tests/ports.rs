@@ -1,4 +1,5 @@
-//! Every port through which a program's code runs: a panic there is an error of that call, and the owner goes on, or
+//! Every port through which a program's code runs: a panic there is an error of that call, and the
+//! owner goes on, or
 //! ends whole with that cause.
 
 #![cfg(feature = "testing")]

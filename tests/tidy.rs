@@ -279,7 +279,8 @@ fn only_the_adapter_knows_ureq_and_rustls() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// A panic of a program's own code is caught in one place, which gives it the one error. The others are the ends of
+/// A panic of a program's own code is caught in one place, which gives it the one error. The others
+/// are the ends of
 /// threads: a worker's, a dialer's that goes on, and a reflector's, which has to say so first.
 #[test]
 fn only_the_guard_and_the_ends_of_threads_catch_panics() {

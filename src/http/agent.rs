@@ -57,7 +57,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) of_collection: bool,
 }
 
-/// A request that meets silence goes out once more, on a new connection: one of several servers behind an address may be
+/// A request that meets silence goes out once more, on a new connection: one of several servers
+/// behind an address may be
 /// dead.
 pub(crate) struct SecondTry<'a> {
     /// The silence.

@@ -222,7 +222,8 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when the budget is used up and this account is the largest, or was closed before.
+    /// `TooLarge`, when the budget is used up and this account is the largest, or was closed
+    /// before.
     pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
         if growth.held.saturating_add(growth.most) <= UNCOUNTED_BYTES {
             return Ok(growth.most);

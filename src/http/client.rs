@@ -26,8 +26,10 @@ use crate::sync::{Arc, Mutex};
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
 
-/// So many requests of one client connect, write or decode at the same time: a server that comes back is not asked by
-/// thousands at once, and their buffers do not pile up. A request whose peer is silent is not counted.
+/// So many requests of one client connect, write or decode at the same time: a server that comes
+/// back is not asked by
+/// thousands at once, and their buffers do not pile up. A request whose peer is silent is not
+/// counted.
 const SLOTS: usize = 16;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
@@ -40,7 +42,8 @@ const READERS_MAX: usize = 16;
 ///
 /// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a
 /// watch is decoded on a second kind (`read-1`, at most 16): the threads that watch keep shallow
-/// stacks and empty allocator caches, which would stay resident. Gets run on the caller's thread. At
+/// stacks and empty allocator caches, which would stay resident. Gets run on the caller's thread.
+/// At
 /// most 16 requests work at a time, those that somebody waits for first; a request whose server is
 /// silent gives its place to another one and keeps its `ask` thread. Names are looked up on up to
 /// four (`resolver`), files read on `token-file` and `tls-files`. While nothing moves, one `read`

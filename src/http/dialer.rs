@@ -1,4 +1,5 @@
-//! From a server's address to a connection: lookup, connect and handshake, on the thread of the request, in one limit.
+//! From a server's address to a connection: lookup, connect and handshake, on the thread of the
+//! request, in one limit.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};

@@ -28,7 +28,8 @@ pub(crate) enum Limit {
     Connect(Duration),
     /// From the connection to the request's last byte, and from there to the answer's first.
     FirstByte(Duration),
-    /// The first try's: nothing came, from the lookup to the connection or from there to the first byte.
+    /// The first try's: nothing came, from the lookup to the connection or from there to the first
+    /// byte.
     Silence(Duration),
     /// Between two reads of a body.
     Idle(Duration),

@@ -22,7 +22,8 @@ const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 /// One object is read at once or not at all.
 const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
 
-/// A server that lives has begun its answer by then, nearly always; a second request costs it little.
+/// A server that lives has begun its answer by then, nearly always; a second request costs it
+/// little.
 const SECOND_TRY: Duration = Duration::from_secs(5);
 
 /// Between two reads of a body that has an end.
@@ -68,7 +69,8 @@ pub struct ClientOptions {
     /// permit of the rate. This second try is left out while the server is slow: when the last
     /// answer took more than half of that wait.
     pub get_first_byte_timeout: Duration,
-    /// After so much silence a get, a list of one object or the opening of a watch is tried once more on a new connection;
+    /// After so much silence a get, a list of one object or the opening of a watch is tried once
+    /// more on a new connection;
     /// 5 s. The silence is measured until the connection is there, and from then until the first byte. Lists of
     /// collections are not tried again.
     pub second_try_after: Duration,
@@ -90,14 +92,18 @@ pub struct ClientOptions {
     pub decode: DecodeOptions,
     /// The most bytes that the unfinished answers of this client hold together; 256 MiB.
     ///
-    /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole. Past the limit
-    /// the client closes the largest of those that hold more than the one that grows, or else that one, with an error
+    /// Unfinished are events of watches, items of lists and bodies of gets that have not come
+    /// whole. Past the limit
+    /// the client closes the largest of those that hold more than the one that grows, or else that
+    /// one, with an error
     /// of kind `TooLarge`. The others go on. An
-    /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved. Decoded objects do
+    /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved.
+    /// Decoded objects do
     /// not count.
     ///
     /// glibc may keep part of what was freed for the process. The environment variable
-    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at once.
+    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at
+    /// once.
     pub buffered_bytes_max: usize,
     /// Whether collections may be listed as a stream (`sendInitialEvents`) where the server can; on (B8).
     pub watch_list: bool,

@@ -22,7 +22,8 @@ use crate::sync::Arc;
 /// Prometheus.
 ///
 /// [`processed`](Self::processed) is called on the informer's queue thread, under no lock. It must not block: every handler
-/// waits for it; a panic of its is logged, one of [`informer_started`](Self::informer_started) fails its start
+/// waits for it; a panic of its is logged, one of [`informer_started`](Self::informer_started)
+/// fails its start
 /// (`Panicked`). It is never given an object or its name.
 #[doc(alias = "InformerMetricsProvider")]
 pub trait InformerMetrics: ReflectorMetrics {
@@ -33,7 +34,8 @@ pub trait InformerMetrics: ReflectorMetrics {
     /// time is not in it: [`Registration::lag`] tells of that.
     fn processed(&self, _took: Duration) {}
 
-    /// A handler lost a notification by a panic (SI-18). `handler` is the name of its options; `None` if it was given none,
+    /// A handler lost a notification by a panic (SI-18). `handler` is the name of its options;
+    /// `None` if it was given none,
     /// so that handlers without a name are no series each.
     ///
     /// Called on the handler's thread; a panic here is logged.

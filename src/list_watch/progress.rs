@@ -88,7 +88,8 @@ impl RequestProgress {
         self.0.state.lock().phase
     }
 
-    /// The present phase in words, with the time it has taken so far; `None` while no request is under way.
+    /// The present phase in words, with the time it has taken so far; `None` while no request is
+    /// under way.
     ///
     /// # Examples
     ///

@@ -10,7 +10,8 @@ use crate::sync::Arc;
 
 /// The content of one object's place.
 ///
-/// What is offered to it is taken if it is admitted. What is refused is left where it is, for the caller to drop under no
+/// What is offered to it is taken if it is admitted. What is refused is left where it is, for the
+/// caller to drop under no
 /// lock: that may overwrite secrets.
 #[derive(Debug)]
 pub(crate) struct Content<K: ManagedKind> {
@@ -379,7 +380,8 @@ mod tests {
         Listed::Object(Arc::new(Held::new(secret("s", version))))
     }
 
-    /// Whoever drops an object overwrites its secrets: what is refused stays with the caller, who has no lock then.
+    /// Whoever drops an object overwrites its secrets: what is refused stays with the caller, who
+    /// has no lock then.
     #[test]
     fn what_is_refused_is_left_to_the_caller() {
         let mut content = Content::<Secret>::default();

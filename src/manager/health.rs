@@ -35,7 +35,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// `Panicked`: the manager's housekeeper did, and has not been round since. `Timeout`: how many objects there are, and how long ago the server was heard of the one that it was not heard of
+    /// `Panicked`: the manager's housekeeper did, and has not been round since. `Timeout`: how many
+    /// objects there are, and how long ago the server was heard of the one that it was not heard of
     /// for longest; that one's last failure is the source. The text names no object.
     pub fn check_health(&self) -> Result<(), Error> {
         if let Some(failure) = self.housekeeping_failure() {

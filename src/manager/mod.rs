@@ -56,7 +56,8 @@
 //!   last holder drops them.
 //!
 //! With `Watch`, an object is watched while at least one registered pod references it, and once only, however many pods
-//! do; except immutable objects that were read, objects nobody has read for [`ManagerOptions::idle_max`] (a read
+//! do; except immutable objects that were read, objects nobody has read for
+//! [`ManagerOptions::idle_max`] (a read
 //! watches them again), and those beyond the ceiling.
 //!
 //! # What is not promised
@@ -85,14 +86,16 @@
 //! | `ck-secret` | one per check (B7) that is under way, at most 32 | with the check, the shutdown or the manager |
 //!
 //! Locks are taken in this order and no other: registry 10, references 20, the place of one object 40 (a slot, a record or
-//! an outcome, by strategy), the table of answers 45, checks 49, chores and subscriptions 50, what one subscriber has not taken
+//! an outcome, by strategy), the table of answers 45, checks 49, chores and subscriptions 50, what
+//! one subscriber has not taken
 //! yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
 //! subscribers told after they are released.
 //!
 //! # What a watched object costs
 //!
 //! A thread, a socket and a wake-up descriptor; its resident memory and its cost to the API server are measured by the
-//! benchmarks. Idle objects, and immutable ones that were read, cost their own size only. The number of watches has a ceiling: the least of
+//! benchmarks. Idle objects, and immutable ones that were read, cost their own size only. The
+//! number of watches has a ceiling: the least of
 //! [`ManagerOptions::reflectors_max`], half of the descriptor limit, an eighth of `vm.max_map_count` and the process limit.
 //! Beyond it, reads of an object say `TooManyReflectors` until another one's watch has ended. It counts the managers'
 //! watches only: reflectors a program starts itself ([`Store::spawn`](crate::store::Store::spawn),

@@ -60,7 +60,8 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// # Errors
     ///
     /// `Resources` when the system has no thread to give; what [`ManagerOptions::metrics`] has against a manager of this kind
-    /// and strategy; `Panicked` when `api` panics as it makes its getter, or the metrics as they are told of the start.
+    /// and strategy; `Panicked` when `api` panics as it makes its getter, or the metrics as they
+    /// are told of the start.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let port = format_args!("the Api's getter for {}s", K::RESOURCE);

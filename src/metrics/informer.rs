@@ -59,7 +59,8 @@ pub(super) struct InformerSeries {
     readings: Readings<InformerReading>,
 }
 
-/// What handlers without a name of their own are called, all of them: their threads' names are never used again.
+/// What handlers without a name of their own are called, all of them: their threads' names are
+/// never used again.
 const UNNAMED: &str = "unnamed";
 
 /// The handlers of one name.

@@ -65,7 +65,8 @@
 //! ## Informers
 //!
 //! Labels `name`, `group`, `version`, `resource`, as client-go's (RF-52), and the series of its reflector with the same labels.
-//! Series of a handler have the label `handler` besides: the name of its options, `unnamed` if it was given none; handlers
+//! Series of a handler have the label `handler` besides: the name of its options, `unnamed` if it
+//! was given none; handlers
 //! of the same name are counted together.
 //!
 //! | name | type | unit | meaning |

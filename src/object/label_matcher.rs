@@ -100,7 +100,8 @@ impl LabelMatcher {
     ///
     /// # Errors
     ///
-    /// `Config` with the key or the value that no label can have, or the expression that says nothing: an unknown
+    /// `Config` with the key or the value that no label can have, or the expression that says
+    /// nothing: an unknown
     /// operator, or values that are missing or too many.
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {

@@ -28,7 +28,8 @@ impl PodStatusOptions {
         self
     }
 
-    /// Whether the cache refuses a status that is older than the one it holds, as with the kubelet's gate `EventedPLEG`
+    /// Whether the cache refuses a status that is older than the one it holds, as with the
+    /// kubelet's gate `EventedPLEG`
     /// (PC-13): for statuses that come in from several sides. Default false, as in the kubelet.
     #[must_use]
     #[doc(alias = "EventedPLEG")]

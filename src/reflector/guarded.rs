@@ -1,4 +1,5 @@
-//! The guard around a reflector's source: a panic in it is an error of that call, and the reflector goes on.
+//! The guard around a reflector's source: a panic in it is an error of that call, and the reflector
+//! goes on.
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -17,7 +18,8 @@ use crate::worker::StopToken;
 
 /// A program's lister-watcher behind the guard.
 ///
-/// What a source is only told, or asked with an answer that is always right, has no error: such a panic is logged.
+/// What a source is only told, or asked with an answer that is always right, has no error: such a
+/// panic is logged.
 pub(super) struct Guarded<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     /// `the source of reflector secrets`.

@@ -19,7 +19,8 @@ use crate::sync::{Arc, Mutex};
 /// `metrics` has one that is ready, for Prometheus.
 ///
 /// All methods but [`reflector_started`](Self::reflector_started) are called on the reflector's own thread, under no lock. They
-/// must not block: the watch waits for them. A panic of theirs is logged; one of `reflector_started` fails the reflector's start
+/// must not block: the watch waits for them. A panic of theirs is logged; one of
+/// `reflector_started` fails the reflector's start
 /// (`Panicked`). They are never given an object or its name.
 ///
 /// # Examples

@@ -48,8 +48,10 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// next is asked for at once, five times in a row at most. Between a watch that was silent from its
 /// opening to its end and the next one stands a probe, a list of one item (B11).
 ///
-/// It goes on until it is stopped, whatever the server does, also when the source panics: that is an error of the call
-/// (`Panicked`), after which it backs off. A sink that panics ends it. What the sink holds was on the server. What holds in
+/// It goes on until it is stopped, whatever the server does, also when the source panics: that is
+/// an error of the call
+/// (`Panicked`), after which it backs off. A sink that panics ends it. What the sink holds was on
+/// the server. What holds in
 /// time: the sink equals the server. Not promised: how soon; [`status`](Self::status) says how it goes.
 ///
 /// # Examples
@@ -94,7 +96,8 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told of the start panicked, or
+    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told
+    /// of the start panicked, or
     /// the source as it was asked what it lists.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,

@@ -73,7 +73,8 @@ pub struct ReflectorStatus {
     pub skipped: u64,
 }
 
-/// What a reflector waits for: the part of its status that the errors of those who wait for it tell.
+/// What a reflector waits for: the part of its status that the errors of those who wait for it
+/// tell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity {
     backs_off: bool,
@@ -107,7 +108,8 @@ impl Activity {
 }
 
 impl ReflectorStatus {
-    /// What the reflector waits for at `now`, in words, for an error; `None` where that is not known (D14).
+    /// What the reflector waits for at `now`, in words, for an error; `None` where that is not
+    /// known (D14).
     pub fn describe_activity(&self, now: Instant) -> Option<String> {
         self.activity().describe(now)
     }

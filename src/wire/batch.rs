@@ -25,7 +25,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Adds the item that the last `length` bytes of `consumed` are, without its cuts, of which `data` was decoded.
+    /// Adds the item that the last `length` bytes of `consumed` are, without its cuts, of which
+    /// `data` was decoded.
     ///
     /// The bytes behind the items of the batch are given up.
     pub(super) fn add(

@@ -109,13 +109,15 @@ impl<K: Object> EventDecoder<K> {
     /// The next event of what has come; `None` asks for bytes, or stands at the end (see
     /// [`is_ended`](Self::is_ended)).
     ///
-    /// What is no watch event ends the stream with a [`WatchEvent::Error`] of our own making, an internal
+    /// What is no watch event ends the stream with a [`WatchEvent::Error`] of our own making, an
+    /// internal
     /// error in client-go's words (RS-6). A well-formed object that is not a `K` is set aside (B12); one of another
     /// kind is skipped (RF-25).
     ///
     /// # Errors
     ///
-    /// `TooLarge` when an event exceeds its maximum, or the initial events exceed theirs, naming the option. The
+    /// `TooLarge` when an event exceeds its maximum, or the initial events exceed theirs, naming
+    /// the option. The
     /// stream is then at its end.
     #[expect(
         clippy::should_implement_trait,

@@ -1,4 +1,5 @@
-//! Bytes to vocabulary: watch events, list bodies, single objects. Owns no socket, no thread, no clock.
+//! Bytes to vocabulary: watch events, list bodies, single objects. Owns no socket, no thread, no
+//! clock.
 //!
 //! A decoder offers room to read into, is told how much came, and hands over what is whole. It holds what is not
 //! yet whole and no more, up to the limits of its [`DecodeOptions`]; whatever the bytes are, it does not panic.

@@ -24,7 +24,8 @@ const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The largest item, and the envelope of an event around it.
 const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
 
-/// A Secret or a `ConfigMap` may have 1 MiB of values, and JSON writes a byte as at most six: 6 MiB.
+/// A Secret or a `ConfigMap` may have 1 MiB of values, and JSON writes a byte as at most six: 6
+/// MiB.
 const ONE_OBJECT_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). A server that sends
@@ -70,9 +71,11 @@ pub struct DecodeOptions {
     /// The longest body of one page of a list, and of a streamed list up to its final bookmark, in bytes of JSON; by
     /// default 2 GiB. A longer one fails the list.
     pub list_bytes_max: usize,
-    /// The largest event of a watch, in bytes of JSON; by default 16 MiB and 1 KiB. A larger one fails the watch.
+    /// The largest event of a watch, in bytes of JSON; by default 16 MiB and 1 KiB. A larger one
+    /// fails the watch.
     pub frame_bytes_max: usize,
-    /// The same where the scope is one object; by default 8 MiB, and never more than `frame_bytes_max`.
+    /// The same where the scope is one object; by default 8 MiB, and never more than
+    /// `frame_bytes_max`.
     pub one_object_frame_bytes_max: usize,
 }
 

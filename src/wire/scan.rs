@@ -49,7 +49,8 @@ pub(super) struct Shape {
     pub(super) kind: Option<Span>,
     /// The object's `apiVersion`, likewise.
     pub(super) api_version: Option<Span>,
-    /// The member `data` where that is cut, its key and all behind it up to the comma; the last one of several.
+    /// The member `data` where that is cut, its key and all behind it up to the comma; the last one
+    /// of several.
     pub(super) secret_data: Option<Span>,
 }
 
@@ -104,7 +105,8 @@ enum Token {
     Scalar,
 }
 
-/// What is known of newlines in strings. JSON does not allow them: a string with one was cut off there.
+/// What is known of newlines in strings. JSON does not allow them: a string with one was cut off
+/// there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Newlines {
     #[default]
@@ -152,7 +154,8 @@ impl Scan {
         self.shape.api_version = None;
     }
 
-    /// Whether values that begin from now on end where a string of them has a newline. Servers write none at all, so
+    /// Whether values that begin from now on end where a string of them has a newline. Servers
+    /// write none at all, so
     /// nobody looks for it by default.
     pub(super) fn be_strict(&mut self, strict: bool) {
         self.newlines = if strict {

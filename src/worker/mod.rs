@@ -31,7 +31,8 @@ pub fn live_workers() -> usize {
 /// A named thread, its stop and its end: dropping it raises the stop and joins.
 ///
 /// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the stop and
-/// detaches, and says so in the log. The same where its thread waits, over others or not, for the thread that drops it.
+/// detaches, and says so in the log. The same where its thread waits, over others or not, for the
+/// thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
     name: String,
@@ -188,7 +189,8 @@ impl Ending {
     ///
     /// # Errors
     ///
-    /// The thread waits for the caller, or is the caller: it has not ended, and does not before the caller goes on.
+    /// The thread waits for the caller, or is the caller: it has not ended, and does not before the
+    /// caller goes on.
     pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> Result<bool, Circle> {
         if self.has_come() {
             return Ok(true);

@@ -1,17 +1,20 @@
-//! Which thread waits for which other one: so that threads never wait for each other's end in a circle.
+//! Which thread waits for which other one: so that threads never wait for each other's end in a
+//! circle.
 
 use std::fmt;
 
 use crate::sync::{Arc, ProcessFlag, ProcessMutex, ThreadId, atomic::Ordering, current_thread};
 
-/// All waits of the process for the end of a thread or of its task. Few at any time: one per thread that waits.
+/// All waits of the process for the end of a thread or of its task. Few at any time: one per thread
+/// that waits.
 static WAITS: ProcessMutex<Vec<Wait>> = ProcessMutex::new(Vec::new());
 
 struct Wait {
     waiter: ThreadId,
     target: ThreadId,
     target_name: String,
-    /// Whether the task that is waited for is over, although who waits has not woken yet; `None` for a thread's own end,
+    /// Whether the task that is waited for is over, although who waits has not woken yet; `None`
+    /// for a thread's own end,
     /// behind which that thread waits for nobody.
     is_over: Option<Arc<ProcessFlag>>,
 }
@@ -59,7 +62,8 @@ impl Waiting {
     ///
     /// # Errors
     ///
-    /// The target waits for the caller, over others or not, or is the caller: it cannot end before the caller goes on.
+    /// The target waits for the caller, over others or not, or is the caller: it cannot end before
+    /// the caller goes on.
     pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, Circle> {
         Self::register(target, name, None)
     }
@@ -107,13 +111,15 @@ impl Drop for Waiting {
     }
 }
 
-/// A wait that would close a circle: who waits for whose end, from its target to the thread that asked.
+/// A wait that would close a circle: who waits for whose end, from its target to the thread that
+/// asked.
 #[derive(Debug)]
 pub(crate) struct Circle {
     names: Vec<String>,
 }
 
-/// `a waits for the end of b, and b waits for the end of c`, where the caller is `c`; nothing where it is `a`.
+/// `a waits for the end of b, and b waits for the end of c`, where the caller is `c`; nothing where
+/// it is `a`.
 impl fmt::Display for Circle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, pair) in self.names.windows(2).enumerate() {

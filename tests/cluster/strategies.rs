@@ -344,7 +344,8 @@ fn os_11_os_16_a_deletion_and_a_new_creation_are_seen_by_each_strategy() {
         let asked = asked_for(&agent, &name);
         match mode {
             ChangeDetection::Watch => assert_eq!(asked.len(), 2, "{asked:?}"),
-            // OS-7 asks the server's cache only while a good object is held, OS-11 confirms its absence once, OS-16 asks
+            // OS-7 asks the server's cache only while a good object is held, OS-11 confirms its
+            // absence once, OS-16 asks
             // each time while none is held.
             ChangeDetection::Cache => assert_eq!(asked, ["get", "get 0", "get", "get", "get"]),
             ChangeDetection::Get => assert_eq!(asked, vec!["get"; asked.len()]),

@@ -115,7 +115,8 @@ fn follow(output: &str, signal: Signal) -> Ended {
     let has = |name: &'static str, state: &'static str| -> IsLine {
         Box::new(move |line| line.contains(name) && line.contains(state))
     };
-    // An agent that gets little of the machine sees several changes at once, and prints them by name.
+    // An agent that gets little of the machine sees several changes at once, and prints them by
+    // name.
     let changes = vec![
         has("promo-banner", "Synced"),
         has("search-synonyms", "Synced"),

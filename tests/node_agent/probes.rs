@@ -52,7 +52,8 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     (code.parse().unwrap(), body.to_owned())
 }
 
-/// Asks until the answer is 200 with this body: a machine that holds the bookmarks up for the idle limit of this
+/// Asks until the answer is 200 with this body: a machine that holds the bookmarks up for the idle
+/// limit of this
 /// agent makes its content stale for a moment.
 fn wait_for_answer(address: SocketAddr, target: &str, body: &str) {
     let limit = soon();

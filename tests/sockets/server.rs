@@ -175,7 +175,8 @@ impl<S: Read + Write> Peer<S> {
         self.write(CHUNKED);
     }
 
-    /// Begins a chunked answer and sends its first chunk in the same write: no limit of the client ends in between.
+    /// Begins a chunked answer and sends its first chunk in the same write: no limit of the client
+    /// ends in between.
     pub(crate) fn begin_with(&mut self, bytes: &str) {
         self.write(format!("{CHUNKED}{:x}\r\n{bytes}\r\n", bytes.len()));
     }

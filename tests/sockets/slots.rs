@@ -254,7 +254,8 @@ fn trying_client(url: &str) -> Client {
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
-/// A1: of two servers behind one address one is dead: a request that meets it goes out again on a new connection.
+/// A1: of two servers behind one address one is dead: a request that meets it goes out again on a
+/// new connection.
 #[test]
 fn a1_a_silent_connection_is_left_for_a_new_one_after_a_while() {
     let server = Server::start();

@@ -198,7 +198,8 @@ fn a_raised_token_makes_no_request() {
     assert!(!server.has_visitors());
 }
 
-/// F21: the stop of one list ends that list, also when another list of the same lister-watcher waits beside it.
+/// F21: the stop of one list ends that list, also when another list of the same lister-watcher
+/// waits beside it.
 #[test]
 fn of_one_of_two_lists_of_a_lister_watcher() {
     let server = Server::start();

@@ -102,7 +102,8 @@ impl<K: Object> Listener<K> {
         self.state.lock().thread = Some(thread);
     }
 
-    /// The body of the handler's thread: calls the handler under no lock until the end. `metrics` is told of its panics.
+    /// The body of the handler's thread: calls the handler under no lock until the end. `metrics`
+    /// is told of its panics.
     pub(super) fn run<H: EventHandler<K>>(
         &self,
         mut handler: H,
@@ -164,7 +165,8 @@ impl<K: Object> Listener<K> {
     ///
     /// # Errors
     ///
-    /// The call under way waits for the caller, or is the caller's: it does not return before the caller goes on.
+    /// The call under way waits for the caller, or is the caller's: it does not return before the
+    /// caller goes on.
     pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, Circle> {
         let state = self.state.lock();
         if state.life == Life::Ended {

@@ -284,7 +284,8 @@ impl<K: Object> Processor<K> {
     /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
     ///
     /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on whose thread this is
-    /// called is not waited for, nor one that waits, over others or not, for the end of the calling thread. Who else stops
+    /// called is not waited for, nor one that waits, over others or not, for the end of the calling
+    /// thread. Who else stops
     /// or removes them is no matter.
     ///
     /// # Errors

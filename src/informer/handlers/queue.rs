@@ -284,7 +284,8 @@ fn joined<K: Object>(
         {
             (Notification::Deleted(older), comes)
         }
-        // The handler never heard that there was another object of that name: it is told of the end of the one it knows.
+        // The handler never heard that there was another object of that name: it is told of the end
+        // of the one it knows.
         (Notification::Updated { old, new }, Notification::Deleted(deleted))
             if old.uid() != deleted.last_known.uid() =>
         {

@@ -30,7 +30,8 @@ impl Registration {
         self.0.name()
     }
 
-    /// The name of its options; `None` if it was given none. For labels of metrics: a thread's name is never used again.
+    /// The name of its options; `None` if it was given none. For labels of metrics: a thread's name
+    /// is never used again.
     pub fn given_name(&self) -> Option<&str> {
         self.0.given_name()
     }
@@ -113,8 +114,10 @@ impl Registration {
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) if a call still runs at the deadline, with the handler's name; it is the last one
-    /// nevertheless, and its thread ends when it returns. The same error comes at once where that call waits, over others
-    /// or not, for the end of the thread that calls this, such as of two handlers that remove each other: it names them.
+    /// nevertheless, and its thread ends when it returns. The same error comes at once where that
+    /// call waits, over others
+    /// or not, for the end of the thread that calls this, such as of two handlers that remove each
+    /// other: it names them.
     #[doc(alias = "RemoveEventHandler")]
     pub fn remove(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.remove(deadline)

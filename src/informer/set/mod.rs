@@ -102,7 +102,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Stopped` when it would have to be made after the stop; `Panicked` when the client does as it makes what lists it.
+    /// `Stopped` when it would have to be made after the stop; `Panicked` when the client does as
+    /// it makes what lists it.
     #[doc(alias = "InformerFor")]
     #[doc(alias = "ForResource")]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
@@ -137,7 +138,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Config` when there is an informer for this type and scope: `informer … exists already`; `Stopped` after the stop;
+    /// `Config` when there is an informer for this type and scope: `informer … exists already`;
+    /// `Stopped` after the stop;
     /// `Panicked` as there.
     #[doc(alias = "WithCustomResyncConfig")]
     #[doc(alias = "WithTransform")]
@@ -268,7 +270,8 @@ impl<C> InformerSet<C> {
     /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
     ///
     /// No informer waits for another one's end before it is told. Blocks on calls of handlers, and of transforms and index
-    /// functions of yours; a handler on whose thread this is called is not waited for, nor one that waits, over others or not,
+    /// functions of yours; a handler on whose thread this is called is not waited for, nor one that
+    /// waits, over others or not,
     /// for the end of the calling thread.
     ///
     /// # Errors

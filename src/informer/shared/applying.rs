@@ -185,7 +185,8 @@ impl<K: Object> Applying<K> {
             return;
         };
         let deleted = match last_known {
-            // The server's final state may be that of another object of the name, which nobody was told of.
+            // The server's final state may be that of another object of the name, which nobody was
+            // told of.
             Some(object) if is_final && object.uid() == held.uid() => {
                 self.spent.leave(held);
                 Deleted::seen(object)

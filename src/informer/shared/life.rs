@@ -26,7 +26,8 @@ const OWN_TIME: Duration = Duration::from_millis(500);
 enum Life<K: Object> {
     /// It was not started.
     Ready(Box<Parts<K>>),
-    /// Somebody starts it, which takes a moment and code of the user's; it may have been stopped meanwhile.
+    /// Somebody starts it, which takes a moment and code of the user's; it may have been stopped
+    /// meanwhile.
     Starting {
         task: Task,
         is_stopped: bool,
@@ -220,7 +221,8 @@ impl<K: Object> Lifecycle<K> {
     pub(super) fn stop(&self, cause: Option<Error>) {
         let mut life = self.life.lock();
         if let (Life::Starting { is_stopped, .. }, None) = (&mut *life, &cause) {
-            // Who starts it may be in code of the user's for long, or be the caller. The queue thread waits instead: of
+            // Who starts it may be in code of the user's for long, or be the caller. The queue
+            // thread waits instead: of
             // why there is no informer, the start knows more.
             *is_stopped = true;
             drop(life);
@@ -395,7 +397,8 @@ enum Unsettled {
 /// The ends of an informer's threads, the reflector's first (SI-5), each with what of the user's may hold it up.
 type Ends = [(Ending, &'static str); 2];
 
-/// Waits for the ends; gives the threads that are late by name. The caller's own is not waited for, nor one that waits for
+/// Waits for the ends; gives the threads that are late by name. The caller's own is not waited for,
+/// nor one that waits for
 /// the caller.
 fn wait_for(ends: &Ends, clock: &Clock, deadline: Deadline) -> Vec<String> {
     let system = Clock::system();

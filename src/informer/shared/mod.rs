@@ -316,7 +316,8 @@ impl<K: Object> SharedInformer<K> {
 
     /// Asks the informer to end, and returns at once: no further call of a handler begins, what waits is dropped (SI-5).
     ///
-    /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls. Waits for its content to sync end with an error; what is in the store
+    /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls.
+    /// Waits for its content to sync end with an error; what is in the store
     /// stays readable (SI-4). Stopping twice does nothing.
     pub fn stop(&self) {
         self.0.stop(None);
@@ -327,14 +328,17 @@ impl<K: Object> SharedInformer<K> {
     /// The first two end within milliseconds of whatever they are blocked in, except that code of yours ends when it
     /// returns: a transform, an index function, a handler's call. Blocks until all have ended, at most until `deadline`, of
     /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for,
-    /// nor one that waits, over others or not, for the end of the calling thread: a handler that calls this itself meanwhile.
+    /// nor one that waits, over others or not, for the end of the calling thread: a handler that
+    /// calls this itself meanwhile.
     /// May be called again, with a later deadline, and from several threads.
     ///
     /// # Errors
     ///
     /// `Timeout` with the names of the threads and handlers that still run. They are asked to end, tell nobody anything
-    /// more, and do when they return; dropping the informer does not wait for them. Also at once, if it is called by code
-    /// that [`start`](Self::start) calls, such as metrics: the informer ends when that start returns.
+    /// more, and do when they return; dropping the informer does not wait for them. Also at once,
+    /// if it is called by code
+    /// that [`start`](Self::start) calls, such as metrics: the informer ends when that start
+    /// returns.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let own = self.0.join(deadline);

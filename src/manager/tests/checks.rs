@@ -1,4 +1,5 @@
-//! The checks of immutable objects (B7): side by side, each with its own end, and none after a shutdown.
+//! The checks of immutable objects (B7): side by side, each with its own end, and none after a
+//! shutdown.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,7 +35,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// These immutable objects were read, so that their watches are stopped; gets of `hang` have no answer.
+    /// These immutable objects were read, so that their watches are stopped; gets of `hang` have no
+    /// answer.
     fn new(names: &[String], hang: impl Fn(&str) -> bool + Send + 'static) -> Self {
         let clock = FakeClock::new();
         let source = FakeSource::with_clock(Clock::from(clock.clone()));

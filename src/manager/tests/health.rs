@@ -166,7 +166,8 @@ fn b14_where_nothing_is_watched_nothing_is_owed() {
     }
 }
 
-/// The thread that joins what ends and tries again what failed goes on after a panic, and says so until it has been round.
+/// The thread that joins what ends and tries again what failed goes on after a panic, and says so
+/// until it has been round.
 #[test]
 fn a_housekeeper_that_panics_begins_anew_and_is_told_in_health() {
     let stage = Stage::new();

@@ -1,4 +1,5 @@
-//! Code of the program's own that panics under a manager: an error of that call, and the end of nothing (B16).
+//! Code of the program's own that panics under a manager: an error of that call, and the end of
+//! nothing (B16).
 
 #![expect(
     clippy::disallowed_methods,

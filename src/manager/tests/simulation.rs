@@ -308,7 +308,8 @@ impl World {
     fn check(&self) {
         for name in (0..6).map(|number| format!("s{number}")) {
             let most = usize::from(self.is_referenced(&name));
-            // A run that the housekeeper starts as its object is released is ended by the same thread, a moment later.
+            // A run that the housekeeper starts as its object is released is ended by the same
+            // thread, a moment later.
             for _ in 0..LOOKS_MAX {
                 if self.stage.runs.at_work(&name) <= most {
                     break;

@@ -274,7 +274,8 @@ fn r4_a_refusal_is_an_answer_in_the_report_after_three_seconds() {
     assert_eq!(stage.inspect("s").state, ObjectState::Waiting);
 }
 
-/// B12: as with a watch, a read says that the object does not decode; the last good copy is there for who asks. Seen:
+/// B12: as with a watch, a read says that the object does not decode; the last good copy is there
+/// for who asks. Seen:
 /// the old copy was given for ever.
 #[test]
 fn b12_an_object_that_does_not_decode_any_more_is_said_to_be() {
@@ -425,7 +426,8 @@ fn r11_cached_reads_do_not_go_back_behind_a_fresh_one() {
     assert_eq!(stage.asked(), ["", "", "0", "", "0", ""]);
 }
 
-/// OS-11, B18: an absence out of a cache of the server's that lags takes back nothing that a plain read has given.
+/// OS-11, B18: an absence out of a cache of the server's that lags takes back nothing that a plain
+/// read has given.
 #[test]
 fn os_11_an_absence_out_of_the_servers_cache_is_confirmed_once_while_an_object_is_held() {
     let stage = Stage::with_secret();

@@ -167,7 +167,8 @@ fn an_immutable_secret_stops_its_run() {
     }
 }
 
-/// OC-15: nobody has seen it yet, so its end, and another in its place, must not be missed. Seen: both were.
+/// OC-15: nobody has seen it yet, so its end, and another in its place, must not be missed. Seen:
+/// both were.
 #[test]
 fn oc_15_an_immutable_object_that_nobody_has_read_keeps_its_watch() {
     let stage = Stage::new();

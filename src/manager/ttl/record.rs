@@ -213,7 +213,8 @@ impl<K: ManagedKind> Record<K> {
         }
     }
 
-    /// The server's cache knows no such object, but readers were given one, behind which cached reads do not go back: asks
+    /// The server's cache knows no such object, but readers were given one, behind which cached
+    /// reads do not go back: asks
     /// once more, past the cache, before that is believed.
     pub(crate) fn confirm(&self, fetch: &Fetch) -> Option<Fetch> {
         let doubtful = !fetch.version.is_empty();
@@ -454,7 +455,8 @@ impl<K: ManagedKind> Record<K> {
         self.trouble = Trouble::default();
     }
 
-    /// The server has the object, in a state that does not decode: later reads say so until something else is known.
+    /// The server has the object, in a state that does not decode: later reads say so until
+    /// something else is known.
     fn note_undecodable(&mut self, error: &Error) {
         if error.kind() == ErrorKind::Undecodable {
             self.undecodable = Some(error.clone());

@@ -285,7 +285,8 @@ impl<K: ManagedKind> TtlStore<K> {
     }
 
     /// Who is answered out of a record that is out of use reads its successor next. That one hears of the answer first, so
-    /// that nobody goes back behind it; what takes the place of a record after this look fetches later than this did.
+    /// that nobody goes back behind it; what takes the place of a record after this look fetches
+    /// later than this did.
     fn hand_on(&self, place: &Place<K>, found: &Fetched<K>) {
         let Some(object) = found.object() else { return };
         if !place.record.lock().is_orphaned() {

@@ -13,7 +13,8 @@ use crate::object::ResourceVersion;
 use crate::sync::Arc;
 
 impl<K: ManagedKind> Slot<K> {
-    /// What readers can have at once, for the table of answers. An immutable object that is watched is not among it: who
+    /// What readers can have at once, for the table of answers. An immutable object that is watched
+    /// is not among it: who
     /// reads it stops that.
     pub(crate) fn ready(&self, clock: &Clock) -> Option<Ready<K>> {
         let waits = self.state() == State::Rechecking(Check::First);

@@ -1,4 +1,5 @@
-//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET each, side by side,
+//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET
+//! each, side by side,
 //! on short-lived threads.
 
 use std::time::Duration;
@@ -128,7 +129,8 @@ impl<K: ManagedKind> Checker<K> {
         drop(over);
     }
 
-    /// The system has no thread to give: those at work take the queue over; without any, the checks have failed.
+    /// The system has no thread to give: those at work take the queue over; without any, the checks
+    /// have failed.
     fn refuse(&self, works: &Arc<Works<K>>, why: &std::io::Error) {
         let waiting = {
             let mut checks = self.checks.lock();
@@ -163,7 +165,8 @@ impl<K: ManagedKind> Place<K> {
         }
     }
 
-    /// The next item, or none: the place is left in the same step, so that nothing is enqueued in between.
+    /// The next item, or none: the place is left in the same step, so that nothing is enqueued in
+    /// between.
     fn next(&mut self, stop: &StopToken) -> Option<Item<K>> {
         let mut checks = self.checks.lock();
         let next = if stop.is_stopped() {

@@ -28,7 +28,8 @@ impl Wake for WakeChores {
     }
 }
 
-/// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the rounds go on: somebody
+/// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the
+/// rounds go on: somebody
 /// has to join what ends, and the manager's drop waits for that.
 pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     let port = format_args!("the housekeeper of {}", K::CACHE);
@@ -101,7 +102,8 @@ fn wait_for_chores<K: ManagedKind>(
     (std::mem::take(&mut chores.ended), recovered)
 }
 
-/// Starts items that had no room, until one finds none again. One that fails otherwise keeps no other waiting.
+/// Starts items that had no room, until one finds none again. One that fails otherwise keeps no
+/// other waiting.
 fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
     for item in shared.items() {
         let action = shared.works.change(&item, |slot| slot.act(Input::Room));

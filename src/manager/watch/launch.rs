@@ -39,7 +39,8 @@ pub(crate) trait Launcher<K: ManagedKind>: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give, `Panicked` when code of the program's own panicked; the writer is
+    /// `Resources` when the system has no thread to give, `Panicked` when code of the program's own
+    /// panicked; the writer is
     /// dropped then.
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error>;
 }

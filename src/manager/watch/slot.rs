@@ -191,7 +191,8 @@ impl<K: ManagedKind> Slot<K> {
         self.act(Input::Wanted)
     }
 
-    /// The object was given to a reader. One that cannot change needs no watch from then on (OC-15); before, its end or
+    /// The object was given to a reader. One that cannot change needs no watch from then on
+    /// (OC-15); before, its end or
     /// another in its place must not be missed.
     pub(crate) fn given(&mut self) -> Action {
         if self.is_filled() && self.content.holds_immutable() {
@@ -345,7 +346,8 @@ impl<K: ManagedKind> Slot<K> {
         }
     }
 
-    /// The list of the one object, or of none, and the content's revision when it was begun. As with each of these, what is
+    /// The list of the one object, or of none, and the content's revision when it was begun. As
+    /// with each of these, what is
     /// not taken is left to the caller, to be dropped under no lock.
     ///
     /// # Errors

@@ -157,7 +157,8 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// SI-18: what was lost stays counted when the handler leaves, and handlers without a name are no series each.
+/// SI-18: what was lost stays counted when the handler leaves, and handlers without a name are no
+/// series each.
 #[test]
 fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() {
     let world = World::new();

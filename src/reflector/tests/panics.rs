@@ -1,4 +1,5 @@
-//! A source or a hook of the program's own that panics: an error of that call, after which the reflector goes on.
+//! A source or a hook of the program's own that panics: an error of that call, after which the
+//! reflector goes on.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -19,7 +20,8 @@ fn pass_until(world: &World, store: &Store<ConfigMap>, wanted: &[&str]) {
     }
 }
 
-/// The call's error is what readers and the status say; a backoff follows as after any other failure.
+/// The call's error is what readers and the status say; a backoff follows as after any other
+/// failure.
 #[test]
 fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
     for (method, port) in [
@@ -65,7 +67,8 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
     }
 }
 
-/// What a source is asked on the way has an answer that is always right; its panic is logged and holds up nothing.
+/// What a source is asked on the way has an answer that is always right; its panic is logged and
+/// holds up nothing.
 #[test]
 fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
     for method in [

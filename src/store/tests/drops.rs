@@ -1,4 +1,5 @@
-//! Objects are dropped under no lock: what the drop of a program's own type does may look at the store.
+//! Objects are dropped under no lock: what the drop of a program's own type does may look at the
+//! store.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};

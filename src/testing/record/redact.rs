@@ -111,7 +111,8 @@ fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
         Node::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
-                    // Whatever their shape: a server that is wrong in one thing may be so in another.
+                    // Whatever their shape: a server that is wrong in one thing may be so in
+                    // another.
                     ("data" | "stringData", value) if secret => leaves(value, changes),
                     ("annotations", Node::Object(annotations)) if secret => {
                         let private = annotations

@@ -397,7 +397,8 @@ fn f21_events_are_json_values_and_not_lines() {
     }
 }
 
-/// F21: JSON has no newline inside of a string: an event that was cut off there is known at once, and does not swallow
+/// F21: JSON has no newline inside of a string: an event that was cut off there is known at once,
+/// and does not swallow
 /// those behind it.
 #[test]
 fn f21_an_event_cut_off_in_a_string_ends_the_stream_at_its_newline() {

@@ -341,7 +341,8 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     assert_eq!(registration.delivered(), 1, "its counts stay");
 }
 
-/// Handlers in their calls, each of which then removes the next one and the last one the first; what comes of each.
+/// Handlers in their calls, each of which then removes the next one and the last one the first;
+/// what comes of each.
 fn remove_each_other(count: usize) -> Vec<Result<(), String>> {
     let world = World::new();
     let mut handlers = Vec::new();

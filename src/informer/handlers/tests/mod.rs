@@ -30,7 +30,8 @@ pub(super) use crate::informer::hangs::apart;
 
 pub(super) type Told = Notification<ConfigMap>;
 
-/// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of that name: what
+/// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of
+/// that name: what
 /// stands behind the digits is in its uid.
 pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
     let mut object = ConfigMap::default();

@@ -54,7 +54,8 @@ impl Source {
     }
 }
 
-/// What the handler is told must make sense one by one: no update of what it does not know, no delete twice, and each
+/// What the handler is told must make sense one by one: no update of what it does not know, no
+/// delete twice, and each
 /// object that began, by its uid, ends once.
 fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     let key = notification.key().to_string();

@@ -110,7 +110,8 @@ impl ListerWatcher<ConfigMap> for Panics {
     }
 }
 
-/// A source that panics is one that fails: everybody who waits hears of it, and the informer goes on.
+/// A source that panics is one that fails: everybody who waits hears of it, and the informer goes
+/// on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
     for order in ORDERS {
@@ -250,7 +251,8 @@ fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
     }
 }
 
-/// An object's drop, which overwrites a Secret and may be code of the user's, can read everything of its informer: no
+/// An object's drop, which overwrites a Secret and may be code of the user's, can read everything
+/// of its informer: no
 /// lock of it is held.
 #[test]
 fn objects_are_dropped_under_no_lock_of_the_informer() {
@@ -567,7 +569,8 @@ impl crate::informer::InformerMetrics for Impatient {
     }
 }
 
-/// SI-5: code that the start calls may stop the informer; it cannot wait for the end, since the start would wait for it.
+/// SI-5: code that the start calls may stop the informer; it cannot wait for the end, since the
+/// start would wait for it.
 #[test]
 fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
     for waits in [false, true] {
