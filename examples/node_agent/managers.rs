@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::http::Client;
 use kubecache::manager::{
-    ChangeDetection, Changes, ConfigMapManager, ManagedKind, ManagerOptions, PodReport,
-    SecretManager, visit_pod_config_map_names, visit_pod_secret_names,
+    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager,
+    visit_pod_config_map_names, visit_pod_secret_names,
 };
-use kubecache::object::{Object as _, ObjectKey};
+use kubecache::object::{Object, ObjectKey};
 use kubecache::{Error, ErrorKind};
 
 use crate::metrics::Metrics;
@@ -125,7 +125,7 @@ impl Managers {
     }
 }
 
-fn counted<K: ManagedKind>(
+fn counted<K: Object>(
     options: &ManagerOptions,
     metrics: Option<&Metrics>,
     strategy: ChangeDetection,

@@ -1,7 +1,7 @@
 //! What the agent counts, for Prometheus: the library's series, and what runs here.
 
 use kubecache::Error;
-use kubecache::manager::{ChangeDetection, ManagedKind, ManagerOptions};
+use kubecache::manager::{ChangeDetection, ManagerOptions};
 use kubecache::metrics::{CONTENT_TYPE, Exposition};
 use kubecache::object::Object;
 use kubecache::reflector::ReflectorOptions;
@@ -50,7 +50,7 @@ impl Metrics {
     }
 
     /// Counts what a manager of this kind does.
-    pub(crate) fn manage<K: ManagedKind>(
+    pub(crate) fn manage<K: Object>(
         &self,
         strategy: ChangeDetection,
         options: ManagerOptions,

@@ -1,7 +1,7 @@
 //! The metrics' place in an agent that is built without them: it says how to get them.
 
 use kubecache::Error;
-use kubecache::manager::{ChangeDetection, ManagedKind, ManagerOptions};
+use kubecache::manager::{ChangeDetection, ManagerOptions};
 use kubecache::object::Object;
 use kubecache::reflector::ReflectorOptions;
 
@@ -41,7 +41,7 @@ impl Metrics {
     }
 
     /// Counts what a manager of this kind does.
-    pub(crate) fn manage<K: ManagedKind>(
+    pub(crate) fn manage<K: Object>(
         &self,
         _strategy: ChangeDetection,
         _options: ManagerOptions,

@@ -6,18 +6,17 @@
 use hashbrown::HashMap;
 
 use super::cached::{Cached, Ready};
-use super::kinds::ManagedKind;
 use super::references::Borrowed;
 use crate::clock::Coarse;
-use crate::object::ObjectKey;
+use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Mutex};
 
 /// The answers that are ready, by key. `O` is whose they are.
 #[derive(Debug)]
-pub(crate) struct Answers<K: ManagedKind, O>(Mutex<HashMap<ObjectKey, Entry<K, O>>>);
+pub(crate) struct Answers<K: Object, O>(Mutex<HashMap<ObjectKey, Entry<K, O>>>);
 
 #[derive(Debug)]
-struct Entry<K: ManagedKind, O> {
+struct Entry<K: Object, O> {
     /// Whose answer it is: an item that was let go does not touch that of its successor under the same key.
     owner: Arc<O>,
     ready: Arc<Ready<K>>,
@@ -25,13 +24,13 @@ struct Entry<K: ManagedKind, O> {
     mark: Coarse,
 }
 
-impl<K: ManagedKind, O> Default for Answers<K, O> {
+impl<K: Object, O> Default for Answers<K, O> {
     fn default() -> Self {
         Self(Mutex::new(HashMap::new()))
     }
 }
 
-impl<K: ManagedKind, O> Answers<K, O> {
+impl<K: Object, O> Answers<K, O> {
     /// The answer, if one is ready; marks the read. Allocates nothing.
     pub(crate) fn read(&self, namespace: &str, name: &str, now: Coarse) -> Option<Cached<K>> {
         let mut entries = self.0.lock();
@@ -95,7 +94,7 @@ impl<K: ManagedKind, O> Answers<K, O> {
     }
 }
 
-impl<K: ManagedKind, O> Entry<K, O> {
+impl<K: Object, O> Entry<K, O> {
     fn is_of(&self, owner: &Arc<O>) -> bool {
         Arc::ptr_eq(&self.owner, owner)
     }

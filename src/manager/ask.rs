@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::gets::Gets;
-use super::kinds::ManagedKind;
+use super::kinds::cache_name;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, FailedSync};
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -19,7 +19,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) stop: &'a StopToken,
 }
 
-impl<K: ManagedKind> Gets<K> {
+impl<K: Object> Gets<K> {
     /// Asks once, by the caller's deadline.
     ///
     /// # Errors
@@ -59,9 +59,9 @@ impl Ask<'_> {
     /// # Errors
     ///
     /// `Stopped` once the stop is raised, `Timeout` once the deadline has passed.
-    pub(crate) fn check<K: ManagedKind>(&self, version: &ResourceVersion) -> Result<(), Error> {
+    pub(crate) fn check<K: Object>(&self, version: &ResourceVersion) -> Result<(), Error> {
         if self.stop.is_stopped() {
-            return Err(Error::stopped(K::CACHE));
+            return Err(Error::stopped(&cache_name::<K>()));
         }
         if self.clock.has_passed(self.deadline) {
             let what = self.what::<K>(version);
@@ -71,8 +71,8 @@ impl Ask<'_> {
         Ok(())
     }
 
-    fn what<K: ManagedKind>(&self, version: &ResourceVersion) -> String {
-        let (resource, key) = (K::RESOURCE, self.key);
+    fn what<K: Object>(&self, version: &ResourceVersion) -> String {
+        let (resource, key) = (resource_name::<K>(), self.key);
         if version.is_unset() {
             format!("{resource} {key}")
         } else {
@@ -102,7 +102,7 @@ pub(super) struct Story {
 
 impl Story {
     /// The end of a read that came to no answer by the caller's deadline.
-    pub(super) fn over<K: ManagedKind>(
+    pub(super) fn over<K: Object>(
         self,
         ask: &Ask<'_>,
         version: &ResourceVersion,

@@ -6,10 +6,9 @@ use std::time::Duration;
 use super::ask::Ask;
 use super::cached::Cached;
 use super::gets::Gets;
-use super::kinds::ManagedKind;
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::object::{Held, ResourceVersion, Status};
+use crate::object::{Held, Object, ResourceVersion, Status};
 use crate::reflector::RETRY_AFTER_MAX;
 use crate::sync::Arc;
 
@@ -19,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What a store knows of the object while the server is asked for it.
-pub(crate) trait Meanwhile<K: ManagedKind> {
+pub(crate) trait Meanwhile<K: Object> {
     /// The version to ask for next; called before each request. Not older than the caller's, nor than what is known
     /// already, so that no answer goes back behind that.
     fn version(&mut self) -> ResourceVersion;
@@ -31,7 +30,7 @@ pub(crate) trait Meanwhile<K: ManagedKind> {
 
 /// Where the answer is.
 #[derive(Debug)]
-pub(crate) enum Reached<K: ManagedKind> {
+pub(crate) enum Reached<K: Object> {
     /// The server gave it, not older than this version.
     Answer(Arc<Held<K>>, ResourceVersion),
     /// The server says, of this version or a later one, that there is no such object.
@@ -47,7 +46,7 @@ pub(crate) enum Reached<K: ManagedKind> {
 ///
 /// What the server said, or what the transport met; `Timeout`, with the server's last words, when the server had not
 /// come that far by the deadline; `Stopped`.
-pub(crate) fn get_at_least<K: ManagedKind>(
+pub(crate) fn get_at_least<K: Object>(
     gets: &Gets<K>,
     ask: &Ask<'_>,
     meanwhile: &mut impl Meanwhile<K>,

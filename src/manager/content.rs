@@ -2,8 +2,9 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Listed, Undecodable};
-use crate::manager::kinds::ManagedKind;
-use crate::object::{Held, ResourceVersion};
+use crate::manager::kinds::KindTraits;
+use crate::manager::report::Summary;
+use crate::object::{Held, Object, ResourceVersion};
 use crate::reflector::Replacement;
 use crate::store::{Floor, Identity};
 use crate::sync::Arc;
@@ -14,7 +15,8 @@ use crate::sync::Arc;
 /// caller to drop under no
 /// lock: that may overwrite secrets.
 #[derive(Debug)]
-pub(crate) struct Content<K: ManagedKind> {
+pub(crate) struct Content<K: Object> {
+    kind: KindTraits<K>,
     object: Option<Arc<Held<K>>>,
     /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
     undecodable: Option<Error>,
@@ -27,9 +29,10 @@ pub(crate) struct Content<K: ManagedKind> {
     gone: Option<Box<str>>,
 }
 
-impl<K: ManagedKind> Default for Content<K> {
+impl<K: Object> Default for Content<K> {
     fn default() -> Self {
         Self {
+            kind: KindTraits::default(),
             object: None,
             undecodable: None,
             revision: 0,
@@ -57,12 +60,12 @@ pub(crate) enum News {
 
 /// What a write did. The old object is dropped by the caller, under no lock.
 #[derive(Debug)]
-pub(crate) struct Written<K: ManagedKind> {
+pub(crate) struct Written<K: Object> {
     pub(crate) news: News,
     pub(crate) _old: Option<Arc<Held<K>>>,
 }
 
-impl<K: ManagedKind> Written<K> {
+impl<K: Object> Written<K> {
     pub(crate) fn unchanged() -> Self {
         Self {
             news: News::Nothing,
@@ -78,7 +81,7 @@ impl<K: ManagedKind> Written<K> {
     }
 }
 
-impl<K: ManagedKind> Content<K> {
+impl<K: Object> Content<K> {
     pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
         self.object.as_ref()
     }
@@ -107,10 +110,16 @@ impl<K: ManagedKind> Content<K> {
         self.revision
     }
 
+    /// What may be told of the object that is held.
+    pub(crate) fn summary(&self) -> Summary {
+        let object = self.object.as_ref();
+        object.map_or_else(Summary::default, |object| Summary::of(self.kind, object))
+    }
+
     /// Whether what is held cannot change any more (OC-17).
     pub(crate) fn holds_immutable(&self) -> bool {
         let object = self.object.as_ref();
-        self.undecodable.is_none() && object.is_some_and(|object| object.is_immutable())
+        self.undecodable.is_none() && object.is_some_and(|object| self.kind.is_immutable(object))
     }
 
     /// A list of the one object, or of none; `begun` is the [revision](Self::revision) when it was begun.

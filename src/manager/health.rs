@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use super::kinds::ManagedKind;
 use super::object_manager::ObjectManager;
 use crate::error::{Error, ErrorKind};
-use crate::object::ObjectKey;
+use crate::object::{Object, ObjectKey};
 
 /// An object whose watch should have heard from the server and has not.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ impl Overdue {
     }
 }
 
-impl<K: ManagedKind> ObjectManager<K> {
+impl<K: Object> ObjectManager<K> {
     /// Whether the server keeps confirming the objects that are watched, for a health check: each running watch by the
     /// rule of [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health). An object that is
     /// immutable or idle, so that its watch is stopped, one that found no room, and one that the server refuses are not

@@ -1,86 +1,83 @@
-//! The two kinds of object a manager can keep: how pods name them, and what is particular about each.
+//! What is special about a kind of object for its manager: a value, with a default for every kind.
+
+use std::any::Any;
+use std::fmt;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use super::pod_references::{visit_pod_config_map_names, visit_pod_secret_names};
-use crate::object::Object;
+use crate::object::{Object, resource_name};
 
-mod sealed {
-    #[expect(
-        unnameable_types,
-        reason = "nobody else is to name it: the trait is sealed"
-    )]
-    pub trait Sealed {}
-    impl Sealed for k8s_openapi::api::core::v1::Secret {}
-    impl Sealed for k8s_openapi::api::core::v1::ConfigMap {}
+/// What a manager reads out of the objects of its kind.
+///
+/// The default knows `Secret` and `ConfigMap`. For every other kind it says that the object may
+/// change and has no keys of data.
+pub struct KindTraits<K> {
+    is_immutable: fn(&K) -> bool,
+    data_size: fn(&K) -> (usize, usize),
 }
 
-/// A kind of object which pods name and a manager keeps: `Secret` or `ConfigMap`.
-pub trait ManagedKind: Object + Clone + sealed::Sealed {
-    /// The singular resource word in error texts (OC-9, OC-10).
-    const RESOURCE: &'static str;
-    /// What a message calls the manager's memory.
-    #[doc(hidden)]
-    const CACHE: &'static str;
-    /// The name of the housekeeper's thread.
-    #[doc(hidden)]
-    const HOUSEKEEPER: &'static str;
-    /// The name of the thread that checks immutable objects.
-    #[doc(hidden)]
-    const CHECKER: &'static str;
-
-    /// Visits the names of this kind's objects a pod references; see
-    /// [`visit_pod_secret_names`].
-    fn visit_names<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;
-
-    /// Whether the object says that it never changes: its field is present and true (OC-17).
-    fn is_immutable(&self) -> bool;
-
-    /// How many keys of data it has, and the bytes of their values.
-    fn data_size(&self) -> (usize, usize);
-}
-
-impl ManagedKind for Secret {
-    const RESOURCE: &'static str = "secret";
-    const CACHE: &'static str = "the secret cache";
-    const HOUSEKEEPER: &'static str = "hk-secret";
-    const CHECKER: &'static str = "ck-secret";
-
-    fn visit_names<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
-        visit_pod_secret_names(pod, visitor)
-    }
-
-    fn is_immutable(&self) -> bool {
-        self.immutable == Some(true)
-    }
-
-    fn data_size(&self) -> (usize, usize) {
-        let values = self.data.iter().flat_map(|data| data.values());
-        count(values.map(|ByteString(bytes)| bytes.len()))
+impl<K> Clone for KindTraits<K> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
 
-impl ManagedKind for ConfigMap {
-    const RESOURCE: &'static str = "configmap";
-    const CACHE: &'static str = "the configmap cache";
-    const HOUSEKEEPER: &'static str = "hk-configmap";
-    const CHECKER: &'static str = "ck-configmap";
+impl<K> Copy for KindTraits<K> {}
 
-    fn visit_names<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
-        visit_pod_config_map_names(pod, visitor)
+impl<K> fmt::Debug for KindTraits<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KindTraits").finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> Default for KindTraits<K> {
+    fn default() -> Self {
+        Self {
+            is_immutable: says_immutable,
+            data_size,
+        }
+    }
+}
+
+impl<K: Object> KindTraits<K> {
+    /// Whether the object says that it never changes (OC-17).
+    pub(crate) fn is_immutable(&self, object: &K) -> bool {
+        (self.is_immutable)(object)
     }
 
-    fn is_immutable(&self) -> bool {
-        self.immutable == Some(true)
+    /// How many keys of data the object has, and the bytes of their values.
+    pub(crate) fn data_size(&self, object: &K) -> (usize, usize) {
+        (self.data_size)(object)
     }
+}
 
-    fn data_size(&self) -> (usize, usize) {
-        let texts = self.data.iter().flat_map(|data| data.values());
-        let binary = self.binary_data.iter().flat_map(|data| data.values());
+/// What a message calls the manager's memory.
+pub(crate) fn cache_name<K: Object>() -> String {
+    format!("the {} cache", resource_name::<K>())
+}
+
+fn says_immutable<K: Object>(object: &K) -> bool {
+    let object: &dyn Any = object;
+    let secret = object.downcast_ref::<Secret>();
+    let config_map = object.downcast_ref::<ConfigMap>();
+    let field = secret.map(|secret| secret.immutable);
+    field.or_else(|| config_map.map(|map| map.immutable)) == Some(Some(true))
+}
+
+fn data_size<K: Object>(object: &K) -> (usize, usize) {
+    let object: &dyn Any = object;
+    if let Some(secret) = object.downcast_ref::<Secret>() {
+        let values = secret.data.iter().flat_map(|data| data.values());
+        return count(values.map(|ByteString(bytes)| bytes.len()));
+    }
+    if let Some(map) = object.downcast_ref::<ConfigMap>() {
+        let texts = map.data.iter().flat_map(|data| data.values());
+        let binary = map.binary_data.iter().flat_map(|data| data.values());
         let binary = binary.map(|ByteString(bytes)| bytes.len());
-        count(texts.map(String::len).chain(binary))
+        return count(texts.map(String::len).chain(binary));
     }
+    (0, 0)
 }
 
 fn count(lengths: impl Iterator<Item = usize>) -> (usize, usize) {

@@ -148,13 +148,13 @@ mod watch;
 pub use cached::Cached;
 pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};
-pub use kinds::ManagedKind;
+pub use kinds::KindTraits;
 pub use metrics::{ManagerMetrics, ManagerReading, ManagerState};
 pub use node_ttl::{NodeTtl, ttl_of_node};
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
 pub use options::ManagerOptions;
 pub use pod_references::{
-    AnyContainer, ContainerKinds, visit_containers, visit_pod_config_map_names,
+    AnyContainer, ContainerKinds, ReferencedByPods, visit_containers, visit_pod_config_map_names,
     visit_pod_secret_names,
 };
 pub use report::{ObjectReport, ObjectState, PodReport};

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::{NamespaceResourceScope, Resource};
 
 use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
 use super::fetch::store::FetchStore;
 use super::health::Overdue;
-use super::kinds::ManagedKind;
+use super::kinds::cache_name;
 use super::metrics::ManagerReading;
 use super::options::ManagerOptions;
+use super::pod_references::ReferencedByPods;
 use super::registry::{Difference, PodId, Registry};
 use super::report::{ObjectReport, PodReport};
 use super::stores::Stores;
@@ -23,7 +25,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::{guard, guard_call};
 use crate::list_watch::Api;
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::{Arc, Mutex};
 
 /// Keeps the Secrets of the registered pods.
@@ -39,12 +41,12 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 ///
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
-pub struct ObjectManager<K: ManagedKind> {
+pub struct ObjectManager<K: Object> {
     registry: Mutex<Registry>,
     store: Stores<K>,
 }
 
-impl<K: ManagedKind> fmt::Debug for ObjectManager<K> {
+impl<K: Object> fmt::Debug for ObjectManager<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectManager")
             .field("kind", &K::KIND)
@@ -53,7 +55,10 @@ impl<K: ManagedKind> fmt::Debug for ObjectManager<K> {
     }
 }
 
-impl<K: ManagedKind> ObjectManager<K> {
+impl<K> ObjectManager<K>
+where
+    K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
+{
     /// A manager without pods. Touches no network. With `Watch` it starts its housekeeper's thread; with `Cache` and `Get`
     /// there is no thread, then or later.
     ///
@@ -64,7 +69,7 @@ impl<K: ManagedKind> ObjectManager<K> {
     /// are told of the start.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
-        let port = format_args!("the Api's getter for {}s", K::RESOURCE);
+        let port = format_args!("the Api's getter for {}s", resource_name::<K>());
         let getter = guard(port, || api.getter())?;
         let store = match options.change_detection {
             ChangeDetection::Watch => {
@@ -84,7 +89,9 @@ impl<K: ManagedKind> ObjectManager<K> {
         }
         Ok(Self::over(store))
     }
+}
 
+impl<K: Object> ObjectManager<K> {
     /// Tells whoever measures the manager how a read went; without anybody it looks at no clock.
     fn measured(
         &self,
@@ -121,50 +128,6 @@ impl<K: ManagedKind> ObjectManager<K> {
             Stores::Watch(store) => store,
             Stores::Cache(_) | Stores::Get(_) => panic!("this manager does not watch"),
         }
-    }
-
-    /// References what the pod names; registering it again references what is new and lets go what is not named any
-    /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
-    ///
-    /// With `Cache` each object that is newly referenced by the pod, and with
-    /// [`ManagerOptions::invalidate_on_update`] each that it names, is fetched anew by its next read (OS-2).
-    ///
-    /// Never touches the network, never waits for it, never fails: what cannot be started says so when it is read.
-    pub fn register_pod(&self, pod: &Pod) {
-        let id = PodId::of(pod);
-        let mut names: BTreeSet<Box<str>> = BTreeSet::new();
-        K::visit_names(pod, &mut |name| {
-            names.insert(name.into());
-            true
-        });
-        let due = {
-            let mut registry = self.registry.lock();
-            let difference = if self.invalidates_on_update() {
-                registry.register_anew(&id, names)
-            } else {
-                registry.register(&id, names)
-            };
-            self.store.change_references(&id.uid, &difference)
-        };
-        self.store.perform(due);
-    }
-
-    /// Lets go what the pod named when it was last registered (CM-4); an unknown pod is ignored. Call it when the
-    /// pod's containers have ended and its volumes are unmounted: until then they may still ask for the objects.
-    ///
-    /// What is held of objects nobody references any more is dropped; their watches are stopped, and the threads of those
-    /// joined elsewhere.
-    pub fn unregister_pod(&self, pod: &Pod) {
-        let id = PodId::of(pod);
-        let due = {
-            let mut registry = self.registry.lock();
-            let difference = Difference {
-                added: Vec::new(),
-                removed: registry.unregister(&id),
-            };
-            self.store.change_references(&id.uid, &difference)
-        };
-        self.store.perform(due);
     }
 
     /// The object, from memory if the strategy has a current answer there, else after a wait of at most
@@ -377,8 +340,54 @@ impl<K: ManagedKind> ObjectManager<K> {
     }
 }
 
-fn metrics_of<K: ManagedKind>() -> String {
-    format!("the metrics of {}", K::CACHE)
+impl<K: ReferencedByPods> ObjectManager<K> {
+    /// References what the pod names; registering it again references what is new and lets go what is not named any
+    /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
+    ///
+    /// With `Cache` each object that is newly referenced by the pod, and with
+    /// [`ManagerOptions::invalidate_on_update`] each that it names, is fetched anew by its next read (OS-2).
+    ///
+    /// Never touches the network, never waits for it, never fails: what cannot be started says so when it is read.
+    pub fn register_pod(&self, pod: &Pod) {
+        let id = PodId::of(pod);
+        let mut names: BTreeSet<Box<str>> = BTreeSet::new();
+        K::visit_pod(pod, &mut |name| {
+            names.insert(name.into());
+            true
+        });
+        let due = {
+            let mut registry = self.registry.lock();
+            let difference = if self.invalidates_on_update() {
+                registry.register_anew(&id, names)
+            } else {
+                registry.register(&id, names)
+            };
+            self.store.change_references(&id.uid, &difference)
+        };
+        self.store.perform(due);
+    }
+
+    /// Lets go what the pod named when it was last registered (CM-4); an unknown pod is ignored. Call it when the
+    /// pod's containers have ended and its volumes are unmounted: until then they may still ask for the objects.
+    ///
+    /// What is held of objects nobody references any more is dropped; their watches are stopped, and the threads of those
+    /// joined elsewhere.
+    pub fn unregister_pod(&self, pod: &Pod) {
+        let id = PodId::of(pod);
+        let due = {
+            let mut registry = self.registry.lock();
+            let difference = Difference {
+                added: Vec::new(),
+                removed: registry.unregister(&id),
+            };
+            self.store.change_references(&id.uid, &difference)
+        };
+        self.store.perform(due);
+    }
+}
+
+fn metrics_of<K: Object>() -> String {
+    format!("the metrics of {}", cache_name::<K>())
 }
 
 impl ObjectManager<Secret> {

@@ -1,9 +1,32 @@
 //! Which Secrets and ConfigMaps a pod names, in the kubelet's order (PV-1..PV-8). Pure.
 
 use k8s_openapi::api::core::v1::{
-    Container, EnvFromSource, EnvVar, EphemeralContainer, LocalObjectReference, Pod, PodSpec,
-    Volume,
+    ConfigMap, Container, EnvFromSource, EnvVar, EphemeralContainer, LocalObjectReference, Pod,
+    PodSpec, Secret, Volume,
 };
+
+use crate::object::Object;
+
+/// A kind whose objects pods name.
+pub trait ReferencedByPods: Object {
+    /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as the
+    /// pod names it. The objects are in the pod's namespace.
+    ///
+    /// The visitor returns whether to go on. Returns whether the walk was completed.
+    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;
+}
+
+impl ReferencedByPods for Secret {
+    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
+        visit_pod_secret_names(pod, visitor)
+    }
+}
+
+impl ReferencedByPods for ConfigMap {
+    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
+        visit_pod_config_map_names(pod, visitor)
+    }
+}
 
 /// Which containers of a pod a walk visits: a set of the three kinds (PV-7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

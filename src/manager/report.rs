@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::kinds::ManagedKind;
+use super::kinds::KindTraits;
 use crate::error::Error;
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion};
 
 /// A registered pod and the objects of one kind it references.
 #[derive(Clone, Debug)]
@@ -116,11 +116,11 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn of<K: ManagedKind>(object: &K) -> Self {
-        let (keys, bytes) = object.data_size();
+    pub(crate) fn of<K: Object>(kind: KindTraits<K>, object: &K) -> Self {
+        let (keys, bytes) = kind.data_size(object);
         Self {
             resource_version: object.resource_version(),
-            immutable: object.is_immutable(),
+            immutable: kind.is_immutable(object),
             keys,
             bytes,
             created: object.metadata().creation_timestamp.clone(),
@@ -130,7 +130,7 @@ impl Summary {
 
 impl ObjectReport {
     /// The row of an object of which nothing is known yet, for a store to fill in.
-    pub(crate) fn unknown<K: ManagedKind>(key: ObjectKey, pods: usize) -> Self {
+    pub(crate) fn unknown<K: Object>(key: ObjectKey, pods: usize) -> Self {
         Self {
             kind: K::KIND,
             key,

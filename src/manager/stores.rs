@@ -6,7 +6,6 @@ use super::cached::Cached;
 use super::changes::Notifier;
 use super::fetch::store::FetchStore;
 use super::health::Overdue;
-use super::kinds::ManagedKind;
 use super::metrics::Books;
 use super::options::ManagerOptions;
 use super::registry::Difference;
@@ -15,11 +14,11 @@ use super::ttl::store::{Due as Dropped, TtlStore};
 use super::watch::store::{Due, WatchStore};
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion};
 
 /// The store of one manager.
 #[derive(Debug)]
-pub(crate) enum Stores<K: ManagedKind> {
+pub(crate) enum Stores<K: Object> {
     Watch(WatchStore<K>),
     Cache(TtlStore<K>),
     Get(FetchStore<K>),
@@ -28,13 +27,13 @@ pub(crate) enum Stores<K: ManagedKind> {
 /// What a change of references leaves to do once the registry's lock is released.
 #[derive(Debug)]
 #[must_use = "what is due must be performed"]
-pub(crate) enum Chore<K: ManagedKind> {
+pub(crate) enum Chore<K: Object> {
     Watch(Due<K>),
     Cache(Dropped<K>),
     Nothing,
 }
 
-impl<K: ManagedKind> Stores<K> {
+impl<K: Object> Stores<K> {
     pub(crate) fn options(&self) -> &ManagerOptions {
         match self {
             Self::Watch(store) => &store.works().options,

@@ -118,7 +118,7 @@ use shelf::Shelf;
 
 use crate::error::{Error, ErrorKind};
 use crate::informer::InformerMetrics;
-use crate::manager::{ChangeDetection, ManagedKind, ManagerMetrics};
+use crate::manager::{ChangeDetection, ManagerMetrics};
 use crate::object::Object;
 use crate::reflector::ReflectorMetrics;
 use crate::sync::{Arc, Mutex};
@@ -217,7 +217,7 @@ impl Exposition {
     /// # }
     /// # Ok::<(), kubecache::Error>(())
     /// ```
-    pub fn manager<K: ManagedKind>(
+    pub fn manager<K: Object>(
         &self,
         strategy: ChangeDetection,
     ) -> Result<Arc<dyn ManagerMetrics>, Error> {

@@ -8,8 +8,7 @@ use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::list_watch::{Listed, Undecodable};
 use kubecache::manager::{
-    Changes, ConfigMapManager, ManagedKind, ManagerOptions, ObjectManager, ObjectState,
-    SecretManager,
+    Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
@@ -161,20 +160,20 @@ impl Agent {
         Some(secret.data.as_ref()?.get(key)?.0.clone())
     }
 
-    fn state<K: ManagedKind>(manager: &ObjectManager<K>, name: &str) -> Option<ObjectState> {
+    fn state<K: Object>(manager: &ObjectManager<K>, name: &str) -> Option<ObjectState> {
         manager
             .inspect_object(&ObjectKey::new("shop", name))
             .map(|report| report.state)
     }
 }
 
-fn all_answered<K: ManagedKind>(manager: &ObjectManager<K>) -> bool {
+fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
     let mut objects = manager.inspect().into_iter().flat_map(|pod| pod.objects);
     objects.all(|object| object.state.is_answer())
 }
 
 /// Every object in memory is the one that a read with quorum gives now, and what is not in memory is not there.
-fn equals_the_server<K: ManagedKind>(manager: &ObjectManager<K>) -> usize {
+fn equals_the_server<K: Object>(manager: &ObjectManager<K>) -> usize {
     let admin = client_of("admin.yaml");
     let mut compared = 0;
     for object in manager.inspect().into_iter().flat_map(|pod| pod.objects) {

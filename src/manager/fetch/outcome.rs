@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::manager::kinds::ManagedKind;
+use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::FORBIDDEN_GRACE;
 use crate::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Outcome {
     /// began before the one that spoke last says nothing new.
     ///
     /// That nobody let it come to an end says nothing about the object either.
-    pub(super) fn note<K: ManagedKind>(
+    pub(super) fn note<K: Object>(
         &mut self,
         read: u64,
         result: &Result<Arc<Held<K>>, Error>,
@@ -61,7 +61,7 @@ impl Outcome {
         match result {
             Ok(object) => {
                 self.last = Last::Found;
-                self.summary = Summary::of(&***object);
+                self.summary = Summary::of(KindTraits::<K>::default(), object);
                 self.trouble = None;
                 self.contact = Some(now);
             }
@@ -82,7 +82,7 @@ impl Outcome {
     }
 
     /// The object's row.
-    pub(super) fn report<K: ManagedKind>(
+    pub(super) fn report<K: Object>(
         &self,
         key: ObjectKey,
         pods: usize,

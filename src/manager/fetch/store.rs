@@ -11,13 +11,12 @@ use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
 use crate::manager::gets::Gets;
-use crate::manager::kinds::ManagedKind;
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::References;
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::{
     Arc, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -26,7 +25,7 @@ use crate::worker::StopSource;
 
 /// The store of one manager that keeps no object. It has no thread: what is under way ends with its caller.
 #[derive(Debug)]
-pub(crate) struct FetchStore<K: ManagedKind> {
+pub(crate) struct FetchStore<K: Object> {
     options: ManagerOptions,
     changes: Notifier,
     gets: Gets<K>,
@@ -41,9 +40,12 @@ struct Item {
     outcome: Mutex<Outcome>,
 }
 
-impl<K: ManagedKind> FetchStore<K> {
+impl<K: Object> FetchStore<K> {
     /// A store without references. Starts no thread; touches no network.
-    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self {
+    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self
+    where
+        K: Clone,
+    {
         Self {
             options,
             changes: Notifier::default(),
@@ -212,7 +214,7 @@ impl<K: ManagedKind> FetchStore<K> {
 }
 
 /// Nothing but time goes by between two requests.
-struct Pausing<'a, K: ManagedKind> {
+struct Pausing<'a, K: Object> {
     store: &'a FetchStore<K>,
     ask: &'a Ask<'a>,
     version: &'a ResourceVersion,
@@ -220,7 +222,7 @@ struct Pausing<'a, K: ManagedKind> {
     number: u64,
 }
 
-impl<K: ManagedKind> Meanwhile<K> for Pausing<'_, K> {
+impl<K: Object> Meanwhile<K> for Pausing<'_, K> {
     fn version(&mut self) -> ResourceVersion {
         self.number = self.store.next_number();
         let Some(item) = self.store.item(self.ask.key) else {

@@ -12,8 +12,7 @@ use crate::manager::ask::Ask;
 use crate::manager::at_least::is_reached;
 use crate::manager::cached::Cached;
 use crate::manager::content::{Asked, Content, News, Written};
-use crate::manager::kinds::ManagedKind;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
 
 /// A fetch that was given less time than this says nothing about the server when the time is up.
@@ -53,7 +52,7 @@ pub(crate) struct Past {
 
 /// What came of a request.
 #[derive(Debug)]
-pub(crate) enum Fetched<K: ManagedKind> {
+pub(crate) enum Fetched<K: Object> {
     Object(Arc<Held<K>>),
     Absent(Error),
     Failed(Error),
@@ -69,7 +68,7 @@ impl Fetch {
     }
 }
 
-impl<K: ManagedKind> Fetched<K> {
+impl<K: Object> Fetched<K> {
     /// The object, for whoever is to drop it last, under no lock.
     pub(crate) fn object(&self) -> Option<Arc<Held<K>>> {
         match self {
@@ -109,7 +108,7 @@ pub(crate) enum Look {
 /// What a fetch, or a read past the cache, did.
 #[derive(Debug)]
 #[must_use = "news must be told"]
-pub(crate) struct Settled<K: ManagedKind, R = Result<Cached<K>, Error>> {
+pub(crate) struct Settled<K: Object, R = Result<Cached<K>, Error>> {
     pub(crate) result: R,
     pub(crate) news: News,
     /// Dropped by the caller, under no lock.
@@ -135,7 +134,7 @@ enum How {
 
 /// What is known of one object since its data was last dropped.
 #[derive(Debug)]
-pub(crate) struct Record<K: ManagedKind> {
+pub(crate) struct Record<K: Object> {
     content: Content<K>,
     /// The server's words that there is no such object (OS-11).
     absent: Option<Error>,
@@ -154,7 +153,7 @@ pub(crate) struct Record<K: ManagedKind> {
     orphaned: bool,
 }
 
-impl<K: ManagedKind> Default for Record<K> {
+impl<K: Object> Default for Record<K> {
     fn default() -> Self {
         Self {
             content: Content::default(),
@@ -171,7 +170,7 @@ impl<K: ManagedKind> Default for Record<K> {
     }
 }
 
-impl<K: ManagedKind> Record<K> {
+impl<K: Object> Record<K> {
     /// What a reader is to do who has waited for the fetch `followed`, if for one.
     pub(crate) fn look(&self, at: &Moment<'_>, followed: Option<FlightId>) -> Look {
         let waited = followed.is_some();

@@ -2,12 +2,11 @@
 
 use super::record::{Moment, Record};
 use crate::error::Error;
-use crate::manager::kinds::ManagedKind;
-use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
-use crate::object::ObjectKey;
+use crate::manager::report::{ObjectReport, ObjectState, failed_so_far};
+use crate::object::{Object, ObjectKey};
 
 /// The row of the object of `record`, which `pods` reference.
-pub(crate) fn report<K: ManagedKind>(
+pub(crate) fn report<K: Object>(
     record: &Record<K>,
     key: &ObjectKey,
     pods: usize,
@@ -16,7 +15,6 @@ pub(crate) fn report<K: ManagedKind>(
     let (state, reason) = standing(record, at);
     let (content, trouble) = (record.content(), record.trouble());
     let contact = record.updated();
-    let object = record.object();
     ObjectReport {
         state,
         reason,
@@ -24,12 +22,11 @@ pub(crate) fn report<K: ManagedKind>(
         last_failure: trouble.failure().cloned(),
         attempts: trouble.attempts(),
         refused: content.refused(),
-        ..ObjectReport::unknown::<K>(key.clone(), pods)
-            .with(object.map_or_else(Summary::default, |object| Summary::of(&***object)))
+        ..ObjectReport::unknown::<K>(key.clone(), pods).with(content.summary())
     }
 }
 
-fn standing<K: ManagedKind>(record: &Record<K>, at: &Moment<'_>) -> (ObjectState, String) {
+fn standing<K: Object>(record: &Record<K>, at: &Moment<'_>) -> (ObjectState, String) {
     let trouble = record.trouble();
     let text = trouble.failure().map(Error::to_string).unwrap_or_default();
     if let Some(undecodable) = record.undecodable() {

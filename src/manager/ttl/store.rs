@@ -15,19 +15,19 @@ use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
 use crate::manager::content::News;
 use crate::manager::gets::Gets;
-use crate::manager::kinds::ManagedKind;
+use crate::manager::kinds::cache_name;
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::ObjectKey;
+use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken};
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
 #[derive(Debug)]
-pub(crate) struct TtlStore<K: ManagedKind> {
+pub(crate) struct TtlStore<K: Object> {
     options: ManagerOptions,
     gets: Gets<K>,
     changes: Notifier,
@@ -38,7 +38,7 @@ pub(crate) struct TtlStore<K: ManagedKind> {
 
 /// One referenced object. A further reference puts a new one in its place, which is how data is dropped (OS-2).
 #[derive(Debug)]
-struct Place<K: ManagedKind> {
+struct Place<K: Object> {
     key: ObjectKey,
     record: Arc<Monitor<Record<K>>>,
 }
@@ -46,17 +46,20 @@ struct Place<K: ManagedKind> {
 /// What a change of references took out of use, to be let go once all locks are released.
 #[derive(Debug)]
 #[must_use = "what is due must be performed"]
-pub(crate) struct Due<K: ManagedKind>(Vec<Orphan<K>>);
+pub(crate) struct Due<K: Object>(Vec<Orphan<K>>);
 
 #[derive(Debug)]
-struct Orphan<K: ManagedKind> {
+struct Orphan<K: Object> {
     place: Arc<Place<K>>,
     _ready: Option<Arc<Ready<K>>>,
 }
 
-impl<K: ManagedKind> TtlStore<K> {
+impl<K: Object> TtlStore<K> {
     /// A store without references. Touches no network.
-    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self {
+    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self
+    where
+        K: Clone,
+    {
         Self {
             options,
             gets: Gets::new(getter),
@@ -239,7 +242,7 @@ impl<K: ManagedKind> TtlStore<K> {
             match look {
                 Look::Fresh => return Some(record.in_hand(&place.key, false, &at)),
                 Look::Elsewhere => return None,
-                _ if stopped => return Some(Err(Error::stopped(K::CACHE))),
+                _ if stopped => return Some(Err(Error::stopped(&cache_name::<K>()))),
                 Look::Absent(error) => return Some(Err(error)),
                 Look::Failed(error) => return Some(record.after(&error, &at)),
                 Look::Lead | Look::Follow(_) if deadline.has_passed(at.now) => {
@@ -341,13 +344,13 @@ impl<K: ManagedKind> TtlStore<K> {
     }
 }
 
-impl<K: ManagedKind> Drop for TtlStore<K> {
+impl<K: Object> Drop for TtlStore<K> {
     fn drop(&mut self) {
         self.stop.stop();
     }
 }
 
-impl<K: ManagedKind> Place<K> {
+impl<K: Object> Place<K> {
     fn new(key: &ObjectKey, record: Record<K>) -> Arc<Self> {
         Arc::new(Self {
             key: key.clone(),
@@ -357,12 +360,12 @@ impl<K: ManagedKind> Place<K> {
 }
 
 /// Ends a leader's fetch however the leader ends: when its getter panics, somebody who waits takes over.
-struct HandOver<'a, K: ManagedKind> {
+struct HandOver<'a, K: Object> {
     place: &'a Place<K>,
     flight: FlightId,
 }
 
-impl<K: ManagedKind> Drop for HandOver<'_, K> {
+impl<K: Object> Drop for HandOver<'_, K> {
     fn drop(&mut self) {
         let abandoned = self.place.record.lock().abandon(self.flight);
         if abandoned {

@@ -8,11 +8,11 @@ use crate::clock::Clock;
 use crate::error::{Error, FailedSync};
 use crate::manager::at_least::is_reached;
 use crate::manager::cached::{Cached, Ready};
-use crate::manager::kinds::ManagedKind;
-use crate::object::ResourceVersion;
+use crate::manager::kinds::cache_name;
+use crate::object::{Object, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
-impl<K: ManagedKind> Slot<K> {
+impl<K: Object> Slot<K> {
     /// What readers can have at once, for the table of answers. An immutable object that is watched
     /// is not among it: who
     /// reads it stops that.
@@ -38,7 +38,7 @@ impl<K: ManagedKind> Slot<K> {
             State::Dropped => return Some(Err(Error::not_registered(&about.key))),
             State::Stopped(Why::NoRoom) => return self.failure().cloned().map(Err),
             State::Stopped(Why::ShutDown { serves: false }) => {
-                return Some(Err(Error::stopped(K::CACHE)));
+                return Some(Err(Error::stopped(&cache_name::<K>())));
             }
             State::Stopped(Why::Crashed) => return Some(Err(self.not_synced(clock.now()))),
             State::Rechecking(Check::First) if patient => return None,
@@ -98,7 +98,7 @@ impl<K: ManagedKind> Slot<K> {
             last_failure: self.failure().cloned(),
             activity: self.activity().and_then(|activity| activity.describe(now)),
         };
-        Error::not_synced(K::RESOURCE, failed)
+        Error::not_synced(&resource_name::<K>(), failed)
     }
 
     fn said(&self, about: &About, clock: &Clock) -> Result<Cached<K>, Error> {
@@ -107,7 +107,7 @@ impl<K: ManagedKind> Slot<K> {
         }
         match self.held(clock) {
             Some(ready) => Ok(Cached::new(Arc::new(ready))),
-            None => Err(Error::not_found(K::RESOURCE, about.key.name())),
+            None => Err(Error::not_found(&resource_name::<K>(), about.key.name())),
         }
     }
 

@@ -10,8 +10,7 @@ use super::works::Works;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::manager::content::{Asked, News, Written};
-use crate::manager::kinds::ManagedKind;
-use crate::object::Held;
+use crate::object::{Held, Object, resource_name};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopSource, StopToken, Worker};
 
@@ -23,13 +22,13 @@ pub(crate) const CHECKS_MAX: usize = 32;
 
 /// The manager's checks: those under way, and those that wait for a thread.
 #[derive(Debug)]
-pub(crate) struct Checker<K: ManagedKind> {
+pub(crate) struct Checker<K: Object> {
     checks: Arc<Mutex<Checks<K>>>,
     stop: StopSource,
 }
 
 #[derive(Debug)]
-struct Checks<K: ManagedKind> {
+struct Checks<K: Object> {
     waiting: Vec<Item<K>>,
     /// Threads that look for work, each before it is started and until it has found none.
     threads: usize,
@@ -40,12 +39,12 @@ struct Checks<K: ManagedKind> {
 }
 
 /// A thread's place among [`CHECKS_MAX`], given back whatever ends the thread.
-struct Place<K: ManagedKind> {
+struct Place<K: Object> {
     checks: Arc<Mutex<Checks<K>>>,
     is_left: bool,
 }
 
-impl<K: ManagedKind> Default for Checker<K> {
+impl<K: Object> Default for Checker<K> {
     fn default() -> Self {
         let checks = Checks {
             waiting: Vec::new(),
@@ -60,7 +59,7 @@ impl<K: ManagedKind> Default for Checker<K> {
     }
 }
 
-impl<K: ManagedKind> Checker<K> {
+impl<K: Object> Checker<K> {
     /// Has the item checked, on a thread of its own while there are not too many.
     pub(crate) fn check(&self, works: &Arc<Works<K>>, item: &Item<K>) {
         let now = works.clock().now();
@@ -69,7 +68,9 @@ impl<K: ManagedKind> Checker<K> {
             return;
         };
         let (owner, stop) = (Arc::clone(works), self.stop.token());
-        match Worker::spawn(K::CHECKER, move |_| place.work(&owner, &stop)) {
+        match Worker::spawn(format!("ck-{}", resource_name::<K>()), move |_| {
+            place.work(&owner, &stop);
+        }) {
             Ok(worker) => self.keep(worker),
             Err(error) => self.refuse(works, &error),
         }
@@ -158,7 +159,7 @@ impl<K: ManagedKind> Checker<K> {
     }
 }
 
-impl<K: ManagedKind> Place<K> {
+impl<K: Object> Place<K> {
     fn work(mut self, works: &Arc<Works<K>>, stop: &StopToken) {
         while let Some(item) = self.next(stop) {
             look_at(works, &item, stop);
@@ -182,7 +183,7 @@ impl<K: ManagedKind> Place<K> {
     }
 }
 
-impl<K: ManagedKind> Drop for Place<K> {
+impl<K: Object> Drop for Place<K> {
     fn drop(&mut self) {
         if !self.is_left {
             let mut checks = self.checks.lock();
@@ -192,7 +193,7 @@ impl<K: ManagedKind> Drop for Place<K> {
 }
 
 /// The first item that somebody waits for, else the first.
-pub(crate) fn take_most_urgent<K: ManagedKind>(waiting: &mut Vec<Item<K>>) -> Option<Item<K>> {
+pub(crate) fn take_most_urgent<K: Object>(waiting: &mut Vec<Item<K>>) -> Option<Item<K>> {
     let urgent = waiting
         .iter()
         .position(|item| item.about.demand.is_waited_for());
@@ -201,27 +202,27 @@ pub(crate) fn take_most_urgent<K: ManagedKind>(waiting: &mut Vec<Item<K>>) -> Op
 }
 
 /// One check. Whatever panics in it is a check that failed.
-fn look_at<K: ManagedKind>(works: &Arc<Works<K>>, item: &Item<K>, stop: &StopToken) {
+fn look_at<K: Object>(works: &Arc<Works<K>>, item: &Item<K>, stop: &StopToken) {
     // Let go, or found by a fresh read, while it was in the queue.
     let Some(asked) = still_asked(item) else {
         return;
     };
     let key = &item.about.key;
     let deadline = works.clock().after(CHECK_LIMIT);
-    let port = format_args!("the check of {} {key}", K::RESOURCE);
+    let port = format_args!("the check of {} {key}", resource_name::<K>());
     let found = guard_call(port, || works.gets.get_latest(key, deadline, stop));
     if !stop.is_stopped() {
         settle(works, item, &asked, found);
     }
 }
 
-fn still_asked<K: ManagedKind>(item: &Item<K>) -> Option<Asked> {
+fn still_asked<K: Object>(item: &Item<K>) -> Option<Asked> {
     let slot = item.slot.lock();
     matches!(slot.state(), State::Rechecking(_)).then(|| slot.content().ask())
 }
 
 /// Tells the item what the check found, unless another read has found it meanwhile.
-fn settle<K: ManagedKind>(
+fn settle<K: Object>(
     works: &Arc<Works<K>>,
     item: &Item<K>,
     asked: &Asked,

@@ -8,7 +8,8 @@ use super::store::Shared;
 use super::works::{Chores, Run};
 use crate::clock::Deadline;
 use crate::guard::guard;
-use crate::manager::kinds::ManagedKind;
+use crate::manager::kinds::cache_name;
+use crate::object::Object;
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
@@ -31,8 +32,8 @@ impl Wake for WakeChores {
 /// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the
 /// rounds go on: somebody
 /// has to join what ends, and the manager's drop waits for that.
-pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
-    let port = format_args!("the housekeeper of {}", K::CACHE);
+pub(crate) fn keep_house<K: Object>(shared: &Shared<K>, stop: &StopToken) {
+    let port = format_args!("the housekeeper of {}", cache_name::<K>());
     while let Err(error) = guard(port, || keep_until_stopped(shared, stop)) {
         log::error!("{error}; it goes on in {AFTER_PANIC:?}");
         *shared.housekeeping.lock() = Some(error);
@@ -42,7 +43,7 @@ pub(crate) fn keep_house<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
 }
 
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
-fn keep_until_stopped<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
+fn keep_until_stopped<K: Object>(shared: &Shared<K>, stop: &StopToken) {
     let clock = shared.works.clock().clone();
     let wake: Arc<dyn Wake> = Arc::new(WakeChores(Arc::clone(&shared.works.chores)));
     let _registration = stop.register(&wake);
@@ -77,7 +78,7 @@ fn keep_until_stopped<K: ManagedKind>(shared: &Shared<K>, stop: &StopToken) {
     }
 }
 
-fn wait_for_chores<K: ManagedKind>(
+fn wait_for_chores<K: Object>(
     shared: &Shared<K>,
     round_at: Deadline,
     stop: &StopToken,
@@ -104,7 +105,7 @@ fn wait_for_chores<K: ManagedKind>(
 
 /// Starts items that had no room, until one finds none again. One that fails otherwise keeps no
 /// other waiting.
-fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
+fn fill_room<K: Object>(shared: &Shared<K>) {
     for item in shared.items() {
         let action = shared.works.change(&item, |slot| slot.act(Input::Room));
         shared.works.perform(&item, action);
@@ -114,7 +115,7 @@ fn fill_room<K: ManagedKind>(shared: &Shared<K>) {
     }
 }
 
-fn go_round<K: ManagedKind>(shared: &Shared<K>) {
+fn go_round<K: Object>(shared: &Shared<K>) {
     let clock = shared.works.clock();
     let (now, instant) = (clock.coarse(), clock.now());
     let idle_max = shared.works.idle_max();
@@ -134,6 +135,6 @@ fn go_round<K: ManagedKind>(shared: &Shared<K>) {
     }
 }
 
-fn tell<K: ManagedKind>(shared: &Shared<K>, item: &Item<K>) {
+fn tell<K: Object>(shared: &Shared<K>, item: &Item<K>) {
     shared.works.changes.tell(&item.about.key);
 }

@@ -13,10 +13,9 @@ use crate::guard::guard;
 use crate::list_watch::{
     Api, ListPage, ListRequest, Listed, ListerWatcher, RequestProgress, WatchRequest, WatchStream,
 };
-use crate::manager::kinds::ManagedKind;
 use crate::manager::metrics::ManagerMetrics;
 use crate::manager::options::ManagerOptions;
-use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions};
 use crate::sync::{Arc, Mutex};
 use crate::worker::StopToken;
@@ -34,7 +33,7 @@ pub(crate) struct Plan {
 }
 
 /// Gives runs their threads. A model checker or a test puts itself here.
-pub(crate) trait Launcher<K: ManagedKind>: Send + Sync + fmt::Debug {
+pub(crate) trait Launcher<K: Object>: Send + Sync + fmt::Debug {
     /// Starts a run that writes to `writer` until it is stopped. Never touches the network itself.
     ///
     /// # Errors
@@ -65,21 +64,24 @@ impl RunHandle for Reflector {
 }
 
 /// The launcher of every manager that is not a model.
-pub(crate) struct Reflectors<K: ManagedKind> {
+pub(crate) struct Reflectors<K: Object> {
     pub(crate) api: Arc<dyn Api<K>>,
     pub(crate) options: ManagerOptions,
 }
 
-impl<K: ManagedKind> fmt::Debug for Reflectors<K> {
+impl<K: Object> fmt::Debug for Reflectors<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflectors").finish_non_exhaustive()
     }
 }
 
-impl<K: ManagedKind> Launcher<K> for Reflectors<K> {
+impl<K: Object> Launcher<K> for Reflectors<K> {
     fn launch(&self, writer: Writer<K>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();
-        let port = format_args!("the Api's lister_watcher for {} {key}", K::RESOURCE);
+        let port = format_args!(
+            "the Api's lister_watcher for {} {key}",
+            resource_name::<K>()
+        );
         let source = guard(port, || self.api.lister_watcher(Scope::object(&key)))?;
         let gates = plan.previous.into_iter().chain([plan.owned]).collect();
         let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, gates));

@@ -9,25 +9,24 @@ use crate::manager::ask::Ask;
 use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::content::{Asked, News};
-use crate::manager::kinds::ManagedKind;
-use crate::object::{Held, ResourceVersion};
+use crate::object::{Held, Object, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
 /// A fresh read that is under way.
 #[derive(Debug)]
-pub(crate) struct Question<K: ManagedKind> {
+pub(crate) struct Question<K: Object> {
     pub(crate) item: Item<K>,
     asked: Asked,
 }
 
 /// The watch goes on while the server is asked for a state not older than a version, and may bring it first.
-struct Watching<'a, K: ManagedKind> {
+struct Watching<'a, K: Object> {
     question: &'a mut Question<K>,
     version: &'a ResourceVersion,
     clock: &'a Clock,
 }
 
-impl<K: ManagedKind> Meanwhile<K> for Watching<'_, K> {
+impl<K: Object> Meanwhile<K> for Watching<'_, K> {
     fn version(&mut self) -> ResourceVersion {
         let slot = self.question.item.slot.lock();
         self.question.asked = slot.content().ask();
@@ -51,7 +50,7 @@ impl<K: ManagedKind> Meanwhile<K> for Watching<'_, K> {
     }
 }
 
-impl<K: ManagedKind> WatchStore<K> {
+impl<K: Object> WatchStore<K> {
     /// The object past the watch, from the server.
     ///
     /// # Errors
@@ -163,7 +162,7 @@ impl<K: ManagedKind> WatchStore<K> {
             Err(error) => return Err(error),
         };
         let now = works.clock().now();
-        let not_found = || Error::not_found(K::RESOURCE, item.about.key.name());
+        let not_found = || Error::not_found(&resource_name::<K>(), item.about.key.name());
         let (found, result) = works.change(item, |slot| {
             let mut found = slot.found_at_least(asked, &mut object, version, now);
             found.action = found.action.or(|| slot.given());

@@ -5,12 +5,12 @@ use std::time::Instant;
 use super::item::{Check, State, Why};
 use super::slot::{About, Slot};
 use crate::error::{Error, ErrorKind};
-use crate::manager::kinds::ManagedKind;
-use crate::manager::report::{ObjectReport, ObjectState, Summary, failed_so_far};
+use crate::manager::report::{ObjectReport, ObjectState, failed_so_far};
+use crate::object::Object;
 use crate::reflector::Activity;
 
 /// The row of the object in `slot`, which `pods` reference.
-pub(crate) fn report<K: ManagedKind>(
+pub(crate) fn report<K: Object>(
     slot: &Slot<K>,
     about: &About,
     pods: usize,
@@ -18,7 +18,6 @@ pub(crate) fn report<K: ManagedKind>(
 ) -> ObjectReport {
     let (state, reason) = standing(slot, now);
     let contact = slot.last_contact();
-    let object = slot.object();
     ObjectReport {
         state,
         reason,
@@ -28,12 +27,11 @@ pub(crate) fn report<K: ManagedKind>(
         last_failure: slot.failure().cloned(),
         attempts: slot.attempts(),
         refused: slot.refused(),
-        ..ObjectReport::unknown::<K>(about.key.clone(), pods)
-            .with(object.map_or_else(Summary::default, |object| Summary::of(&***object)))
+        ..ObjectReport::unknown::<K>(about.key.clone(), pods).with(slot.content().summary())
     }
 }
 
-fn standing<K: ManagedKind>(slot: &Slot<K>, now: Instant) -> (ObjectState, String) {
+fn standing<K: Object>(slot: &Slot<K>, now: Instant) -> (ObjectState, String) {
     let held = slot.object().is_some();
     let watch = watch_in_words(slot);
     if slot.state() == State::Stopped(Why::NoRoom) {
@@ -64,7 +62,7 @@ fn standing<K: ManagedKind>(slot: &Slot<K>, now: Instant) -> (ObjectState, Strin
     (ObjectState::Waiting, reason)
 }
 
-fn no_room<K: ManagedKind>(slot: &Slot<K>) -> ObjectState {
+fn no_room<K: Object>(slot: &Slot<K>) -> ObjectState {
     let kind = slot.failure().map(Error::kind);
     if kind == Some(ErrorKind::TooManyReflectors) {
         ObjectState::TooManyReflectors
@@ -73,7 +71,7 @@ fn no_room<K: ManagedKind>(slot: &Slot<K>) -> ObjectState {
     }
 }
 
-fn watch_in_words<K: ManagedKind>(slot: &Slot<K>) -> String {
+fn watch_in_words<K: Object>(slot: &Slot<K>) -> String {
     match slot.state() {
         State::Stopped(Why::Immutable) => "immutable, so its watch is stopped".to_owned(),
         State::Rechecking(Check::First) => {
@@ -91,6 +89,6 @@ fn watch_in_words<K: ManagedKind>(slot: &Slot<K>) -> String {
     }
 }
 
-fn failure_text<K: ManagedKind>(slot: &Slot<K>) -> String {
+fn failure_text<K: Object>(slot: &Slot<K>) -> String {
     slot.failure().map(Error::to_string).unwrap_or_default()
 }

@@ -15,8 +15,7 @@ use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Listed;
 use crate::manager::content::{Content, News, Written};
-use crate::manager::kinds::ManagedKind;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Activity, Demand, ReflectorStatus, Replacement};
 use crate::sync::{Arc, Monitor};
 
@@ -28,12 +27,12 @@ const CRASH_PAUSE: Duration = Duration::from_secs(1);
 
 /// One referenced object. Cloning copies two pointers.
 #[derive(Debug)]
-pub(crate) struct Item<K: ManagedKind> {
+pub(crate) struct Item<K: Object> {
     pub(crate) about: Arc<About>,
     pub(crate) slot: Arc<Monitor<Slot<K>>>,
 }
 
-impl<K: ManagedKind> Clone for Item<K> {
+impl<K: Object> Clone for Item<K> {
     fn clone(&self) -> Self {
         Self {
             about: Arc::clone(&self.about),
@@ -52,7 +51,7 @@ pub(crate) struct About {
 
 /// What is known of one object, and who is at work on it.
 #[derive(Debug)]
-pub(crate) struct Slot<K: ManagedKind> {
+pub(crate) struct Slot<K: Object> {
     machine: Machine,
     content: Content<K>,
     filled_by: Option<RunId>,
@@ -137,7 +136,7 @@ impl Action {
     }
 }
 
-impl<K: ManagedKind> Slot<K> {
+impl<K: Object> Slot<K> {
     pub(crate) fn new(machine: Machine, clock: &Clock) -> Self {
         Self {
             machine,

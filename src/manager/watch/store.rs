@@ -13,20 +13,20 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::cached::Cached;
 use crate::manager::health::Overdue;
-use crate::manager::kinds::ManagedKind;
+use crate::manager::kinds::cache_name;
 use crate::manager::metrics::{Books as Counted, ManagerState};
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Added, Deleted, References};
 use crate::manager::registry::Difference;
 use crate::manager::report::ObjectReport;
-use crate::object::ObjectKey;
+use crate::object::{Object, ObjectKey, resource_name};
 use crate::reflector::{Demand, DemandGuard};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken, Worker};
 
 /// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
 #[derive(Debug)]
-pub(crate) struct WatchStore<K: ManagedKind> {
+pub(crate) struct WatchStore<K: Object> {
     shared: Arc<Shared<K>>,
     housekeeper: Option<Worker>,
     stop: StopSource,
@@ -34,7 +34,7 @@ pub(crate) struct WatchStore<K: ManagedKind> {
 
 /// What the store shares with its housekeeper.
 #[derive(Debug)]
-pub(crate) struct Shared<K: ManagedKind> {
+pub(crate) struct Shared<K: Object> {
     pub(crate) works: Arc<Works<K>>,
     books: Mutex<Books<K>>,
     /// The housekeeper's panic, until it has been round once more.
@@ -42,7 +42,7 @@ pub(crate) struct Shared<K: ManagedKind> {
 }
 
 #[derive(Debug)]
-struct Books<K: ManagedKind> {
+struct Books<K: Object> {
     references: References<Item<K>>,
     shut_down: bool,
 }
@@ -50,16 +50,16 @@ struct Books<K: ManagedKind> {
 /// What a change of references leaves to do once all locks are released.
 #[derive(Debug)]
 #[must_use = "what is due must be performed"]
-pub(crate) struct Due<K: ManagedKind>(Vec<(Item<K>, Action)>);
+pub(crate) struct Due<K: Object>(Vec<(Item<K>, Action)>);
 
-impl<K: ManagedKind> Shared<K> {
+impl<K: Object> Shared<K> {
     /// Every item that is referenced now.
     pub(crate) fn items(&self) -> Vec<Item<K>> {
         self.books.lock().references.items().cloned().collect()
     }
 }
 
-impl<K: ManagedKind> Counted for Shared<K> {
+impl<K: Object> Counted for Shared<K> {
     fn state(&self) -> ManagerState {
         let items = self.items();
         let watches = items
@@ -73,7 +73,7 @@ impl<K: ManagedKind> Counted for Shared<K> {
     }
 }
 
-impl<K: ManagedKind> WatchStore<K> {
+impl<K: Object> WatchStore<K> {
     /// A store without references. Starts the housekeeper's thread; touches no network.
     ///
     /// # Errors
@@ -83,14 +83,19 @@ impl<K: ManagedKind> WatchStore<K> {
         launcher: Box<dyn Launcher<K>>,
         getter: Arc<dyn Getter<K>>,
         options: ManagerOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, Error>
+    where
+        K: Clone,
+    {
         let mut store = Self::unattended(Works::new(launcher, getter, options));
         let shared = Arc::clone(&store.shared);
-        let worker = Worker::spawn(K::HOUSEKEEPER, move |stop| keep_house(&shared, stop));
+        let worker = Worker::spawn(format!("hk-{}", resource_name::<K>()), move |stop| {
+            keep_house(&shared, stop);
+        });
         store.housekeeper = Some(worker.map_err(|error| {
             Error::new(
                 ErrorKind::Resources,
-                format!("starting the housekeeper of {}: {error}", K::CACHE),
+                format!("starting the housekeeper of {}: {error}", cache_name::<K>()),
             )
         })?);
         Ok(store)
@@ -353,7 +358,7 @@ impl<K: ManagedKind> WatchStore<K> {
     }
 }
 
-fn find<'a, K: ManagedKind>(
+fn find<'a, K: Object>(
     books: &'a Books<K>,
     namespace: &str,
     name: &str,
@@ -362,7 +367,7 @@ fn find<'a, K: ManagedKind>(
     item.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
 }
 
-impl<K: ManagedKind> Drop for WatchStore<K> {
+impl<K: Object> Drop for WatchStore<K> {
     fn drop(&mut self) {
         self.shut_down();
         self.works().checker.end();

@@ -19,8 +19,8 @@ use crate::manager::answers::Answers;
 use crate::manager::changes::Notifier;
 use crate::manager::content::News;
 use crate::manager::gets::Gets;
-use crate::manager::kinds::ManagedKind;
 use crate::manager::options::ManagerOptions;
+use crate::object::Object;
 use crate::sync::{Arc, Monitor};
 
 /// A run's thread and its room under the ceiling, which is given back after the thread has ended.
@@ -82,7 +82,7 @@ pub(crate) struct Chores {
 
 /// The shared works of one manager.
 #[derive(Debug)]
-pub(crate) struct Works<K: ManagedKind> {
+pub(crate) struct Works<K: Object> {
     pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
     pub(crate) chores: Arc<Monitor<Chores>>,
@@ -93,12 +93,15 @@ pub(crate) struct Works<K: ManagedKind> {
     ceiling: Arc<Ceiling>,
 }
 
-impl<K: ManagedKind> Works<K> {
+impl<K: Object> Works<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
         getter: Arc<dyn Getter<K>>,
         options: ManagerOptions,
-    ) -> Arc<Self> {
+    ) -> Arc<Self>
+    where
+        K: Clone,
+    {
         Arc::new(Self {
             changes: Notifier::default(),
             chores: Arc::new(Monitor::default()),

@@ -10,14 +10,13 @@ use super::works::Works;
 use crate::error::Error;
 use crate::list_watch::Listed;
 use crate::manager::content::{News, Written};
-use crate::manager::kinds::ManagedKind;
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
 use crate::sync::Arc;
 
 /// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
 #[derive(Debug)]
-pub(crate) struct Writer<K: ManagedKind> {
+pub(crate) struct Writer<K: Object> {
     works: Arc<Works<K>>,
     item: Item<K>,
     run: RunId,
@@ -25,7 +24,7 @@ pub(crate) struct Writer<K: ManagedKind> {
     _ended: Sender<Infallible>,
 }
 
-impl<K: ManagedKind> Writer<K> {
+impl<K: Object> Writer<K> {
     pub(crate) fn new(
         works: Arc<Works<K>>,
         item: Item<K>,
@@ -75,7 +74,7 @@ impl<K: ManagedKind> Writer<K> {
     }
 }
 
-impl<K: ManagedKind> Sink<K> for Writer<K> {
+impl<K: Object> Sink<K> for Writer<K> {
     /// The slot's revision when the list was begun, and the object.
     type Staging = (u64, Option<Listed<K>>);
 
@@ -159,7 +158,7 @@ impl<K: ManagedKind> Sink<K> for Writer<K> {
     }
 }
 
-impl<K: ManagedKind> Drop for Writer<K> {
+impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
         let action = self
             .works

@@ -6,11 +6,10 @@ use super::{Moment, Record};
 use crate::clock::{Clock, Coarse};
 use crate::error::{Error, FailedSync};
 use crate::manager::cached::{Cached, Ready};
-use crate::manager::kinds::ManagedKind;
-use crate::object::ObjectKey;
+use crate::object::{Object, ObjectKey, resource_name};
 use crate::sync::Arc;
 
-impl<K: ManagedKind> Record<K> {
+impl<K: Object> Record<K> {
     /// What readers can have at once while it is fresh, and since when it is, for the table of answers.
     pub(crate) fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
         let (_, fetched) = self.updated?;
@@ -44,7 +43,7 @@ impl<K: ManagedKind> Record<K> {
             None => Err(self
                 .absent
                 .clone()
-                .unwrap_or_else(|| Error::not_found(K::RESOURCE, key.name()))),
+                .unwrap_or_else(|| Error::not_found(&resource_name::<K>(), key.name()))),
         }
     }
 
@@ -83,7 +82,7 @@ impl<K: ManagedKind> Record<K> {
             last_failure: error.cloned(),
             activity: None,
         };
-        self.after(&Error::not_synced(K::RESOURCE, failed), at)
+        self.after(&Error::not_synced(&resource_name::<K>(), failed), at)
     }
 
     fn held(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {

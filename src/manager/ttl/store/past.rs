@@ -5,12 +5,11 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::manager::at_least::{Meanwhile, Reached, get_at_least, later};
 use crate::manager::cached::Cached;
-use crate::manager::kinds::ManagedKind;
 use crate::manager::ttl::record::{Fetched, Past};
-use crate::object::{Reason, ResourceVersion, Status};
+use crate::object::{Object, Reason, ResourceVersion, Status};
 use crate::worker::StopToken;
 
-impl<K: ManagedKind> TtlStore<K> {
+impl<K: Object> TtlStore<K> {
     /// The object past the cache, from the server.
     ///
     /// # Errors
@@ -84,7 +83,7 @@ fn is_about_the_version(error: &Error) -> bool {
 }
 
 /// A reader that waits for the server to come as far as a version.
-struct Waiting<'a, K: ManagedKind> {
+struct Waiting<'a, K: Object> {
     store: &'a TtlStore<K>,
     place: &'a Place<K>,
     version: &'a ResourceVersion,
@@ -93,7 +92,7 @@ struct Waiting<'a, K: ManagedKind> {
     read: Past,
 }
 
-impl<K: ManagedKind> Meanwhile<K> for Waiting<'_, K> {
+impl<K: Object> Meanwhile<K> for Waiting<'_, K> {
     fn version(&mut self) -> ResourceVersion {
         let record = self.place.record.lock();
         let version = later(self.version, record.content().floor());

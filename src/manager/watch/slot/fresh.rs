@@ -6,19 +6,18 @@ use super::{Action, Slot};
 use crate::clock::later;
 use crate::error::Error;
 use crate::manager::content::{Asked, Written};
-use crate::manager::kinds::ManagedKind;
 use crate::manager::watch::item::{Input, State, Why};
-use crate::object::{Held, ResourceVersion};
+use crate::object::{Held, Object, ResourceVersion};
 use crate::sync::Arc;
 
 /// What an answer from past the watch did.
 #[derive(Debug)]
-pub(crate) struct Found<K: ManagedKind> {
+pub(crate) struct Found<K: Object> {
     pub(crate) written: Written<K>,
     pub(crate) action: Action,
 }
 
-impl<K: ManagedKind> Slot<K> {
+impl<K: Object> Slot<K> {
     /// A read past the watch found the object, or that there is none. Whether that, or what came in while the answer
     /// was on its way, is the newer state is decided here.
     ///
