@@ -20,10 +20,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::Api;
+use kubecache::list_watch::{Api, ObjectEvent};
 use kubecache::object::{ResourceVersion, Scope};
 use kubecache::reflector::{
-    Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
+    Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink,
 };
 use kubecache::worker::Worker;
 
@@ -43,13 +43,13 @@ impl Sink<Secret> for Told {
 
     fn begin(&mut self) {}
 
-    fn stage(&mut self, (): &mut (), _: Staged<Secret>) {}
+    fn stage(&mut self, (): &mut (), _: ObjectEvent<Secret>) {}
 
     fn commit(&mut self, (): (), _: &Replacement) -> Result<(), Error> {
         Ok(())
     }
 
-    fn apply(&mut self, _: SinkEvent<Secret>) -> Result<(), Error> {
+    fn apply(&mut self, _: ObjectEvent<Secret>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::sync::Arc;
 use crate::worker::StopToken;
 
 pub use self::progress::{RequestPhase, RequestProgress};
-pub use crate::wire::{ListPage, Listed, Undecodable, WatchEvent};
+pub use crate::wire::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 
 /// How a list's `resourceVersion` is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

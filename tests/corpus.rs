@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
-use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder, Listed, WatchEvent};
+use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder, Listed, ObjectEvent, WatchEvent};
 
 /// How the bytes of a body are handed in.
 const CHUNKS: [usize; 4] = [usize::MAX, 1, 2, 13];
@@ -60,7 +60,10 @@ fn watches_come_to_their_outcomes() {
                 decoder.filled(count);
                 while let Some(event) = decoder.next().unwrap() {
                     match event {
-                        WatchEvent::Undecodable(aside) | WatchEvent::DeletedUndecodable(aside) => {
+                        WatchEvent::Object(ObjectEvent {
+                            object: Listed::Undecodable(aside),
+                            ..
+                        }) => {
                             writeln!(
                                 outcome,
                                 "aside {:?}: {:?}",
@@ -68,9 +71,7 @@ fn watches_come_to_their_outcomes() {
                                 aside.error
                             )
                         }
-                        event @ (WatchEvent::Added(_)
-                        | WatchEvent::Modified(_)
-                        | WatchEvent::Deleted(_)
+                        event @ (WatchEvent::Object(_)
                         | WatchEvent::Bookmark { .. }
                         | WatchEvent::Error(_)
                         | WatchEvent::Skipped { .. }

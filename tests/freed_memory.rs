@@ -22,7 +22,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Deadline;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
-    Api, Getter, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    Api, EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
+    WatchRequest,
 };
 use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::StopToken;
@@ -206,7 +207,10 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
     };
     let mut watch = source.watch(&request, &StopToken::never()).unwrap();
     match watch.next(Deadline::NEVER).unwrap() {
-        Next::Event(WatchEvent::Modified(object)) => object,
+        Next::Event(WatchEvent::Object(ObjectEvent {
+            kind: EventKind::Modified,
+            object: Listed::Object(object),
+        })) => object,
         other => panic!("{other:?}"),
     }
 }
@@ -296,7 +300,10 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
             };
             let mut watch = source.watch(&request, &never).unwrap();
             match watch.next(Deadline::NEVER).unwrap() {
-                Next::Event(WatchEvent::Undecodable(aside)) => told.push(aside.error),
+                Next::Event(WatchEvent::Object(ObjectEvent {
+                    object: Listed::Undecodable(aside),
+                    ..
+                })) => told.push(aside.error),
                 other => panic!("{other:?}"),
             }
             let getter: Arc<dyn Getter<Secret>> = client.getter();

@@ -22,7 +22,8 @@ use kubecache::informer::{
     InformerSet, InformerSetOptions, Registration, SharedInformer,
 };
 use kubecache::list_watch::{
-    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,
+    WatchStream,
 };
 use kubecache::manager::{
     ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, SecretManager,
@@ -33,7 +34,6 @@ use kubecache::pod_status::{
 };
 use kubecache::reflector::{
     Phase, Reflector, ReflectorMetrics, ReflectorOptions, ReflectorReading, Replacement, Sink,
-    SinkEvent, Staged,
 };
 use kubecache::store::Indexers;
 use kubecache::testing::{Answer, Exchange, FakeSource, FixtureServer, Recording, objects};
@@ -585,14 +585,14 @@ impl Sink<ConfigMap> for BadSink {
 
     fn begin(&mut self) {}
 
-    fn stage(&mut self, _staging: &mut (), _item: Staged<ConfigMap>) {}
+    fn stage(&mut self, _staging: &mut (), _item: ObjectEvent<ConfigMap>) {}
 
     fn commit(&mut self, _staging: (), _of: &Replacement) -> Result<(), Error> {
         self.0.reach("commit");
         Ok(())
     }
 
-    fn apply(&mut self, _event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+    fn apply(&mut self, _event: ObjectEvent<ConfigMap>) -> Result<(), Error> {
         Ok(())
     }
 }

@@ -20,9 +20,9 @@ use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{
     Delta, DeltaFifo, DeltaFifoOptions, DeltaFifoWriter, QueueMode, Relisted,
 };
-use kubecache::list_watch::Listed;
+use kubecache::list_watch::ObjectEvent;
 use kubecache::object::Held;
-use kubecache::reflector::{Replacement, Sink, SinkEvent, Staged};
+use kubecache::reflector::{Replacement, Sink};
 use kubecache::store::{Indexers, Store, StoreWriter};
 use peak_alloc::PeakAlloc;
 
@@ -82,7 +82,7 @@ impl Follower {
         for nth in 0..OBJECTS {
             let json = bodies::object(Kind::ConfigMap, Dress::Bare, nth, &mut random);
             let object = Arc::new(Held::new(serde_json::from_str(&json).unwrap()));
-            let item = Staged::Put(Listed::Object(object));
+            let item = ObjectEvent::added(object);
             self.writer.stage(&mut staging, item);
         }
         self.writer
@@ -112,11 +112,11 @@ fn apply(store: &mut StoreWriter<ConfigMap>, delta: Delta<ConfigMap>) {
     if let Delta::ReplacedAll(all) = delta {
         let mut staging = store.begin();
         for item in all.items {
-            store.stage(&mut staging, Staged::Put(item));
+            store.stage(&mut staging, ObjectEvent::added(item));
         }
         store.commit(staging, &all.of).unwrap();
     } else if let Delta::Replaced { object, .. } = delta {
-        store.apply(SinkEvent::Modified(object)).unwrap();
+        store.apply(ObjectEvent::modified(object)).unwrap();
     } else {
         panic!("a list is all there is: {delta:?}");
     }

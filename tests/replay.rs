@@ -18,12 +18,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, Listed};
+use kubecache::list_watch::{Api as _, EventKind, Listed, ObjectEvent};
 use kubecache::manager::{
     ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object as _, ObjectKey, Scope};
-use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
+use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::testing::{Answered, FixtureServer, Recording, Speed};
 use serde_json::Value;
 
@@ -64,11 +64,11 @@ impl Sink<Pod> for Registrar {
         BTreeMap::new()
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Pod>) {
-        match item {
-            Staged::Put(Listed::Object(pod)) => drop(staging.insert(pod.key(), pod)),
-            Staged::Put(Listed::Undecodable(pod)) => panic!("{pod:?}"),
-            Staged::Remove(key) => drop(staging.remove(&key)),
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<Pod>) {
+        match (event.kind, event.object) {
+            (EventKind::Deleted, pod) => drop(staging.remove(&pod.key())),
+            (_, Listed::Object(pod)) => drop(staging.insert(pod.key(), pod)),
+            (_, Listed::Undecodable(pod)) => panic!("{pod:?}"),
         }
     }
 
@@ -88,11 +88,11 @@ impl Sink<Pod> for Registrar {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<Pod>) -> Result<(), Error> {
-        match event {
-            SinkEvent::Added(pod) | SinkEvent::Modified(pod) => self.put(pod),
-            SinkEvent::Deleted(pod) => self.remove(&pod.key()),
-            SinkEvent::Undecodable(pod) | SinkEvent::DeletedUndecodable(pod) => panic!("{pod:?}"),
+    fn apply(&mut self, event: ObjectEvent<Pod>) -> Result<(), Error> {
+        match (event.kind, event.object) {
+            (EventKind::Deleted, Listed::Object(pod)) => self.remove(&pod.key()),
+            (_, Listed::Object(pod)) => self.put(pod),
+            (_, Listed::Undecodable(pod)) => panic!("{pod:?}"),
         }
         Ok(())
     }

@@ -9,10 +9,10 @@ use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::http::{Config, Environment, KubeconfigOptions};
-use kubecache::list_watch::{Api, ListerWatcher};
+use kubecache::list_watch::{Api, ListerWatcher, ObjectEvent};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::{
-    Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
+    Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink,
 };
 
 use super::{memory, watches};
@@ -27,13 +27,13 @@ impl Sink<Secret> for Opened {
 
     fn begin(&mut self) {}
 
-    fn stage(&mut self, (): &mut (), _: Staged<Secret>) {}
+    fn stage(&mut self, (): &mut (), _: ObjectEvent<Secret>) {}
 
     fn commit(&mut self, (): (), _: &Replacement) -> Result<(), Error> {
         Ok(())
     }
 
-    fn apply(&mut self, _: SinkEvent<Secret>) -> Result<(), Error> {
+    fn apply(&mut self, _: ObjectEvent<Secret>) -> Result<(), Error> {
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api, Listed};
+use kubecache::list_watch::{Api, EventKind, Listed, ObjectEvent};
 use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
-use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
+use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 
 use super::memory;
 
@@ -39,8 +39,8 @@ impl Sink<Secret> for Slot {
         None
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Secret>) {
-        if let Staged::Put(Listed::Object(object)) = item {
+    fn stage(&mut self, staging: &mut Self::Staging, item: ObjectEvent<Secret>) {
+        if let Listed::Object(object) = item.object {
             *staging = Some(object);
         }
     }
@@ -50,8 +50,12 @@ impl Sink<Secret> for Slot {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<Secret>) -> Result<(), Error> {
-        if let SinkEvent::Modified(object) = event {
+    fn apply(&mut self, event: ObjectEvent<Secret>) -> Result<(), Error> {
+        if let ObjectEvent {
+            kind: EventKind::Modified,
+            object: Listed::Object(object),
+        } = event
+        {
             self.held = Some(object);
             self.modified = true;
         }

@@ -10,7 +10,9 @@ use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{
     Deleted, EventHandler, HandlerOptions, InformerOptions, QueueOrder, SharedInformer,
 };
-use kubecache::list_watch::{Api as _, ListerWatcher, Next, WatchEvent, WatchRequest};
+use kubecache::list_watch::{
+    Api as _, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchRequest,
+};
 use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::Indexers;
@@ -214,11 +216,17 @@ fn decode_and_keep<K: Object>(list: &[u8], events: &Arc<Vec<u8>>, left: usize) -
     let before = Cost::now();
     while let Some(event) = decoding.next() {
         match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                kept.insert(object.key(), object);
-            }
-            WatchEvent::Deleted(object) => {
+            WatchEvent::Object(ObjectEvent {
+                kind: EventKind::Deleted,
+                object,
+            }) => {
                 kept.remove(&object.key());
+            }
+            WatchEvent::Object(ObjectEvent {
+                object: Listed::Object(object),
+                ..
+            }) => {
+                kept.insert(object.key(), object);
             }
             other => panic!("{other:?}"),
         }

@@ -1,17 +1,16 @@
 //! The node's own object, followed for its time to live: the cluster's word on how long objects may be cached.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kubecache::Error;
 use kubecache::ErrorKind;
 use kubecache::http::Client;
-use kubecache::list_watch::{Api, Listed};
+use kubecache::list_watch::{Api, EventKind, Listed, ObjectEvent};
 use kubecache::manager::NodeTtl;
-use kubecache::object::{ObjectKey, Scope};
-use kubecache::reflector::{
-    Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
-};
+use kubecache::object::{Held, ObjectKey, Scope};
+use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink};
 
 use crate::tell;
 use crate::tell::one_line;
@@ -62,19 +61,24 @@ impl NodeSink {
     }
 }
 
+/// The node, unless it is gone or does not decode.
+fn present(event: ObjectEvent<Node>) -> Option<Arc<Held<Node>>> {
+    match event.object {
+        Listed::Object(node) if event.kind != EventKind::Deleted => Some(node),
+        Listed::Object(_) | Listed::Undecodable(_) => None,
+    }
+}
+
 impl Sink<Node> for NodeSink {
     /// The time to live of the listed node, if it was listed.
-    type Staging = Option<std::sync::Arc<kubecache::object::Held<Node>>>;
+    type Staging = Option<Arc<Held<Node>>>;
 
     fn begin(&mut self) -> Self::Staging {
         None
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Node>) {
-        match item {
-            Staged::Put(Listed::Object(node)) => *staging = Some(node),
-            Staged::Put(Listed::Undecodable(_)) | Staged::Remove(_) => *staging = None,
-        }
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<Node>) {
+        *staging = present(event);
     }
 
     fn commit(&mut self, staging: Self::Staging, _of: &Replacement) -> Result<(), Error> {
@@ -82,13 +86,8 @@ impl Sink<Node> for NodeSink {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<Node>) -> Result<(), Error> {
-        match event {
-            SinkEvent::Added(node) | SinkEvent::Modified(node) => self.observe(Some(&node)),
-            SinkEvent::Deleted(_)
-            | SinkEvent::Undecodable(_)
-            | SinkEvent::DeletedUndecodable(_) => self.observe(None),
-        }
+    fn apply(&mut self, event: ObjectEvent<Node>) -> Result<(), Error> {
+        self.observe(present(event).as_deref().map(|node| &**node));
         Ok(())
     }
 

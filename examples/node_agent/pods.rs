@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
-use kubecache::list_watch::Listed;
+use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::object::{Held, Object as _, ObjectKey};
-use kubecache::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use kubecache::reflector::{ReflectorStatus, Replacement, Sink};
 
 /// What the reflector has to say.
 #[derive(Debug)]
@@ -48,18 +48,19 @@ impl Sink<Pod> for PodSink {
         Snapshot::default()
     }
 
-    fn stage(&mut self, staging: &mut Snapshot, item: Staged<Pod>) {
-        match item {
-            Staged::Put(Listed::Object(pod)) => {
-                staging.pods.insert(pod.key(), pod);
-            }
-            Staged::Put(Listed::Undecodable(pod)) => {
-                log::warn!("pod {} does not decode: {}", pod.key, pod.error);
-                staging.undecodable.insert(pod.key);
-            }
-            Staged::Remove(key) => {
+    fn stage(&mut self, staging: &mut Snapshot, event: ObjectEvent<Pod>) {
+        match (event.kind, event.object) {
+            (EventKind::Deleted, pod) => {
+                let key = pod.key();
                 staging.pods.remove(&key);
                 staging.undecodable.remove(&key);
+            }
+            (_, Listed::Object(pod)) => {
+                staging.pods.insert(pod.key(), pod);
+            }
+            (_, Listed::Undecodable(pod)) => {
+                log::warn!("pod {} does not decode: {}", pod.key, pod.error);
+                staging.undecodable.insert(pod.key);
             }
         }
     }
@@ -69,14 +70,13 @@ impl Sink<Pod> for PodSink {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<Pod>) -> Result<(), Error> {
-        match event {
-            SinkEvent::Added(pod) | SinkEvent::Modified(pod) => self.send(PodNews::Here(pod)),
-            SinkEvent::Deleted(pod) => self.send(PodNews::Gone(pod.key())),
-            SinkEvent::Undecodable(pod) => {
+    fn apply(&mut self, event: ObjectEvent<Pod>) -> Result<(), Error> {
+        match (event.kind, event.object) {
+            (EventKind::Deleted, pod) => self.send(PodNews::Gone(pod.key())),
+            (_, Listed::Object(pod)) => self.send(PodNews::Here(pod)),
+            (_, Listed::Undecodable(pod)) => {
                 log::warn!("pod {} does not decode: {}", pod.key, pod.error);
             }
-            SinkEvent::DeletedUndecodable(pod) => self.send(PodNews::Gone(pod.key)),
         }
         Ok(())
     }

@@ -3,16 +3,14 @@
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
-    WatchStream,
+    Backlog, EventKind, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent,
+    WatchEvent, WatchRequest, WatchStream,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::demand::RestEnd;
 use crate::reflector::metrics::Measured;
-use crate::reflector::{
-    Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, SinkEvent, Staged,
-};
+use crate::reflector::{Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, Wake, panic_literal};
 
@@ -32,7 +30,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     stream: Option<Box<dyn WatchStream<K>>>,
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
-    event: Option<WatchEvent<K>>,
+    event: Option<ObjectEvent<K>>,
     measured: Measured,
     /// The source's word that it lists one object.
     one_object: bool,
@@ -238,7 +236,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         let mut each = |item: Listed<K>| {
             is_empty = false;
             measured.listed(matches!(item, Listed::Undecodable(_)));
-            sink.stage(staging, Staged::Put(item));
+            sink.stage(staging, ObjectEvent::added(item));
         };
         // Who comes for a first sync while its list is queued makes the list urgent.
         let expedites = !request.waited_for && !self.core.status().synced;
@@ -281,11 +279,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             return Input::Ended(None);
         };
         match stream.next(Deadline::at(until)) {
-            Ok(Next::Event(event)) => {
-                let seen = seen(&event);
-                self.event = Some(event);
-                Input::Seen(seen)
-            }
+            Ok(Next::Event(event)) => Input::Seen(self.see(event)),
             Ok(Next::Ended(end)) => {
                 self.measured.watch_is_at_its_end();
                 Input::Ended(end)
@@ -297,42 +291,43 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         }
     }
 
+    /// Keeps an object's event for the action to come.
+    fn see(&mut self, event: WatchEvent<K>) -> Seen {
+        match event {
+            WatchEvent::Object(event) => {
+                let (kind, version) = (event.kind, event.object.resource_version());
+                self.event = Some(event);
+                Seen::Object { kind, version }
+            }
+            WatchEvent::Bookmark {
+                resource_version: version,
+                initial_events_end: ends_initial,
+            } => Seen::Bookmark {
+                version,
+                ends_initial,
+            },
+            WatchEvent::Error(error) => Seen::Error(error),
+            WatchEvent::Skipped {
+                reason,
+                resource_version: version,
+            } => Seen::Skipped { reason, version },
+        }
+    }
+
     fn apply(&mut self) -> Input {
-        let event = match self.event.take() {
-            Some(WatchEvent::Added(object)) => SinkEvent::Added(object),
-            Some(WatchEvent::Modified(object)) => SinkEvent::Modified(object),
-            Some(WatchEvent::Deleted(object)) => SinkEvent::Deleted(object),
-            Some(WatchEvent::Undecodable(object)) => SinkEvent::Undecodable(object),
-            Some(WatchEvent::DeletedUndecodable(object)) => SinkEvent::DeletedUndecodable(object),
-            Some(
-                WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
-            )
-            | None => return Input::Applied(Ok(())),
+        let Some(event) = self.event.take() else {
+            return Input::Applied(Ok(()));
         };
-        self.measured
-            .applied(matches!(event, SinkEvent::Undecodable(_)));
+        self.measured.applied(is_set_aside(&event));
         Input::Applied(self.sink.apply(event))
     }
 
     fn stage(&mut self) -> Input {
-        let item = match self.event.take() {
-            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                Staged::Put(Listed::Object(object))
+        if let (Some(event), Some(staging)) = (self.event.take(), self.staging.as_mut()) {
+            if event.kind != EventKind::Deleted {
+                self.measured.listed(is_set_aside(&event));
             }
-            Some(WatchEvent::Undecodable(object)) => Staged::Put(Listed::Undecodable(object)),
-            Some(WatchEvent::Deleted(object)) => Staged::Remove(object.key()),
-            Some(WatchEvent::DeletedUndecodable(object)) => Staged::Remove(object.key),
-            Some(
-                WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. },
-            )
-            | None => return Input::Applied(Ok(())),
-        };
-        if let Some(staging) = self.staging.as_mut() {
-            if let Staged::Put(listed) = &item {
-                self.measured
-                    .listed(matches!(listed, Listed::Undecodable(_)));
-            }
-            self.sink.stage(staging, item);
+            self.sink.stage(staging, event);
         }
         Input::Applied(Ok(()))
     }
@@ -380,27 +375,7 @@ impl<K: Object, S: Sink<K>> Drop for Driver<K, S> {
     }
 }
 
-fn seen<K: Object>(event: &WatchEvent<K>) -> Seen {
-    match event {
-        WatchEvent::Added(object) => Seen::Added(object.resource_version()),
-        WatchEvent::Modified(object) => Seen::Modified(object.resource_version()),
-        WatchEvent::Deleted(object) => Seen::Deleted(object.resource_version()),
-        WatchEvent::Undecodable(object) => Seen::Undecodable(object.resource_version.clone()),
-        WatchEvent::DeletedUndecodable(object) => Seen::Deleted(object.resource_version.clone()),
-        WatchEvent::Bookmark {
-            resource_version,
-            initial_events_end,
-        } => Seen::Bookmark {
-            version: resource_version.clone(),
-            ends_initial: *initial_events_end,
-        },
-        WatchEvent::Error(error) => Seen::Error(error.clone()),
-        WatchEvent::Skipped {
-            reason,
-            resource_version,
-        } => Seen::Skipped {
-            reason: reason.clone(),
-            version: resource_version.clone(),
-        },
-    }
+/// Whether an object that is there does not decode (B12).
+fn is_set_aside<K: Object>(event: &ObjectEvent<K>) -> bool {
+    event.kind != EventKind::Deleted && event.object.decoded().is_none()
 }

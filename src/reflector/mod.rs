@@ -19,7 +19,7 @@ pub(crate) use metrics::announce;
 pub use metrics::{ReflectorMetrics, ReflectorReading};
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
-pub use sink::{Replacement, Sink, SinkEvent, Staged};
+pub use sink::{Replacement, Sink};
 pub(crate) use status::Activity;
 pub use status::{Phase, ReflectorStatus};
 

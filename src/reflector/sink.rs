@@ -1,10 +1,9 @@
 //! Where a reflector's changes go: a replacement is a value that commits or is dropped, an event is applied.
 
 use crate::error::Error;
-use crate::list_watch::{Backlog, Listed, Undecodable};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::list_watch::{Backlog, ObjectEvent};
+use crate::object::{Object, ResourceVersion};
 use crate::reflector::ReflectorStatus;
-use crate::sync::Arc;
 
 /// What one reflector writes to: a store, a queue, a slot for one object.
 ///
@@ -17,10 +16,11 @@ pub trait Sink<K: Object>: Send + 'static {
     /// Begins a replacement of the whole content.
     fn begin(&mut self) -> Self::Staging;
 
-    /// Adds one item to the replacement, or takes one back out (streamed lists only, WL-3).
+    /// Applies one event to the replacement: each item of a list comes as an addition; a streamed
+    /// list can also change an object and take one back out (WL-3).
     ///
-    /// The last item of a key wins (ST-5).
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>);
+    /// The last event of a key wins (ST-5).
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>);
 
     /// Makes the replacement the content: all of it or nothing.
     ///
@@ -35,7 +35,7 @@ pub trait Sink<K: Object>: Send + 'static {
     /// # Errors
     ///
     /// Why it could not. The change is lost until the next list, so the reflector lists again after a backoff.
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error>;
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error>;
 
     /// The server's position moved without a change (RF-27).
     fn bookmark(&mut self, _version: &ResourceVersion) {}
@@ -54,35 +54,6 @@ pub trait Sink<K: Object>: Send + 'static {
 
     /// Told before each read of the watch what has come already, and before every other wait that nothing has.
     fn backlog(&mut self, _backlog: Backlog) {}
-}
-
-/// One item on its way into a replacement.
-#[derive(Debug)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "an item comes or goes while a replacement is staged"
-)]
-pub enum Staged<K: Object> {
-    /// An item of the list, or an ADDED or MODIFIED event of a streamed one.
-    Put(Listed<K>),
-    /// A DELETED event while the list was streamed.
-    Remove(ObjectKey),
-}
-
-/// One change of the watch.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "the changes a watch can tell of")]
-pub enum SinkEvent<K: Object> {
-    /// The object appeared.
-    Added(Arc<Held<K>>),
-    /// The object changed.
-    Modified(Arc<Held<K>>),
-    /// The object is gone; this is its last state.
-    Deleted(Arc<Held<K>>),
-    /// The object is there, but does not decode (B12).
-    Undecodable(Undecodable),
-    /// The object is gone, and its last state does not decode (B12).
-    DeletedUndecodable(Undecodable),
 }
 
 /// What a replacement is of.

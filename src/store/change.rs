@@ -4,9 +4,9 @@ use hashbrown::HashSet;
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::list_watch::Listed;
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::{Demand, ReflectorStatus, Replacement, Sink as _, SinkEvent, Staged};
+use crate::reflector::{Demand, ReflectorStatus, Replacement, Sink as _};
 use crate::store::index::Indexers;
 use crate::store::reader::Store;
 use crate::store::state::{Content, Entry, KeyRef, State};
@@ -92,28 +92,18 @@ impl<K: Object> StoreWriter<K> {
     /// `advances` says whether everything before the event is here, so that the content is at its version.
     pub(crate) fn apply_and_tell(
         &mut self,
-        event: SinkEvent<K>,
+        event: ObjectEvent<K>,
         advances: bool,
     ) -> Option<Change<K>> {
         let rule = Rule::Event { advances };
-        match event {
-            SinkEvent::Added(object) | SinkEvent::Modified(object) => {
-                self.put_and_tell(object.key(), &Content::Object(object), rule)
-            }
-            SinkEvent::Undecodable(why) => {
-                let (key, content) = self.set_aside(why);
-                self.put_and_tell(key, &content, rule)
-            }
-            SinkEvent::Deleted(object) => {
-                let version = object.resource_version();
-                let gone = self.delete(&object.key(), object.uid(), &version, rule);
-                Self::gone(gone)
-            }
-            SinkEvent::DeletedUndecodable(why) => {
-                let gone = self.delete(&why.key, &why.uid, &why.resource_version, rule);
-                Self::gone(gone)
-            }
+        let ObjectEvent { kind, object } = event;
+        if kind == EventKind::Deleted {
+            let version = object.resource_version();
+            let gone = self.delete(&object.key(), object.uid(), &version, rule);
+            return Self::gone(gone);
         }
+        let (key, content) = self.content(object);
+        self.put_and_tell(key, &content, rule)
     }
 
     /// Whether a list may change the content, item by item from now on (B18); ask once per list.
@@ -134,10 +124,7 @@ impl<K: Object> StoreWriter<K> {
 
     /// Puts in one item of a list that [`admits`](Self::admits) let pass. The content's version stays.
     pub(crate) fn put_listed(&mut self, item: Listed<K>) -> Option<Change<K>> {
-        let (key, content) = match item {
-            Listed::Object(object) => (object.key(), Content::Object(object)),
-            Listed::Undecodable(why) => self.set_aside(why),
-        };
+        let (key, content) = self.content(item);
         self.put_and_tell(key, &content, Rule::Listed)
     }
 
@@ -159,11 +146,8 @@ impl<K: Object> StoreWriter<K> {
         let mut staging = self.begin();
         let mut keys = Vec::with_capacity(items.len());
         for item in items {
-            keys.push(match &item {
-                Listed::Object(object) => object.key(),
-                Listed::Undecodable(why) => why.key.clone(),
-            });
-            self.stage(&mut staging, Staged::Put(item));
+            keys.push(item.key());
+            self.stage(&mut staging, ObjectEvent::added(item));
         }
         let before = self.replace(staging, of)?;
         let listed: HashSet<&ObjectKey> = keys.iter().collect();
@@ -213,6 +197,13 @@ impl<K: Object> StoreWriter<K> {
         let entries = state.items.values();
         let last_good = entries.filter_map(|entry| entry.content.last_good());
         last_good.map(Arc::clone).collect()
+    }
+
+    fn content(&self, object: Listed<K>) -> (ObjectKey, Content<K>) {
+        match object {
+            Listed::Object(object) => (object.key(), Content::Object(object)),
+            Listed::Undecodable(why) => self.set_aside(why),
+        }
     }
 
     fn put_and_tell(

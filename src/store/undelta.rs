@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::list_watch::ObjectEvent;
 use crate::object::{Held, Object, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::{Indexers, Staging, Store, StoreWriter};
 use crate::sync::Arc;
 
@@ -91,8 +92,8 @@ where
         self.writer.begin()
     }
 
-    fn stage(&mut self, staging: &mut Staging<K>, item: Staged<K>) {
-        self.writer.stage(staging, item);
+    fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
+        self.writer.stage(staging, event);
     }
 
     fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
@@ -101,7 +102,7 @@ where
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         let refused_before = self.store.refused();
         self.writer.apply(event)?;
         if self.store.refused() == refused_before {

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::floor::{Floor, Identity};
 use crate::store::index::Indexers;
 use crate::store::state::{Content, Entry, Items, KeyRef, State, index};
@@ -299,25 +299,22 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         }
     }
 
-    fn stage(&mut self, staging: &mut Staging<K>, item: Staged<K>) {
-        match item {
-            Staged::Put(item) => {
-                let (key, entry) = self.entry(staging, item);
-                let held = self.state.lock().held_key(&key).map(Arc::clone);
-                let key = held.unwrap_or_else(|| Arc::new(key));
-                staging.items.insert(key, entry);
-            }
-            Staged::Remove(key) => {
-                staging.items.remove(&KeyRef::from(&key));
-            }
+    fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
+        if event.kind == EventKind::Deleted {
+            staging.items.remove(&KeyRef::from(&event.object.key()));
+            return;
         }
+        let (key, entry) = self.entry(staging, event.object);
+        let held = self.state.lock().held_key(&key).map(Arc::clone);
+        let key = held.unwrap_or_else(|| Arc::new(key));
+        staging.items.insert(key, entry);
     }
 
     fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
         self.replace(staging, of).map(drop)
     }
 
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         drop(self.apply_and_tell(event, true));
         Ok(())
     }

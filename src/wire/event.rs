@@ -12,14 +12,13 @@ use super::frame::{Frame, FrameLimit, Framed, Frames};
 use super::initial::InitialEvents;
 use super::item::{self, Fault, Identity};
 use super::members::{Members, NotAnObject};
-use super::message::{Undecodable, WatchEvent};
+use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
 use super::options::DecodeOptions;
 use super::reason;
 use super::scan::Shape;
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, Object, ResourceVersion, Status};
-use crate::sync::Arc;
+use crate::object::{Object, ResourceVersion, Status};
 
 /// The annotation of the bookmark behind the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -262,14 +261,9 @@ fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, Broken> {
     };
     let bytes = bytes.get_mut(object.start..object.end).unwrap_or_default();
     match &*kind {
-        "ADDED" => change(bytes, shape, WatchEvent::Added, WatchEvent::Undecodable),
-        "MODIFIED" => change(bytes, shape, WatchEvent::Modified, WatchEvent::Undecodable),
-        "DELETED" => change(
-            bytes,
-            shape,
-            WatchEvent::Deleted,
-            WatchEvent::DeletedUndecodable,
-        ),
+        "ADDED" => change(bytes, shape, EventKind::Added),
+        "MODIFIED" => change(bytes, shape, EventKind::Modified),
+        "DELETED" => change(bytes, shape, EventKind::Deleted),
         "BOOKMARK" => bookmark(bytes, shape),
         "ERROR" => failure(bytes),
         unknown => {
@@ -292,18 +286,18 @@ fn well_formed(json: &[u8]) -> Result<(), Broken> {
 fn change<K: Object>(
     bytes: &mut [u8],
     shape: &Shape,
-    decoded: fn(Arc<Held<K>>) -> WatchEvent<K>,
-    aside: fn(Undecodable) -> WatchEvent<K>,
+    kind: EventKind,
 ) -> Result<WatchEvent<K>, Broken> {
-    match item::decode(bytes, shape) {
-        Ok(object) => Ok(decoded(object)),
-        Err(Fault::Malformed(why)) => Err(Broken::object(&why)),
-        Err(Fault::Foreign { found, .. }) => Ok(foreign(&found)),
+    let object = match item::decode(bytes, shape) {
+        Ok(object) => Listed::Object(object),
+        Err(Fault::Malformed(why)) => return Err(Broken::object(&why)),
+        Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),
         Err(Fault::Undecodable(object)) if object.key.name().is_empty() => {
-            Ok(not_understood(&object.error.to_string()))
+            return Ok(not_understood(&object.error.to_string()));
         }
-        Err(Fault::Undecodable(object)) => Ok(aside(object)),
-    }
+        Err(Fault::Undecodable(object)) => Listed::Undecodable(object),
+    };
+    Ok(WatchEvent::Object(ObjectEvent { kind, object }))
 }
 
 /// RF-25: an object of another kind, or a Table, is no event.

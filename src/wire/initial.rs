@@ -1,6 +1,6 @@
 //! What a streamed list may add up to: as many items and bytes as a list that comes in one body.
 
-use super::message::WatchEvent;
+use super::message::{EventKind, WatchEvent};
 use super::options::{self, DecodeOptions};
 use crate::error::Error;
 use crate::object::Object;
@@ -39,16 +39,13 @@ impl InitialEvents {
     /// keep the keys.
     pub(super) fn event<K: Object>(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
         match event {
-            WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Undecodable(_) => {
+            WatchEvent::Object(event) if event.kind != EventKind::Deleted => {
                 self.items = self.items.saturating_add(1);
             }
             WatchEvent::Bookmark {
                 initial_events_end, ..
             } => self.ended |= initial_events_end,
-            WatchEvent::Deleted(_)
-            | WatchEvent::DeletedUndecodable(_)
-            | WatchEvent::Error(_)
-            | WatchEvent::Skipped { .. } => {}
+            WatchEvent::Object(_) | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => {}
         }
         if self.items > self.items_max && !self.ended {
             return Err(options::list_too_large(

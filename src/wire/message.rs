@@ -42,17 +42,35 @@ pub struct Undecodable {
     pub error: Error,
 }
 
+/// How an object changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the changes a watch can tell of")]
+pub enum EventKind {
+    /// The object appeared, or is an item of a list.
+    Added,
+    /// The object changed.
+    Modified,
+    /// The object is gone; the event holds its last state.
+    Deleted,
+}
+
+/// One change of one object: what the server sends, a reflector passes on, and a sink applies.
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "an event is a kind and an object"
+)]
+pub struct ObjectEvent<K: Object> {
+    /// How the object changed.
+    pub kind: EventKind,
+    /// The object; one that does not decode has a key all the same (B12).
+    pub object: Listed<K>,
+}
+
 /// What the server sent on a watch.
 #[non_exhaustive]
 pub enum WatchEvent<K: Object> {
-    /// The object appeared, or is part of the initial events.
-    Added(Arc<Held<K>>),
-    /// The object changed.
-    Modified(Arc<Held<K>>),
-    /// The object is gone; this is its last state.
-    Deleted(Arc<Held<K>>),
-    /// The object is gone, and its last state is not a `K` (B12): delete by key.
-    DeletedUndecodable(Undecodable),
+    /// A change of an object.
+    Object(ObjectEvent<K>),
     /// A position without an object.
     Bookmark {
         /// The position.
@@ -62,8 +80,6 @@ pub enum WatchEvent<K: Object> {
     },
     /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
     Error(Error),
-    /// A well-formed object of an ADDED or MODIFIED event that is not a `K` (B12).
-    Undecodable(Undecodable),
     /// An event that is no change: an unknown type, another kind, no metadata (RF-25, RF-28).
     Skipped {
         /// What was wrong with it.
@@ -71,6 +87,95 @@ pub enum WatchEvent<K: Object> {
         /// Its version, where it moves the position (an unknown type); empty where it does not.
         resource_version: ResourceVersion,
     },
+}
+
+impl<K: Object> Listed<K> {
+    /// The object, if it decodes.
+    pub fn decoded(&self) -> Option<&Arc<Held<K>>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Undecodable(_) => None,
+        }
+    }
+
+    /// Its namespace and name.
+    pub fn key(&self) -> ObjectKey {
+        match self {
+            Self::Object(object) => object.key(),
+            Self::Undecodable(aside) => aside.key.clone(),
+        }
+    }
+
+    /// Its uid; empty when it has none.
+    pub fn uid(&self) -> &str {
+        match self {
+            Self::Object(object) => object.uid(),
+            Self::Undecodable(aside) => &aside.uid,
+        }
+    }
+
+    /// Its version; empty when it has none.
+    pub fn resource_version(&self) -> ResourceVersion {
+        match self {
+            Self::Object(object) => object.resource_version(),
+            Self::Undecodable(aside) => aside.resource_version.clone(),
+        }
+    }
+}
+
+impl<K: Object> ObjectEvent<K> {
+    /// The object appeared.
+    pub fn added(object: impl Into<Listed<K>>) -> Self {
+        Self::new(EventKind::Added, object)
+    }
+
+    /// The object changed.
+    pub fn modified(object: impl Into<Listed<K>>) -> Self {
+        Self::new(EventKind::Modified, object)
+    }
+
+    /// The object is gone; this is its last state.
+    pub fn deleted(object: impl Into<Listed<K>>) -> Self {
+        Self::new(EventKind::Deleted, object)
+    }
+
+    fn new(kind: EventKind, object: impl Into<Listed<K>>) -> Self {
+        let object = object.into();
+        Self { kind, object }
+    }
+}
+
+impl<K: Object> From<Arc<Held<K>>> for Listed<K> {
+    fn from(object: Arc<Held<K>>) -> Self {
+        Self::Object(object)
+    }
+}
+
+impl<K: Object> From<Undecodable> for Listed<K> {
+    fn from(aside: Undecodable) -> Self {
+        Self::Undecodable(aside)
+    }
+}
+
+impl<K: Object> From<ObjectEvent<K>> for WatchEvent<K> {
+    fn from(event: ObjectEvent<K>) -> Self {
+        Self::Object(event)
+    }
+}
+
+impl<K: Object> Clone for Listed<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Object(object) => Self::Object(Arc::clone(object)),
+            Self::Undecodable(aside) => Self::Undecodable(aside.clone()),
+        }
+    }
+}
+
+impl<K: Object> Clone for ObjectEvent<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.kind, self.object.clone())
+    }
 }
 
 // By hand, because a derived one would ask `K` for `Debug`, which these never print.
@@ -83,36 +188,39 @@ impl<K: Object> fmt::Debug for Listed<K> {
     }
 }
 
+impl<K: Object> fmt::Debug for ObjectEvent<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let object: &dyn fmt::Debug = match &self.object {
+            Listed::Object(object) => object,
+            Listed::Undecodable(aside) => aside,
+        };
+        f.debug_tuple(&format!("{:?}", self.kind))
+            .field(object)
+            .finish()
+    }
+}
+
 impl<K: Object> fmt::Debug for WatchEvent<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, field): (&str, &dyn fmt::Debug) = match self {
-            Self::Added(object) => ("Added", object),
-            Self::Modified(object) => ("Modified", object),
-            Self::Deleted(object) => ("Deleted", object),
-            Self::DeletedUndecodable(aside) => ("DeletedUndecodable", aside),
-            Self::Error(error) => ("Error", error),
-            Self::Undecodable(aside) => ("Undecodable", aside),
+        match self {
+            Self::Object(event) => event.fmt(f),
+            Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
             Self::Bookmark {
                 resource_version,
                 initial_events_end,
-            } => {
-                return f
-                    .debug_struct("Bookmark")
-                    .field("resource_version", resource_version)
-                    .field("initial_events_end", initial_events_end)
-                    .finish();
-            }
+            } => f
+                .debug_struct("Bookmark")
+                .field("resource_version", resource_version)
+                .field("initial_events_end", initial_events_end)
+                .finish(),
             Self::Skipped {
                 reason,
                 resource_version,
-            } => {
-                return f
-                    .debug_struct("Skipped")
-                    .field("reason", reason)
-                    .field("resource_version", resource_version)
-                    .finish();
-            }
-        };
-        f.debug_tuple(name).field(field).finish()
+            } => f
+                .debug_struct("Skipped")
+                .field("reason", reason)
+                .field("resource_version", resource_version)
+                .finish(),
+        }
     }
 }

@@ -27,7 +27,7 @@ mod wiped;
 pub(crate) use buffer::Growth;
 pub use event::EventDecoder;
 pub use list::ListDecoder;
-pub use message::{ListPage, Listed, Undecodable, WatchEvent};
+pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 pub use options::{DecodeOptions, Trim};
 pub use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
-use kubecache::list_watch::{Listed, Undecodable};
+use kubecache::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use kubecache::manager::{
     Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Scope};
-use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink, SinkEvent, Staged};
+use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::worker::live_workers;
 use kubecache::{Error, ErrorKind};
 
@@ -34,11 +34,11 @@ impl Sink<Pod> for News {
         BTreeMap::new()
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<Pod>) {
-        match item {
-            Staged::Put(Listed::Object(pod)) => drop(staging.insert(pod.key(), pod)),
-            Staged::Put(Listed::Undecodable(pod)) => refuse(&pod),
-            Staged::Remove(key) => drop(staging.remove(&key)),
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<Pod>) {
+        match (event.kind, event.object) {
+            (EventKind::Deleted, pod) => drop(staging.remove(&pod.key())),
+            (_, Listed::Object(pod)) => drop(staging.insert(pod.key(), pod)),
+            (_, Listed::Undecodable(pod)) => refuse(&pod),
         }
     }
 
@@ -47,11 +47,11 @@ impl Sink<Pod> for News {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<Pod>) -> Result<(), Error> {
-        let news = match event {
-            SinkEvent::Added(pod) | SinkEvent::Modified(pod) => PodNews::Is(pod),
-            SinkEvent::Deleted(pod) => PodNews::Gone(pod),
-            SinkEvent::Undecodable(pod) | SinkEvent::DeletedUndecodable(pod) => {
+    fn apply(&mut self, event: ObjectEvent<Pod>) -> Result<(), Error> {
+        let news = match (event.kind, event.object) {
+            (EventKind::Deleted, Listed::Object(pod)) => PodNews::Gone(pod),
+            (_, Listed::Object(pod)) => PodNews::Is(pod),
+            (_, Listed::Undecodable(pod)) => {
                 refuse(&pod);
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::ErrorKind;
 use kubecache::clock::Clock;
-use kubecache::list_watch::{ListRequest, Next, WatchEvent, WatchRequest};
+use kubecache::list_watch::{EventKind, ListRequest, Next, WatchEvent, WatchRequest};
 use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Reason, ResourceVersion, Scope};
 use kubecache::worker::StopToken;
 
@@ -173,7 +173,7 @@ fn a_watch_that_the_server_ends_sends_a_bookmark_first_and_ends_cleanly() {
                 bookmarks += 1;
             }
             // Other tests play the story meanwhile.
-            Next::Event(WatchEvent::Modified(_)) => {}
+            Next::Event(WatchEvent::Object(event)) if event.kind == EventKind::Modified => {}
             Next::Ended(None) => break,
             other => panic!("{other:?}"),
         }
@@ -208,7 +208,7 @@ fn a_streamed_list_ends_with_its_bookmark_where_the_server_streams() {
     let mut streamed = 0;
     loop {
         match next(&mut *stream) {
-            WatchEvent::Added(_) => streamed += 1,
+            WatchEvent::Object(event) if event.kind == EventKind::Added => streamed += 1,
             WatchEvent::Bookmark {
                 initial_events_end: true,
                 resource_version,

@@ -6,7 +6,7 @@ use std::fs;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
-use kubecache::list_watch::{ListRequest, Next, WatchEvent};
+use kubecache::list_watch::{EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::object::{Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::testing::{FixtureServer, Recorder};
 use kubecache::worker::StopToken;
@@ -48,7 +48,10 @@ fn look(url: &str, change: impl FnOnce()) -> (Seen, bool) {
     loop {
         let deadline = kubecache::clock::Clock::system().after(PATIENCE);
         match stream.next(deadline).unwrap() {
-            Next::Event(WatchEvent::Added(secret) | WatchEvent::Modified(secret)) => {
+            Next::Event(WatchEvent::Object(ObjectEvent {
+                kind: EventKind::Added | EventKind::Modified,
+                object: Listed::Object(secret),
+            })) => {
                 see(&mut seen, &secret);
                 if secret.key() == ObjectKey::new("shop", "recorded") {
                     return (seen, canary);

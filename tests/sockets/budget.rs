@@ -7,7 +7,9 @@ use std::thread;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, Backlog, ListerWatcher, Next, WatchEvent, WatchStream};
+use kubecache::list_watch::{
+    Api as _, Backlog, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
+};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
@@ -44,9 +46,10 @@ fn accept(server: &Server) -> Peer {
 
 fn next(watch: &mut dyn WatchStream<Secret>) -> Result<usize, Error> {
     match watch.next(Clock::system().after(PATIENCE))? {
-        Next::Event(WatchEvent::Modified(secret)) => {
-            Ok(secret.data.as_ref().map_or(0, |data| data["k"].0.len()))
-        }
+        Next::Event(WatchEvent::Object(ObjectEvent {
+            kind: EventKind::Modified,
+            object: Listed::Object(secret),
+        })) => Ok(secret.data.as_ref().map_or(0, |data| data["k"].0.len())),
         other => panic!("{other:?}"),
     }
 }

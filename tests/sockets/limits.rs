@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline, FakeClock};
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, ListerWatcher, Next, WatchEvent, WatchRequest};
+use kubecache::list_watch::{Api as _, EventKind, ListerWatcher, Next, WatchEvent, WatchRequest};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
@@ -211,7 +211,11 @@ fn of_the_items_of_a_streamed_list() {
             let mut items = 0;
             loop {
                 match watch.next(Deadline::NEVER) {
-                    Ok(Next::Event(WatchEvent::Added(_))) => items += 1,
+                    Ok(Next::Event(WatchEvent::Object(event)))
+                        if event.kind == EventKind::Added =>
+                    {
+                        items += 1;
+                    }
                     Ok(other) => panic!("{other:?}"),
                     Err(error) => return (items, error),
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::list_watch::{Backlog, Next, WatchEvent};
+use kubecache::list_watch::{Backlog, EventKind, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 use kubecache::worker::StopToken;
@@ -303,9 +303,10 @@ fn a_large_event_and_a_long_line_of_small_ones_come_through_whole() {
                 next_bookmark(&mut *watch);
             }
             match watch.next(Clock::system().after(PATIENCE)).unwrap() {
-                Next::Event(WatchEvent::Modified(secret)) => {
-                    secret.data.as_ref().unwrap()["k"].0.len()
-                }
+                Next::Event(WatchEvent::Object(ObjectEvent {
+                    kind: EventKind::Modified,
+                    object: Listed::Object(secret),
+                })) => secret.data.as_ref().unwrap()["k"].0.len(),
                 other => panic!("{other:?}"),
             }
         });
@@ -376,7 +377,16 @@ fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
         let large = secret("db", "7").replace("dg==", &"dmFsdWU+".repeat(40_000));
         peer.chunk(&format!("{{\"type\":\"ADDED\",\"object\":{large}}}\n"));
         let event = watching.join().unwrap();
-        assert!(matches!(event, Some(WatchEvent::Added(_))), "{event:?}");
+        assert!(
+            matches!(
+                event,
+                Some(WatchEvent::Object(ObjectEvent {
+                    kind: EventKind::Added,
+                    object: Listed::Object(_)
+                }))
+            ),
+            "{event:?}"
+        );
     });
 }
 

@@ -10,8 +10,9 @@ use super::tests::{Rig, View, apply, compressed_mode, held, in_order_mode, repla
 use super::{DeltaFifo, DeltaFifoOptions, QueueMode, Relisted};
 use crate::ErrorKind;
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::list_watch::ObjectEvent;
 use crate::object::Object as _;
-use crate::reflector::{Sink, SinkEvent};
+use crate::reflector::Sink;
 use crate::sync::{
     Arc, Bell, Mutex,
     atomic::{AtomicBool, Ordering},
@@ -50,7 +51,7 @@ fn a_change_and_the_end_are_never_missed_by_a_pop() {
                 }
             });
             for change in ["a1", "a2"] {
-                writer.apply(SinkEvent::Modified(held(change))).unwrap();
+                writer.apply(ObjectEvent::modified(held(change))).unwrap();
             }
             drop(writer);
             let end = consumer.join().unwrap();
@@ -81,7 +82,7 @@ fn every_end_of_a_pop_at_once() {
             });
             let time = thread::spawn(move || fake.advance(Duration::from_secs(1)));
             let closer = thread::spawn(move || handle.close());
-            let written = writer.apply(SinkEvent::Added(held("a1")));
+            let written = writer.apply(ObjectEvent::added(held("a1")));
             time.join().unwrap();
             closer.join().unwrap();
             let (first, second) = consumer.join().unwrap();
@@ -186,9 +187,9 @@ fn a_list_during_the_processing_loses_no_deletion() {
                     }
                 });
                 for change in ["a1", "b1"] {
-                    writer.apply(SinkEvent::Added(held(change))).unwrap();
+                    writer.apply(ObjectEvent::added(held(change))).unwrap();
                 }
-                writer.apply(SinkEvent::Deleted(held("a2"))).unwrap();
+                writer.apply(ObjectEvent::deleted(held("a2"))).unwrap();
                 writer.resync().unwrap();
                 replace(&mut writer, vec![held("c1")]).unwrap();
                 drop(writer);
@@ -236,7 +237,7 @@ fn a_resync_during_the_processing_reaches_the_object() {
                     (told, since)
                 });
                 for change in ["a1", "a2"] {
-                    writer.apply(SinkEvent::Modified(held(change))).unwrap();
+                    writer.apply(ObjectEvent::modified(held(change))).unwrap();
                 }
                 ticked.store(true, Ordering::SeqCst);
                 writer.resync().unwrap();
@@ -275,9 +276,9 @@ fn a_list_ends_what_a_refused_deletion_leaves() {
                         }
                     }
                 });
-                writer.apply(SinkEvent::Added(held("a5"))).unwrap();
+                writer.apply(ObjectEvent::added(held("a5"))).unwrap();
                 replace(&mut writer, vec![held("a5")]).unwrap();
-                writer.apply(SinkEvent::Deleted(held("a2"))).unwrap();
+                writer.apply(ObjectEvent::deleted(held("a2"))).unwrap();
                 replace(&mut writer, vec![]).unwrap();
                 drop(writer);
                 consumer.join().unwrap();
@@ -310,11 +311,11 @@ fn a_list_that_forgets_what_is_in_hand_loses_a_deletion() {
                     apply(&view, &popped);
                 }
             });
-            writer.apply(SinkEvent::Added(held("a1"))).unwrap();
+            writer.apply(ObjectEvent::added(held("a1"))).unwrap();
             let waits = !handle.is_empty();
             let shows = !known.objects.lock().is_empty();
             if waits || shows {
-                writer.apply(SinkEvent::Deleted(held("a1"))).unwrap();
+                writer.apply(ObjectEvent::deleted(held("a1"))).unwrap();
             }
             drop(writer);
             consumer.join().unwrap();

@@ -11,9 +11,9 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::informer::KnownObjects;
 use crate::informer::delta::{Deletion, Delta, ReplacedAll};
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::refusal;
 use crate::sync::{Arc, MutexGuard};
 
@@ -287,9 +287,13 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         DeltaFifoStaging::new(self.shared.lock().fates())
     }
 
-    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, item: Staged<K>) {
-        match item {
-            Staged::Put(Listed::Object(object)) => {
+    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
+        if event.kind == EventKind::Deleted {
+            staging.remove(&event.object.key());
+            return;
+        }
+        match event.object {
+            Listed::Object(object) => {
                 let key = object.key();
                 if let Some(held) = self.unchanged(staging, &key, &object) {
                     staging.put(key, Listed::Object(held));
@@ -300,10 +304,9 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
                     Err(error) => staging.fail(error),
                 }
             }
-            Staged::Put(Listed::Undecodable(why)) => {
+            Listed::Undecodable(why) => {
                 staging.put(why.key.clone(), Listed::Undecodable(why));
             }
-            Staged::Remove(key) => staging.remove(&key),
         }
     }
 
@@ -322,17 +325,18 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
-        match event {
-            SinkEvent::Added(object) => self.change(object, Delta::Added),
-            SinkEvent::Modified(object) => self.change(object, Delta::Updated),
-            SinkEvent::Deleted(object) => self.delete(object),
-            SinkEvent::Undecodable(why) => {
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        let ObjectEvent { kind, object } = event;
+        match (kind, object) {
+            (EventKind::Added, Listed::Object(object)) => self.change(object, Delta::Added),
+            (EventKind::Modified, Listed::Object(object)) => self.change(object, Delta::Updated),
+            (EventKind::Deleted, Listed::Object(object)) => self.delete(object),
+            (EventKind::Added | EventKind::Modified, Listed::Undecodable(why)) => {
                 let key = why.key.clone();
                 let why = Box::new(why);
                 self.queue(key, Delta::Undecodable { why, of: None })
             }
-            SinkEvent::DeletedUndecodable(why) => self.delete_undecodable(why),
+            (EventKind::Deleted, Listed::Undecodable(why)) => self.delete_undecodable(why),
         }
     }
 

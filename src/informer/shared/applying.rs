@@ -3,9 +3,9 @@
 use crate::informer::handlers::Processor;
 use crate::informer::spent::Spent;
 use crate::informer::{Deleted, Deletion, Delta, Deltas, Notification, QueueOrder, ReplacedAll};
-use crate::list_watch::Listed;
+use crate::list_watch::{Listed, ObjectEvent};
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{Replacement, SinkEvent};
+use crate::reflector::Replacement;
 use crate::store::{Change, Store, StoreWriter};
 use crate::sync::Arc;
 
@@ -92,9 +92,9 @@ impl<K: Object> Applying<K> {
 
     fn apply_one(&mut self, delta: Delta<K>, is_in_initial_list: bool) {
         let change = match delta {
-            Delta::Added(object) => self.event(SinkEvent::Added(object)),
-            Delta::Updated(object) => self.event(SinkEvent::Modified(object)),
-            Delta::Undecodable { why, of: None } => self.event(SinkEvent::Undecodable(*why)),
+            Delta::Added(object) => self.event(ObjectEvent::added(object)),
+            Delta::Updated(object) => self.event(ObjectEvent::modified(object)),
+            Delta::Undecodable { why, of: None } => self.event(ObjectEvent::modified(*why)),
             Delta::Replaced { object, of } => self.listed(Listed::Object(object), &of),
             Delta::Undecodable { why, of: Some(of) } => self.listed(Listed::Undecodable(*why), &of),
             Delta::Deleted(deletion) => return self.delete(*deletion),
@@ -120,7 +120,7 @@ impl<K: Object> Applying<K> {
         self.tell(change, is_in_initial_list);
     }
 
-    fn event(&mut self, event: SinkEvent<K>) -> Option<Change<K>> {
+    fn event(&mut self, event: ObjectEvent<K>) -> Option<Change<K>> {
         // Compressed, a change may overtake an earlier one of another object.
         let advances = self.order != QueueOrder::Compressed;
         self.writer.apply_and_tell(event, advances)
@@ -168,9 +168,9 @@ impl<K: Object> Applying<K> {
             of,
         } = deletion;
         let seen = match (undecodable, &last_known) {
-            (Some(why), _) => self.event(SinkEvent::DeletedUndecodable(*why)),
+            (Some(why), _) => self.event(ObjectEvent::deleted(*why)),
             (None, Some(object)) if final_state_known => {
-                self.event(SinkEvent::Deleted(Arc::clone(object)))
+                self.event(ObjectEvent::deleted(Arc::clone(object)))
             }
             (None, _) => None,
         };

@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::informer::handlers::Processor;
 use crate::informer::spent::Spent;
 use crate::informer::{DeltaFifoStaging, DeltaFifoWriter};
-use crate::list_watch::Backlog;
+use crate::list_watch::{Backlog, ObjectEvent};
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::{Floor, Reporter, refusal};
 use crate::sync::Arc;
 
@@ -32,8 +32,8 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         self.writer.begin()
     }
 
-    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, item: Staged<K>) {
-        self.writer.stage(staging, item);
+    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
+        self.writer.stage(staging, event);
     }
 
     fn commit(&mut self, staging: DeltaFifoStaging<K>, of: &Replacement) -> Result<(), Error> {
@@ -50,15 +50,8 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
-        let version = match &event {
-            SinkEvent::Added(object) | SinkEvent::Modified(object) | SinkEvent::Deleted(object) => {
-                object.resource_version()
-            }
-            SinkEvent::Undecodable(why) | SinkEvent::DeletedUndecodable(why) => {
-                why.resource_version.clone()
-            }
-        };
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        let version = event.object.resource_version();
         self.writer.apply(event)?;
         self.floor.raise(&version);
         Ok(())

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
-use crate::list_watch::{Getter, Listed};
+use crate::list_watch::{Getter, Listed, ObjectEvent};
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::fetch::store::FetchStore;
 use crate::manager::object_manager::SecretManager;
@@ -19,7 +19,7 @@ use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
 use crate::object::{Held, ObjectKey, ResourceVersion, Status};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
 
@@ -256,7 +256,7 @@ impl FakeRuns {
         let name = object.metadata.name.clone().unwrap();
         let held = Arc::new(Held::new(object));
         self.write(self.index_of(&name), |writer| {
-            writer.apply(SinkEvent::Modified(held)).unwrap();
+            writer.apply(ObjectEvent::modified(held)).unwrap();
         });
     }
 
@@ -265,7 +265,7 @@ impl FakeRuns {
         let name = object.metadata.name.clone().unwrap();
         let held = Arc::new(Held::new(object));
         self.write(self.index_of(&name), |writer| {
-            writer.apply(SinkEvent::Deleted(held)).unwrap();
+            writer.apply(ObjectEvent::deleted(held)).unwrap();
         });
     }
 
@@ -296,7 +296,7 @@ pub(crate) fn commit_into(
 ) -> Result<(), Error> {
     if let Some(object) = object {
         let listed = Listed::Object(Arc::new(Held::new(object)));
-        writer.stage(&mut staging, Staged::Put(listed));
+        writer.stage(&mut staging, ObjectEvent::added(listed));
     }
     let of = Replacement {
         resource_version: version.into(),

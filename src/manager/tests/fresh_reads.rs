@@ -5,11 +5,11 @@ use k8s_openapi::api::core::v1::Secret;
 use super::fake::{Stage, commit, immutable, pod, secret, with_uid};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::Undecodable;
+use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::manager::ObjectReport;
 use crate::manager::watch::checker::CHECKS_MAX;
 use crate::object::{Held, ObjectKey, ResourceVersion};
-use crate::reflector::{Sink as _, SinkEvent};
+use crate::reflector::Sink as _;
 use crate::sync::Arc;
 
 fn stage(object: Option<Secret>) -> Stage {
@@ -141,7 +141,7 @@ fn an_answer_that_was_overtaken_replaces_nothing_newer() {
     );
     assert_eq!(stage.version("s"), "15");
     let set_aside = || {
-        let event = SinkEvent::Undecodable(Undecodable {
+        let event = ObjectEvent::modified(Undecodable {
             key: ObjectKey::new("ns", "s"),
             uid: "uid-s".to_owned(),
             resource_version: "17".into(),

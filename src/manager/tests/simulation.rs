@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::ObjectEvent;
 use crate::manager::watch::past::Question;
 use crate::manager::{Cached, ObjectState};
 use crate::object::{Held, ObjectKey, ResourceVersion};
-use crate::reflector::{Sink as _, SinkEvent};
+use crate::reflector::Sink as _;
 use crate::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -232,10 +233,10 @@ impl World {
         let event = if self.dice.roll(3) == 0 {
             self.make_again(&name);
             self.truth.insert(name, None);
-            SinkEvent::Deleted(held)
+            ObjectEvent::deleted(held)
         } else {
             self.truth.insert(name, Some(object));
-            SinkEvent::Modified(held)
+            ObjectEvent::modified(held)
         };
         let applied = self
             .stage
@@ -253,7 +254,7 @@ impl World {
             let name = writer.key().name().to_owned();
             touched.clone_from(&name);
             let old = Arc::new(Held::new(with_uid(secret(&name, "1"), "uid-old")));
-            drop(writer.apply(SinkEvent::Modified(old)));
+            drop(writer.apply(ObjectEvent::modified(old)));
             commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
         });
         assert!(old.unwrap_or(true), "an answer from the past was taken");

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::Undecodable;
+use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::object::{ObjectKey, Status};
-use crate::reflector::{ReflectorStatus, Sink as _, SinkEvent};
+use crate::reflector::{ReflectorStatus, Sink as _};
 use crate::sync::Arc;
 use crate::worker::Worker;
 
@@ -363,7 +363,7 @@ fn an_ended_run_cannot_commit() {
         }
         assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
         let gone = Arc::new(crate::object::Held::new(secret("s", "18")));
-        let deleted = writer.apply(SinkEvent::Deleted(gone));
+        let deleted = writer.apply(ObjectEvent::deleted(gone));
         assert!(deleted.unwrap_err().is_stopped());
         commit(writer, "20", Some(secret("s", "19")), false)
     });
@@ -540,7 +540,7 @@ fn an_idle_item_reports_its_last_answer() {
         .list("odd", "10", Some(secret("odd", "9")))
         .unwrap();
     let index = stage.runs.at_work_index("odd").unwrap();
-    let event = SinkEvent::Undecodable(Undecodable {
+    let event = ObjectEvent::modified(Undecodable {
         key: ObjectKey::new("ns", "odd"),
         uid: "uid-odd".to_owned(),
         resource_version: "11".into(),
@@ -568,7 +568,7 @@ fn the_last_good_copy_is_of_the_same_object() {
     let stage = Stage::new();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
-    let event = SinkEvent::Undecodable(Undecodable {
+    let event = ObjectEvent::modified(Undecodable {
         key: ObjectKey::new("ns", "s"),
         uid: "another".to_owned(),
         resource_version: "20".into(),
@@ -730,7 +730,7 @@ fn an_object_that_does_not_decode_says_so() {
         error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
     };
     let write = |event| stage.runs.write(0, |writer| writer.apply(event).unwrap());
-    write(SinkEvent::Undecodable(set_aside()));
+    write(ObjectEvent::modified(set_aside()));
     let error = stage.get_now("s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Undecodable);
     let copy = stage.manager.get_cached("ns", "s").unwrap().unwrap();
@@ -748,7 +748,7 @@ fn an_object_that_does_not_decode_says_so() {
     assert_eq!(report.reason, "data.key: not base64");
     stage.runs.modified(secret("s", "12"));
     assert_eq!(stage.version("s"), "12");
-    write(SinkEvent::DeletedUndecodable(Undecodable {
+    write(ObjectEvent::deleted(Undecodable {
         resource_version: "13".into(),
         ..set_aside()
     }));
@@ -767,14 +767,14 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     let other = Arc::new(crate::object::Held::new(secret("other", "11")));
     stage.runs.write(0, |writer| {
-        writer.apply(SinkEvent::Modified(other)).unwrap();
+        writer.apply(ObjectEvent::modified(other)).unwrap();
     });
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     stage.runs.modified(secret("s", "12"));
     let other = Arc::new(crate::object::Held::new(secret("other", "13")));
-    stage
-        .runs
-        .write(0, |writer| writer.apply(SinkEvent::Deleted(other)).unwrap());
+    stage.runs.write(0, |writer| {
+        writer.apply(ObjectEvent::deleted(other)).unwrap();
+    });
     assert_eq!(stage.version("s"), "12");
 }
 

@@ -8,10 +8,10 @@ use super::item::{Input, RunId};
 use super::slot::{Action, Item, Slot};
 use super::works::Works;
 use crate::error::Error;
-use crate::list_watch::Listed;
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::content::{News, Written};
 use crate::object::{Object, ObjectKey, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::sync::Arc;
 
 /// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
@@ -82,22 +82,9 @@ impl<K: Object> Sink<K> for Writer<K> {
         (self.item.slot.lock().content().revision(), None)
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<K>) {
-        match item {
-            Staged::Put(listed) => {
-                let ours = match &listed {
-                    Listed::Object(object) => self.is_ours(&object.key()),
-                    Listed::Undecodable(set_aside) => self.is_ours(&set_aside.key),
-                };
-                if ours {
-                    staging.1 = Some(listed);
-                }
-            }
-            Staged::Remove(key) => {
-                if self.is_ours(&key) {
-                    staging.1 = None;
-                }
-            }
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
+        if self.is_ours(&event.object.key()) {
+            staging.1 = (event.kind != EventKind::Deleted).then_some(event.object);
         }
     }
 
@@ -107,33 +94,19 @@ impl<K: Object> Sink<K> for Writer<K> {
         self.write(|slot| slot.replace(self.run, (begun, &mut item), of, now))
     }
 
-    fn apply(&mut self, event: SinkEvent<K>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         let now = self.works.clock().now();
         let run = self.run;
-        match event {
-            SinkEvent::Added(object) | SinkEvent::Modified(object)
-                if self.is_ours(&object.key()) =>
-            {
-                let mut state = Some(Listed::Object(object));
-                self.write(|slot| slot.change(run, &mut state, now))
-            }
-            SinkEvent::Deleted(object) if self.is_ours(&object.key()) => {
-                let version = object.resource_version();
-                self.write(|slot| slot.remove(run, object.uid(), &version, now))
-            }
-            SinkEvent::Undecodable(set_aside) if self.is_ours(&set_aside.key) => {
-                let mut state = Some(Listed::Undecodable(set_aside));
-                self.write(|slot| slot.change(run, &mut state, now))
-            }
-            SinkEvent::DeletedUndecodable(gone) if self.is_ours(&gone.key) => {
-                self.write(|slot| slot.remove(run, &gone.uid, &gone.resource_version, now))
-            }
-            SinkEvent::Added(_)
-            | SinkEvent::Modified(_)
-            | SinkEvent::Deleted(_)
-            | SinkEvent::Undecodable(_)
-            | SinkEvent::DeletedUndecodable(_) => Ok(()),
+        let ObjectEvent { kind, object } = event;
+        if !self.is_ours(&object.key()) {
+            return Ok(());
         }
+        if kind == EventKind::Deleted {
+            let version = object.resource_version();
+            return self.write(|slot| slot.remove(run, object.uid(), &version, now));
+        }
+        let mut state = Some(object);
+        self.write(|slot| slot.change(run, &mut state, now))
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {

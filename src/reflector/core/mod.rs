@@ -25,7 +25,7 @@ mod watching;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{ListPage, ListRequest, RequestProgress, WatchRequest};
+use crate::list_watch::{EventKind, ListPage, ListRequest, RequestProgress, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
@@ -69,11 +69,10 @@ pub(crate) enum Input {
 /// An event of a watch, as far as decisions need it.
 #[derive(Debug)]
 pub(crate) enum Seen {
-    Added(ResourceVersion),
-    Modified(ResourceVersion),
-    Deleted(ResourceVersion),
-    /// An ADDED or MODIFIED object that does not decode (B12).
-    Undecodable(ResourceVersion),
+    Object {
+        kind: EventKind,
+        version: ResourceVersion,
+    },
     Bookmark {
         version: ResourceVersion,
         ends_initial: bool,

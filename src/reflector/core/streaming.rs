@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::WatchRequest;
+use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition};
@@ -136,12 +136,19 @@ impl Core {
             ..streaming
         };
         self.memory.progress(facts.now);
-        if matches!(seen, Seen::Added(_) | Seen::Undecodable(_)) {
+        let is_item = matches!(
+            seen,
+            Seen::Object {
+                kind: EventKind::Added,
+                ..
+            }
+        );
+        if is_item {
             streaming.last_item = facts.now;
             streaming.progress = facts.now;
         }
         match seen {
-            Seen::Added(_) | Seen::Modified(_) | Seen::Deleted(_) | Seen::Undecodable(_) => {
+            Seen::Object { .. } => {
                 self.state = State::Streaming(streaming);
                 Action::Stage
             }

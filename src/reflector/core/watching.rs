@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::WatchRequest;
+use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition};
@@ -258,14 +258,12 @@ impl Core {
                 watching.last_bookmark = facts.now;
                 (version.clone(), Some(Action::Bookmark(version)))
             }
-            // An object that does not decode may be one of the additions that come in no order.
-            Seen::Added(_) | Seen::Undecodable(_) if watching.withheld => {
-                (ResourceVersion::default(), Some(Action::Apply))
-            }
-            Seen::Added(version)
-            | Seen::Modified(version)
-            | Seen::Deleted(version)
-            | Seen::Undecodable(version) => (version, Some(Action::Apply)),
+            // A watch at no version begins with additions in no order.
+            Seen::Object {
+                kind: EventKind::Added,
+                ..
+            } if watching.withheld => (ResourceVersion::default(), Some(Action::Apply)),
+            Seen::Object { version, .. } => (version, Some(Action::Apply)),
         };
         watching.withheld &= version.is_empty();
         watching.had_events = true;

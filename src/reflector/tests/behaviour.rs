@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ErrorKind;
-use crate::list_watch::{ListerWatcher, WatchEvent};
+use crate::list_watch::{ListerWatcher, ObjectEvent, WatchEvent};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
 
@@ -45,13 +45,13 @@ fn the_watch_handler_table_of_upstream() {
     });
     world
         .source
-        .send(|| WatchEvent::Deleted(held("foo", "uid-1", "50")));
+        .send(|| ObjectEvent::deleted(held("foo", "uid-1", "50")).into());
     world
         .source
-        .send(|| WatchEvent::Modified(held("bar", "uid-2", "55")));
+        .send(|| ObjectEvent::modified(held("bar", "uid-2", "55")).into());
     world
         .source
-        .send(|| WatchEvent::Added(held("baz", "uid-3", "32")));
+        .send(|| ObjectEvent::added(held("baz", "uid-3", "32")).into());
     world.source.send(|| WatchEvent::Bookmark {
         resource_version: ResourceVersion::from("56"),
         initial_events_end: false,
@@ -85,13 +85,13 @@ fn nothing_goes_back_in_time() {
     world.catch_up(&store);
     world
         .source
-        .send(|| WatchEvent::Modified(held("a", "uid-1", "2")));
+        .send(|| ObjectEvent::modified(held("a", "uid-1", "2")).into());
     world
         .source
-        .send(|| WatchEvent::Deleted(held("a", "uid-1", "3")));
+        .send(|| ObjectEvent::deleted(held("a", "uid-1", "3")).into());
     world
         .source
-        .send(|| WatchEvent::Added(held("b", "uid-2", "3")));
+        .send(|| ObjectEvent::added(held("b", "uid-2", "3")).into());
     world.source.skip_to(90);
     world.source.bookmark();
     world.catch_up(&store);

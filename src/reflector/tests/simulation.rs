@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::*;
-use crate::list_watch::{Listed, WatchEvent};
+use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::object::Object as _;
 use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
 use crate::reflector::driver::Driver;
-use crate::reflector::{DemandGuard, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{DemandGuard, ReflectorStatus, Replacement, Sink};
 use crate::store::StoreWriter;
 use crate::sync::Mutex;
 use crate::testing::{RequestKind, SourceFault};
@@ -95,8 +95,8 @@ impl Sink<ConfigMap> for Watched {
         self.writer.begin()
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, item: Staged<ConfigMap>) {
-        if let Staged::Put(Listed::Object(object)) = &item {
+    fn stage(&mut self, staging: &mut Self::Staging, item: ObjectEvent<ConfigMap>) {
+        if let Some(object) = item.object.decoded() {
             assert!(object.metadata.uid.is_some());
         }
         self.writer.stage(staging, item);
@@ -109,7 +109,7 @@ impl Sink<ConfigMap> for Watched {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<ConfigMap>) -> Result<(), Error> {
         self.writer.apply(event)?;
         self.check();
         Ok(())
@@ -254,8 +254,8 @@ impl Simulation {
             return;
         };
         self.world.source.send(|| match repeat.clone() {
-            Repeat::Changed(object) => WatchEvent::Added(object),
-            Repeat::Deleted(object) => WatchEvent::Deleted(object),
+            Repeat::Changed(object) => ObjectEvent::added(object).into(),
+            Repeat::Deleted(object) => ObjectEvent::deleted(object).into(),
         });
     }
 

@@ -1,7 +1,8 @@
 //! Sinks other than the store: what they are told, and what their refusals and panics lead to.
 
 use super::*;
-use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, SinkEvent, Staged};
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::Mutex;
 
 /// Writes down what it is told, and refuses what is written in `refuse`.
@@ -28,7 +29,7 @@ impl Sink<ConfigMap> for Probe {
         0
     }
 
-    fn stage(&mut self, staging: &mut usize, _item: Staged<ConfigMap>) {
+    fn stage(&mut self, staging: &mut usize, _item: ObjectEvent<ConfigMap>) {
         *staging = staging.saturating_add(1);
     }
 
@@ -36,14 +37,12 @@ impl Sink<ConfigMap> for Probe {
         self.note(&format!("commit {staging} at {}", of.resource_version))
     }
 
-    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
-        self.note(match event {
-            SinkEvent::Added(_) => "added",
-            SinkEvent::Modified(_) => "modified",
-            SinkEvent::Deleted(_) => "deleted",
-            SinkEvent::Undecodable(_) => "undecodable",
-            SinkEvent::DeletedUndecodable(_) => "deleted undecodable",
-        })
+    fn apply(&mut self, event: ObjectEvent<ConfigMap>) -> Result<(), Error> {
+        let undecodable = match event.object {
+            Listed::Object(_) => "",
+            Listed::Undecodable(_) => " undecodable",
+        };
+        self.note(&format!("{:?}{undecodable}", event.kind).to_lowercase())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
@@ -93,7 +92,7 @@ fn the_sink_hears_everything_in_order() {
             "commit 1 at 2",
             "added",
             "modified",
-            "undecodable",
+            "added undecodable",
             "deleted",
             "deleted undecodable",
             "bookmark 50"
@@ -216,14 +215,18 @@ impl Sink<ConfigMap> for Slow {
 
     fn begin(&mut self) {}
 
-    fn stage(&mut self, (): &mut (), _item: Staged<ConfigMap>) {}
+    fn stage(&mut self, (): &mut (), _item: ObjectEvent<ConfigMap>) {}
 
     fn commit(&mut self, (): (), _of: &Replacement) -> Result<(), Error> {
         Ok(())
     }
 
-    fn apply(&mut self, event: SinkEvent<ConfigMap>) -> Result<(), Error> {
-        let SinkEvent::Added(object) = event else {
+    fn apply(&mut self, event: ObjectEvent<ConfigMap>) -> Result<(), Error> {
+        let ObjectEvent {
+            kind: EventKind::Added,
+            object: Listed::Object(object),
+        } = event
+        else {
             panic!("only additions are made");
         };
         self.came

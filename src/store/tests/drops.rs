@@ -96,14 +96,14 @@ fn in_time(run: impl FnOnce(&Store<Touchy>, StoreWriter<Touchy>) + Send + 'stati
 #[test]
 fn what_a_new_index_has_looked_at_is_dropped_under_no_lock() {
     in_time(|store, mut writer| {
-        writer.apply(SinkEvent::Added(touchy("1"))).unwrap();
+        writer.apply(ObjectEvent::added(touchy("1"))).unwrap();
         let (writer, done) = (Mutex::new(writer), AtomicBool::new(false));
         let beside = store.clone();
         let function = move |_: &Touchy| {
             if !done.swap(true, Ordering::SeqCst) {
                 writer
                     .lock()
-                    .apply(SinkEvent::Deleted(touchy("2")))
+                    .apply(ObjectEvent::deleted(touchy("2")))
                     .unwrap();
                 let other = Indexers::new().with("other", |_: &Touchy| Vec::new());
                 beside.add_indexers(&other).unwrap();

@@ -60,7 +60,7 @@ fn ix_1_ix_4_objects_with_several_values() {
     assert_eq!(under(&store, "label", "ernie"), ["one"]);
     assert!(under(&store, "label", "elmo").is_empty());
     writer
-        .apply(SinkEvent::Modified(held("two", "5", &["bert"])))
+        .apply(ObjectEvent::modified(held("two", "5", &["bert"])))
         .unwrap();
     assert!(under(&store, "label", "oscar").is_empty());
     assert_eq!(under(&store, "label", "bert"), ["one", "two"]);
@@ -140,7 +140,7 @@ fn ix_9_indices_of_a_running_store() {
         Store::<ConfigMap>::new(Indexers::new().by_namespace(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
     writer
-        .apply(SinkEvent::Undecodable(undecodable("bad", "2")))
+        .apply(ObjectEvent::modified(undecodable("bad", "2")))
         .unwrap();
     store.add_indexers(&by_label()).unwrap();
     assert_eq!(under(&store, "label", "x"), ["a"]);
@@ -160,15 +160,9 @@ fn ix_9_ix_11_an_index_added_while_a_list_is_read() {
     let (store, mut writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
     let mut staging = writer.begin();
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Object(held("a", "1", &["x"]))),
-    );
+    writer.stage(&mut staging, ObjectEvent::added(held("a", "1", &["x"])));
     store.add_indexers(&by_label()).unwrap();
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Object(held("b", "2", &["x"]))),
-    );
+    writer.stage(&mut staging, ObjectEvent::added(held("b", "2", &["x"])));
     writer.commit(staging, &at("3")).unwrap();
     assert_eq!(under(&store, "label", "x"), ["a", "b"]);
 }

@@ -11,9 +11,9 @@ mod waits;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::Clock;
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::object::{Held, Object as _, ObjectKey, ResourceVersion};
-use crate::reflector::{Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{Replacement, Sink};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::Arc;
 use crate::worker::Worker;
@@ -63,11 +63,11 @@ pub(super) fn by_label() -> Indexers<ConfigMap> {
 }
 
 pub(super) fn add(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
-    writer.apply(SinkEvent::Added(object)).unwrap();
+    writer.apply(ObjectEvent::added(object)).unwrap();
 }
 
 pub(super) fn delete(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
-    writer.apply(SinkEvent::Deleted(object)).unwrap();
+    writer.apply(ObjectEvent::deleted(object)).unwrap();
 }
 
 pub(super) fn at(version: &str) -> Replacement {
@@ -84,7 +84,7 @@ pub(super) fn replace(
 ) -> Result<(), Error> {
     let mut staging = writer.begin();
     for object in objects {
-        writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+        writer.stage(&mut staging, ObjectEvent::added(object));
     }
     writer.commit(staging, of)
 }
@@ -116,7 +116,7 @@ fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     assert_eq!(version(&store, "a").as_deref(), Some("1"));
     add(&mut writer, held("a", "2", &[]));
     writer
-        .apply(SinkEvent::Modified(held("b", "3", &[])))
+        .apply(ObjectEvent::modified(held("b", "3", &[])))
         .unwrap();
     assert_eq!(
         names(&store),
@@ -145,7 +145,7 @@ fn st_5_ix_11_a_replacement_is_a_value() {
         held("a", "3", &["y"]),
         held("b", "4", &[]),
     ] {
-        writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+        writer.stage(&mut staging, ObjectEvent::added(object));
     }
     assert_eq!(names(&store), ["old"], "staged is not published");
     assert!(!store.has_synced());
@@ -161,10 +161,7 @@ fn st_5_ix_11_a_replacement_is_a_value() {
     assert_eq!(store.by_index("label", "y").unwrap().len(), 1);
 
     let mut dropped = writer.begin();
-    writer.stage(
-        &mut dropped,
-        Staged::Put(Listed::Object(held("c", "10", &[]))),
-    );
+    writer.stage(&mut dropped, ObjectEvent::added(held("c", "10", &[])));
     drop(dropped);
     assert_eq!(
         names(&store),
@@ -214,19 +211,10 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
 fn a_deletion_while_staging() {
     let (store, mut writer) = store();
     let mut staging = writer.begin();
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Object(held("a", "2", &[]))),
-    );
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Object(held("b", "3", &[]))),
-    );
-    writer.stage(&mut staging, Staged::Remove(ObjectKey::new("shop", "a")));
-    writer.stage(
-        &mut staging,
-        Staged::Remove(ObjectKey::new("shop", "never")),
-    );
+    writer.stage(&mut staging, ObjectEvent::added(held("a", "2", &[])));
+    writer.stage(&mut staging, ObjectEvent::added(held("b", "3", &[])));
+    writer.stage(&mut staging, ObjectEvent::deleted(held("a", "4", &[])));
+    writer.stage(&mut staging, ObjectEvent::deleted(held("never", "4", &[])));
     writer.commit(staging, &at("4")).unwrap();
     assert_eq!(names(&store), ["b"]);
 }
@@ -296,7 +284,7 @@ fn the_last_good_state_outlives_a_list() {
     let (store, mut writer) = store();
     add(&mut writer, held("a", "1", &["x"]));
     writer
-        .apply(SinkEvent::Undecodable(undecodable("a", "2")))
+        .apply(ObjectEvent::modified(undecodable("a", "2")))
         .unwrap();
     assert_eq!(
         store.get("shop", "a").unwrap_err().to_string(),
@@ -304,15 +292,12 @@ fn the_last_good_state_outlives_a_list() {
     );
     assert!(store.by_index("label", "x").unwrap().is_empty());
     let mut staging = writer.begin();
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Undecodable(undecodable("a", "2"))),
-    );
+    writer.stage(&mut staging, ObjectEvent::added(undecodable("a", "2")));
     writer.commit(staging, &at("3")).unwrap();
     let last = store.get_last_good("shop", "a").unwrap();
     assert_eq!(last.metadata.resource_version.as_deref(), Some("1"));
     writer
-        .apply(SinkEvent::Undecodable(undecodable("a", "1")))
+        .apply(ObjectEvent::modified(undecodable("a", "1")))
         .unwrap();
     assert_eq!(
         store.refused(),
@@ -322,13 +307,13 @@ fn the_last_good_state_outlives_a_list() {
 
     let mut other = undecodable("a", "4");
     other.uid = "another".to_owned();
-    writer.apply(SinkEvent::Undecodable(other)).unwrap();
+    writer.apply(ObjectEvent::modified(other)).unwrap();
     assert!(
         store.get_last_good("shop", "a").is_none(),
         "not of another object"
     );
     writer
-        .apply(SinkEvent::DeletedUndecodable(undecodable("a", "9")))
+        .apply(ObjectEvent::deleted(undecodable("a", "9")))
         .unwrap();
     assert!(store.is_empty());
 }
@@ -342,15 +327,12 @@ fn unchanged_objects_are_shared_while_they_are_staged() {
     let copy = held("same", "1", &[]);
     let watched = Arc::downgrade(&copy);
     let mut staging = writer.begin();
-    writer.stage(&mut staging, Staged::Put(Listed::Object(copy)));
+    writer.stage(&mut staging, ObjectEvent::added(copy));
     assert!(
         watched.upgrade().is_none(),
         "the copy is gone before the next item comes"
     );
-    writer.stage(
-        &mut staging,
-        Staged::Put(Listed::Object(held("changed", "2", &[]))),
-    );
+    writer.stage(&mut staging, ObjectEvent::added(held("changed", "2", &[])));
     writer.commit(staging, &at("2")).unwrap();
     assert!(Arc::ptr_eq(
         &store.get("shop", "same").unwrap().unwrap(),

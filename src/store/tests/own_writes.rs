@@ -281,7 +281,7 @@ fn mx_4_reads_of_random_histories_never_go_back() {
                         seen.insert(name, version);
                     }
                     last.metadata.resource_version = Some(text);
-                    on_the_way.push_back(SinkEvent::Deleted(Arc::new(Held::new(last))));
+                    on_the_way.push_back(ObjectEvent::deleted(Arc::new(Held::new(last))));
                 }
                 before => {
                     let uid = before.map_or_else(
@@ -294,7 +294,7 @@ fn mx_4_reads_of_random_histories_never_go_back() {
                         assert_eq!(shown(&cache, name).as_ref(), Some(&text), "own write");
                         seen.insert(name, version);
                     }
-                    on_the_way.push_back(SinkEvent::Modified(Arc::new(Held::new(now.clone()))));
+                    on_the_way.push_back(ObjectEvent::modified(Arc::new(Held::new(now.clone()))));
                     server.insert(name, now);
                 }
             }

@@ -1,6 +1,7 @@
 //! What a store refuses of objects that a list ended, which no event told of (B18).
 
 use super::*;
+use crate::list_watch::Listed;
 
 /// `a1` of another uid than [`held`] gives.
 fn another(name: &str, version: &str) -> Arc<Held<ConfigMap>> {
@@ -22,8 +23,8 @@ fn b18_an_old_event_of_what_a_list_went_without_is_refused() {
     for name in &all {
         let old = held(name, "4", &[]);
         add(&mut writer, Arc::clone(&old));
-        writer.apply(SinkEvent::Modified(old)).unwrap();
-        let old = SinkEvent::Undecodable(undecodable(name, "9"));
+        writer.apply(ObjectEvent::modified(old)).unwrap();
+        let old = ObjectEvent::modified(undecodable(name, "9"));
         if name != "o-0" {
             writer.apply(old).unwrap();
         }

@@ -1,6 +1,7 @@
 //! The undelta store: which changes push, with what, and in which order (MX-2).
 
 use super::*;
+use crate::list_watch::Listed;
 use crate::store::UndeltaWriter;
 use crate::sync::Mutex;
 
@@ -33,7 +34,7 @@ fn list<W: Sink<ConfigMap>>(
     let mut staging = writer.begin();
     for (name, version) in objects {
         let item = Listed::Object(held(name, version, &[]));
-        writer.stage(&mut staging, Staged::Put(item));
+        writer.stage(&mut staging, ObjectEvent::added(item));
     }
     writer.commit(staging, &at(of))
 }
@@ -43,12 +44,14 @@ fn list<W: Sink<ConfigMap>>(
 fn mx_2_each_change_pushes_the_whole_list_once_and_in_order() {
     let (_store, mut writer, pushes) = pushing();
     list(&mut writer, &[("a", "1"), ("b", "2")], "2").unwrap();
-    writer.apply(SinkEvent::Added(held("c", "3", &[]))).unwrap();
     writer
-        .apply(SinkEvent::Modified(held("a", "4", &[])))
+        .apply(ObjectEvent::added(held("c", "3", &[])))
         .unwrap();
     writer
-        .apply(SinkEvent::Deleted(held("b", "5", &[])))
+        .apply(ObjectEvent::modified(held("a", "4", &[])))
+        .unwrap();
+    writer
+        .apply(ObjectEvent::deleted(held("b", "5", &[])))
         .unwrap();
     list(&mut writer, &[], "6").unwrap();
     let expected: [&[&str]; 5] = [
@@ -72,7 +75,7 @@ fn mx_2_reads_bookmarks_and_what_is_refused_push_nothing() {
     assert!(store.get("shop", "a").unwrap().is_some());
     writer.bookmark(&"8".into());
     writer
-        .apply(SinkEvent::Modified(held("a", "6", &[])))
+        .apply(ObjectEvent::modified(held("a", "6", &[])))
         .unwrap();
     let stale = list(&mut writer, &[], "5").unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::Stale, "the reflector is told");
@@ -87,16 +90,16 @@ fn mx_2_the_store_behind_it_is_a_store() {
     let (store, mut writer, pushes) = pushing();
     assert!(!store.has_synced());
     writer
-        .apply(SinkEvent::Deleted(held("never", "1", &[])))
+        .apply(ObjectEvent::deleted(held("never", "1", &[])))
         .unwrap();
     list(&mut writer, &[("a", "2")], "2").unwrap();
     assert!(store.has_synced());
     writer
-        .apply(SinkEvent::Modified(held("a", "3", &["blue"])))
+        .apply(ObjectEvent::modified(held("a", "3", &["blue"])))
         .unwrap();
     assert_eq!(store.by_index("label", "blue").unwrap().len(), 1);
     writer
-        .apply(SinkEvent::Undecodable(undecodable("a", "4")))
+        .apply(ObjectEvent::modified(undecodable("a", "4")))
         .unwrap();
     assert!(store.get("shop", "a").is_err());
     let last = pushes.lock().last().cloned();

@@ -2,10 +2,10 @@
 
 use super::Server;
 use super::faults::SourceFault;
-use super::model::{Item, expired, number, selects, too_large};
+use super::model::{expired, number, selects, too_large};
 use super::stream::Feed;
 use crate::error::Error;
-use crate::list_watch::{ListPage, ListRequest, WatchRequest};
+use crate::list_watch::{ListPage, ListRequest, Listed, WatchRequest};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
 impl<K: Object> Server<K> {
@@ -15,7 +15,7 @@ impl<K: Object> Server<K> {
         &self,
         request: &ListRequest,
         scope: &Scope,
-    ) -> Result<(Vec<Item<K>>, ListPage), Error> {
+    ) -> Result<(Vec<Listed<K>>, ListPage), Error> {
         let current = self.model.version();
         let (version, from) = match &request.continue_token {
             Some(token) => {
@@ -76,7 +76,7 @@ impl<K: Object> Server<K> {
         &self,
         key: &ObjectKey,
         version: &ResourceVersion,
-    ) -> Result<Option<Item<K>>, Error> {
+    ) -> Result<Option<Listed<K>>, Error> {
         let current = self.model.version();
         let asked = number(version);
         if let Some(asked) = asked.filter(|asked| *asked > current) {

@@ -21,7 +21,7 @@ use crate::worker::StopToken;
 pub use faults::{RequestKind, SeenRequest, SourceFault};
 
 use faults::Plan;
-use model::{Item, Model, expired, undecodable};
+use model::{Model, expired, undecodable};
 use stream::{Feed, Stream};
 
 /// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one server.
@@ -124,7 +124,7 @@ impl<K: Object> FakeSource<K> {
             let metadata = object.metadata_mut();
             metadata.resource_version = Some(version.to_string());
             metadata.uid = Some(uid);
-            let item = Item::Object(Arc::new(Held::new(object)));
+            let item = Listed::Object(Arc::new(Held::new(object)));
             server.model.record(key, item);
             version
         })
@@ -136,7 +136,7 @@ impl<K: Object> FakeSource<K> {
             let key = ObjectKey::new(namespace, name);
             let version = server.model.next_version();
             let uid = server.model.uid(&key);
-            let item = Item::Undecodable(undecodable(&key, uid, version));
+            let item = Listed::Undecodable(undecodable(&key, uid, version));
             server.model.record(key, item);
             version
         })
@@ -283,8 +283,8 @@ impl<K: Object> FakeSource<K> {
         let items = server.model.present().values();
         items
             .filter_map(|item| match item {
-                Item::Object(object) => Some(Arc::clone(object)),
-                Item::Undecodable(_) => None,
+                Listed::Object(object) => Some(Arc::clone(object)),
+                Listed::Undecodable(_) => None,
             })
             .collect()
     }
@@ -351,13 +351,13 @@ impl<K: Object + Clone> FakeSource<K> {
             let last = server.model.present().get(&key)?.clone();
             let version = server.model.next_version();
             let last = match last {
-                Item::Object(object) => {
+                Listed::Object(object) => {
                     let mut object = K::clone(&object);
                     object.metadata_mut().resource_version = Some(version.to_string());
-                    Item::Object(Arc::new(Held::new(object)))
+                    Listed::Object(Arc::new(Held::new(object)))
                 }
-                Item::Undecodable(object) => {
-                    Item::Undecodable(undecodable(&key, object.uid, version))
+                Listed::Undecodable(object) => {
+                    Listed::Undecodable(undecodable(&key, object.uid, version))
                 }
             };
             server.model.remove(key, last);
@@ -395,7 +395,7 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
             if cut == Some(count) {
                 return Err(faults::cut());
             }
-            each(item.listed());
+            each(item.clone());
         }
         if cut.is_some() {
             return Err(faults::cut());
@@ -476,8 +476,8 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         self.enter(seen, deadline, stop)?;
         let found = self.server.lock().one(key, version)?;
         match found {
-            Some(Item::Object(object)) => Ok(object),
-            Some(Item::Undecodable(object)) => Err(object.error),
+            Some(Listed::Object(object)) => Ok(object),
+            Some(Listed::Undecodable(object)) => Err(object.error),
             None => Err(Error::not_found(K::URL_PATH_SEGMENT, key.name())),
         }
     }

@@ -3,77 +3,25 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Listed, Undecodable, WatchEvent};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope, Status};
-use crate::sync::Arc;
-
-/// An object as the server has it: one that decodes, or one that does not.
-#[derive(Debug)]
-pub(super) enum Item<K: Object> {
-    Object(Arc<Held<K>>),
-    Undecodable(Undecodable),
-}
-
-impl<K: Object> Clone for Item<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Object(object) => Self::Object(Arc::clone(object)),
-            Self::Undecodable(object) => Self::Undecodable(object.clone()),
-        }
-    }
-}
-
-impl<K: Object> Item<K> {
-    pub(super) fn uid(&self) -> &str {
-        match self {
-            Self::Object(object) => object.uid(),
-            Self::Undecodable(object) => &object.uid,
-        }
-    }
-
-    pub(super) fn listed(&self) -> Listed<K> {
-        match self.clone() {
-            Self::Object(object) => Listed::Object(object),
-            Self::Undecodable(object) => Listed::Undecodable(object),
-        }
-    }
-
-    pub(super) fn added(&self) -> WatchEvent<K> {
-        match self.clone() {
-            Self::Object(object) => WatchEvent::Added(object),
-            Self::Undecodable(object) => WatchEvent::Undecodable(object),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Added,
-    Modified,
-    Deleted,
-}
+use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, Status};
 
 /// One step of the server's history.
 #[derive(Debug)]
 pub(super) struct Change<K: Object> {
     pub(super) version: u64,
     pub(super) key: ObjectKey,
-    pub(super) verb: Verb,
+    pub(super) kind: EventKind,
     /// The state after it; of a deletion the last one.
-    pub(super) item: Item<K>,
+    pub(super) item: Listed<K>,
 }
 
 impl<K: Object> Change<K> {
     pub(super) fn event(&self) -> WatchEvent<K> {
-        match (self.verb, self.item.clone()) {
-            (Verb::Added, Item::Object(object)) => WatchEvent::Added(object),
-            (Verb::Modified, Item::Object(object)) => WatchEvent::Modified(object),
-            (Verb::Deleted, Item::Object(object)) => WatchEvent::Deleted(object),
-            (Verb::Deleted, Item::Undecodable(object)) => WatchEvent::DeletedUndecodable(object),
-            (Verb::Added | Verb::Modified, Item::Undecodable(object)) => {
-                WatchEvent::Undecodable(object)
-            }
-        }
+        WatchEvent::Object(ObjectEvent {
+            kind: self.kind,
+            object: self.item.clone(),
+        })
     }
 }
 
@@ -81,7 +29,7 @@ impl<K: Object> Change<K> {
 #[derive(Debug)]
 pub(super) struct Model<K: Object> {
     version: u64,
-    present: BTreeMap<ObjectKey, Item<K>>,
+    present: BTreeMap<ObjectKey, Listed<K>>,
     history: Vec<Change<K>>,
     /// Versions below this one are forgotten.
     compacted: u64,
@@ -107,7 +55,7 @@ impl<K: Object> Model<K> {
         self.compacted
     }
 
-    pub(super) fn present(&self) -> &BTreeMap<ObjectKey, Item<K>> {
+    pub(super) fn present(&self) -> &BTreeMap<ObjectKey, Listed<K>> {
         &self.present
     }
 
@@ -141,28 +89,28 @@ impl<K: Object> Model<K> {
     }
 
     /// Records a state at the present version.
-    pub(super) fn record(&mut self, key: ObjectKey, item: Item<K>) {
-        let verb = if self.present.contains_key(&key) {
-            Verb::Modified
+    pub(super) fn record(&mut self, key: ObjectKey, item: Listed<K>) {
+        let kind = if self.present.contains_key(&key) {
+            EventKind::Modified
         } else {
-            Verb::Added
+            EventKind::Added
         };
         self.present.insert(key.clone(), item.clone());
         self.history.push(Change {
             version: self.version,
             key,
-            verb,
+            kind,
             item,
         });
     }
 
     /// Records a deletion at the present version.
-    pub(super) fn remove(&mut self, key: ObjectKey, last: Item<K>) {
+    pub(super) fn remove(&mut self, key: ObjectKey, last: Listed<K>) {
         self.present.remove(&key);
         self.history.push(Change {
             version: self.version,
             key,
-            verb: Verb::Deleted,
+            kind: EventKind::Deleted,
             item: last,
         });
     }
@@ -181,18 +129,18 @@ impl<K: Object> Model<K> {
     }
 
     /// The objects as they were at `version`.
-    pub(super) fn at(&self, version: u64) -> BTreeMap<ObjectKey, Item<K>> {
+    pub(super) fn at(&self, version: u64) -> BTreeMap<ObjectKey, Listed<K>> {
         let mut objects = BTreeMap::new();
         for change in self
             .history
             .iter()
             .take_while(|change| change.version <= version)
         {
-            match change.verb {
-                Verb::Added | Verb::Modified => {
+            match change.kind {
+                EventKind::Added | EventKind::Modified => {
                     objects.insert(change.key.clone(), change.item.clone());
                 }
-                Verb::Deleted => {
+                EventKind::Deleted => {
                     objects.remove(&change.key);
                 }
             }

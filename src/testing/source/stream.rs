@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::list_watch::{Next, WatchEvent, WatchStream};
+use crate::list_watch::{Next, ObjectEvent, WatchEvent, WatchStream};
 use crate::object::{Object, ResourceVersion};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake, WakeRegistration};
@@ -66,8 +66,9 @@ impl<K: Object> Feed<K> {
     /// The present objects as additions in no useful order, then everything after (a watch at `0`).
     pub(super) fn synthetic(model: &Model<K>) -> Self {
         let mut feed = Self::at(model.version());
-        let present = model.present().values().rev();
-        feed.queued = present.map(super::Item::added).collect();
+        let present = model.present().values().rev().cloned();
+        let added = present.map(|object| ObjectEvent::added(object).into());
+        feed.queued = added.collect();
         feed
     }
 
@@ -230,12 +231,7 @@ fn next_event<K: Object>(
 
 fn is_selected<K: Object>(event: &WatchEvent<K>, source: &FakeSource<K>) -> bool {
     match event {
-        WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-            selects(&source.scope, &object.key())
-        }
-        WatchEvent::Undecodable(object) | WatchEvent::DeletedUndecodable(object) => {
-            selects(&source.scope, &object.key)
-        }
+        WatchEvent::Object(event) => selects(&source.scope, &event.object.key()),
         WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => true,
     }
 }

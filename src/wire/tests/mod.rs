@@ -10,7 +10,10 @@ mod whole;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
-use super::{DecodeOptions, EventDecoder, ListDecoder, ListPage, Listed, Trim, WatchEvent};
+use super::{
+    DecodeOptions, EventDecoder, EventKind, ListDecoder, ListPage, Listed, ObjectEvent, Trim,
+    WatchEvent,
+};
 use crate::error::Error;
 use crate::object::Object;
 
@@ -36,9 +39,16 @@ fn describe<K: Object>(item: Listed<K>) -> String {
 
 fn describe_event<K: Object>(event: WatchEvent<K>) -> String {
     match event {
-        WatchEvent::Undecodable(aside) => format!("aside {}: {}", aside.key, aside.error),
-        WatchEvent::DeletedUndecodable(aside) => {
-            format!("deleted aside {}: {}", aside.key, aside.error)
+        WatchEvent::Object(ObjectEvent {
+            kind,
+            object: Listed::Undecodable(aside),
+        }) => {
+            let deleted = if kind == EventKind::Deleted {
+                "deleted "
+            } else {
+                ""
+            };
+            format!("{deleted}aside {}: {}", aside.key, aside.error)
         }
         WatchEvent::Bookmark {
             resource_version,
@@ -51,10 +61,7 @@ fn describe_event<K: Object>(event: WatchEvent<K>) -> String {
             reason,
             resource_version,
         } => format!("skipped @{resource_version}: {reason}"),
-        other @ (WatchEvent::Added(_)
-        | WatchEvent::Modified(_)
-        | WatchEvent::Deleted(_)
-        | WatchEvent::Error(_)) => format!("{other:?}"),
+        other @ (WatchEvent::Object(_) | WatchEvent::Error(_)) => format!("{other:?}"),
     }
 }
 

@@ -134,7 +134,7 @@ fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["Da5"]);
     let mut rig = Rig::compressed("a1");
     rig.feed("-a2");
-    let later = SinkEvent::DeletedUndecodable(undecodable("a3"));
+    let later = ObjectEvent::deleted(undecodable("a3"));
     rig.writer.apply(later).unwrap();
     let popped = rig.queue.pop(Deadline::NEVER).unwrap();
     assert_eq!(
@@ -270,13 +270,14 @@ fn st_5_each_key_of_a_list_is_queued_once() {
         let mut staging = rig.writer.begin();
         for word in ["a1", "b1", "a2", "c1", "d1"] {
             rig.writer
-                .stage(&mut staging, Staged::Put(Listed::Object(held(word))));
+                .stage(&mut staging, ObjectEvent::added(held(word)));
         }
-        for name in ["c", "d", "nobody"] {
-            rig.writer.stage(&mut staging, Staged::Remove(key(name)));
+        for word in ["c2", "d2", "nobody2"] {
+            rig.writer
+                .stage(&mut staging, ObjectEvent::deleted(held(word)));
         }
         rig.writer
-            .stage(&mut staging, Staged::Put(Listed::Object(held("c2"))));
+            .stage(&mut staging, ObjectEvent::added(held("c2")));
         rig.writer.commit(staging, &at("9")).unwrap();
         assert_eq!(rig.drain(), ["Ra2", "Rb1", "Rc2"]);
     }
@@ -292,7 +293,7 @@ fn a_list_that_is_dropped_changes_nothing() {
     ] {
         let mut staging = rig.writer.begin();
         rig.writer
-            .stage(&mut staging, Staged::Put(Listed::Object(held("a1"))));
+            .stage(&mut staging, ObjectEvent::added(held("a1")));
         drop(staging);
         assert!(rig.handle.is_empty() && !rig.handle.has_synced());
     }

@@ -135,7 +135,7 @@ fn rq_9_a_resync_reaches_all_that_is_in_hand() {
 fn df_16_a_failed_lookup_after_the_processing_is_skipped() {
     for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
         rig.writer
-            .apply(SinkEvent::Undecodable(undecodable("a2")))
+            .apply(ObjectEvent::modified(undecodable("a2")))
             .unwrap();
         during(&mut rig, "!");
         assert!(rig.handle.is_empty());
@@ -208,7 +208,7 @@ fn b12_a_deletion_carries_the_state_in_hand_where_what_waits_does_not_decode() {
         rig.feed("~a2");
         let (_deltas, processing) = rig.queue.pop(at_once()).unwrap().into_parts();
         rig.writer
-            .apply(SinkEvent::Undecodable(undecodable("a3")))
+            .apply(ObjectEvent::modified(undecodable("a3")))
             .unwrap();
         replace(&mut rig.writer, vec![]).unwrap();
         drop(processing);
@@ -227,7 +227,7 @@ fn df_5_a_second_deletion_while_the_first_is_in_hand_is_queued() {
     }
     for mut rig in [Rig::compressed("a3"), Rig::in_order("a3")] {
         rig.feed("-a2");
-        let why = SinkEvent::DeletedUndecodable(undecodable("a4"));
+        let why = ObjectEvent::deleted(undecodable("a4"));
         let (_refused, processing) = rig.queue.pop(at_once()).unwrap().into_parts();
         rig.writer.apply(why).unwrap();
         drop(processing);
@@ -242,10 +242,10 @@ fn unchanged_objects_of_a_list_keep_their_allocation() {
         let stored = Arc::clone(&rig.known.objects.lock()[&key("a")]);
         let (waits, in_hand) = (held("b2"), held("c2"));
         rig.writer
-            .apply(SinkEvent::Modified(Arc::clone(&in_hand)))
+            .apply(ObjectEvent::modified(Arc::clone(&in_hand)))
             .unwrap();
         rig.writer
-            .apply(SinkEvent::Modified(Arc::clone(&waits)))
+            .apply(ObjectEvent::modified(Arc::clone(&waits)))
             .unwrap();
         let (_deltas, processing) = rig.queue.pop(at_once()).unwrap().into_parts();
         replace(
@@ -289,7 +289,7 @@ fn rq_16_what_was_taken_is_not_held() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
         let object = held("a1");
         rig.writer
-            .apply(SinkEvent::Added(Arc::clone(&object)))
+            .apply(ObjectEvent::added(Arc::clone(&object)))
             .unwrap();
         drop(rig.queue.pop(at_once()).unwrap());
         assert_eq!(Arc::strong_count(&object), 1);
@@ -308,7 +308,7 @@ fn rq_10_a_list_that_is_one_delta_keeps_allocations_too() {
     let mut rig = Rig::new(mode, Arc::clone(&known), DeltaFifoOptions::default());
     let waits = held("c2");
     rig.writer
-        .apply(SinkEvent::Added(Arc::clone(&waits)))
+        .apply(ObjectEvent::added(Arc::clone(&waits)))
         .unwrap();
     rig.feed("=a1,b2,c2 =");
     assert_eq!(shown(&rig.queue.pop(at_once()).unwrap()), "Ac2");

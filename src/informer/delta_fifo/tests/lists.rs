@@ -12,7 +12,7 @@ fn b18_what_comes_of_a_list_says_which() {
             Listed::Undecodable(undecodable("c1")),
         ];
         for item in items {
-            rig.writer.stage(&mut staging, Staged::Put(item));
+            rig.writer.stage(&mut staging, ObjectEvent::added(item));
         }
         let list = Replacement {
             consistent: true,
@@ -115,7 +115,7 @@ fn b18_rq_3_df_6_of_two_lists_the_one_that_counts_more_is_lent() {
 #[test]
 fn b18_b12_a_list_lends_itself_to_a_deletion_that_does_not_decode() {
     for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
-        let event = SinkEvent::DeletedUndecodable(undecodable("a3"));
+        let event = ObjectEvent::deleted(undecodable("a3"));
         rig.writer.apply(event).unwrap();
         rig.feed("=");
         let popped = rig.queue.pop(Deadline::NEVER).unwrap();

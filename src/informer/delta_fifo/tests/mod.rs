@@ -21,9 +21,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::{DeltaFifo, DeltaFifoHandle, DeltaFifoOptions, DeltaFifoWriter, QueueMode, Relisted};
 use crate::clock::{Clock, Deadline};
 use crate::informer::{Delta, Deltas, KnownObjects};
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, ObjectKey, ResourceVersion};
-use crate::reflector::{Replacement, Sink, SinkEvent, Staged};
+use crate::reflector::{Replacement, Sink};
 use crate::sync::{Arc, Mutex};
 use crate::{Error, ErrorKind};
 
@@ -182,9 +182,9 @@ impl Rig {
 pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Result<(), Error> {
     let (what, rest) = word.split_at(1);
     match what {
-        "+" => writer.apply(SinkEvent::Added(held(rest))),
-        "~" => writer.apply(SinkEvent::Modified(held(rest))),
-        "-" => writer.apply(SinkEvent::Deleted(held(rest))),
+        "+" => writer.apply(ObjectEvent::added(held(rest))),
+        "~" => writer.apply(ObjectEvent::modified(held(rest))),
+        "-" => writer.apply(ObjectEvent::deleted(held(rest))),
         "!" => writer.resync(),
         "=" => {
             let items = rest.split(',').filter(|item| !item.is_empty());
@@ -200,7 +200,7 @@ pub(super) fn replace(
 ) -> Result<(), Error> {
     let mut staging = writer.begin();
     for object in objects {
-        writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+        writer.stage(&mut staging, ObjectEvent::added(object));
     }
     writer.commit(staging, &at("100"))
 }

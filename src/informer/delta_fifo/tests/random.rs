@@ -32,24 +32,24 @@ impl Server {
     }
 
     /// One change of one object; the event of it, if the watch is open.
-    fn change(&mut self, dice: &mut Dice) -> Option<SinkEvent<ConfigMap>> {
+    fn change(&mut self, dice: &mut Dice) -> Option<ObjectEvent<ConfigMap>> {
         let name = ["a", "b", "c", "d", "e"][usize::try_from(dice.roll(5)).unwrap()];
         let version = self.version.checked_add(1).unwrap();
         self.version = version;
         let object = Self::object(name, version);
         let event = if !self.objects.contains_key(name) {
             self.objects.insert(name.to_owned(), version);
-            SinkEvent::Added(object)
+            ObjectEvent::added(object)
         } else if dice.roll(3) == 0 {
             self.objects.remove(name);
             self.ends.insert(name.to_owned(), version);
-            SinkEvent::Deleted(object)
+            ObjectEvent::deleted(object)
         } else {
             self.objects.insert(name.to_owned(), version);
             if dice.roll(12) == 0 {
-                SinkEvent::Undecodable(undecodable(&format!("{name}{version}")))
+                ObjectEvent::modified(undecodable(&format!("{name}{version}")))
             } else {
-                SinkEvent::Modified(object)
+                ObjectEvent::modified(object)
             }
         };
         self.watched.then_some(event)
@@ -67,7 +67,7 @@ impl Server {
             let mut object = ConfigMap::clone(&Self::object(name, **version));
             object.metadata.generate_name = Some(REPEATED.to_owned());
             let object = Arc::new(Held::new(object));
-            writer.apply(SinkEvent::Deleted(object)).unwrap();
+            writer.apply(ObjectEvent::deleted(object)).unwrap();
         }
     }
 
@@ -76,7 +76,7 @@ impl Server {
         let mut staging = writer.begin();
         for (name, version) in &self.objects {
             let object = Self::object(name, *version);
-            writer.stage(&mut staging, Staged::Put(Listed::Object(object)));
+            writer.stage(&mut staging, ObjectEvent::added(object));
         }
         if dice.roll(6) == 0 {
             return;

@@ -198,11 +198,14 @@ fn the_end_of_the_consumer_is_an_error_of_every_write() {
     ] {
         let object = held("a1");
         rig.writer
-            .apply(SinkEvent::Added(Arc::clone(&object)))
+            .apply(ObjectEvent::added(Arc::clone(&object)))
             .unwrap();
         drop(rig.queue);
         assert_eq!(Arc::strong_count(&object), 1, "what waited is dropped");
-        for event in [SinkEvent::Added(held("b1")), SinkEvent::Deleted(held("a2"))] {
+        for event in [
+            ObjectEvent::added(held("b1")),
+            ObjectEvent::deleted(held("a2")),
+        ] {
             assert!(rig.writer.apply(event).unwrap_err().is_stopped());
         }
         assert!(replace(&mut rig.writer, vec![]).unwrap_err().is_stopped());
@@ -276,7 +279,7 @@ fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
             queue.pop(deadline).map(|popped| shown(&popped))
         });
         if adds {
-            writer.apply(SinkEvent::Added(held("a1"))).unwrap();
+            writer.apply(ObjectEvent::added(held("a1"))).unwrap();
             assert_eq!(waiting.told.recv().unwrap().unwrap(), "Aa1");
         } else {
             waiting.fake.advance(second());

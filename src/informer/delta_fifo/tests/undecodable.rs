@@ -5,9 +5,9 @@ use super::*;
 fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
     let mut staging = rig.writer.begin();
     rig.writer
-        .stage(&mut staging, Staged::Put(Listed::Object(held(good))));
+        .stage(&mut staging, ObjectEvent::added(held(good)));
     let bad = Listed::Undecodable(undecodable(bad));
-    rig.writer.stage(&mut staging, Staged::Put(bad));
+    rig.writer.stage(&mut staging, ObjectEvent::added(bad));
     rig.writer.commit(staging, &at("100")).unwrap();
 }
 
@@ -35,7 +35,7 @@ fn b12_a_change_that_does_not_decode_keeps_the_order() {
     for (mut rig, expected) in table {
         rig.feed("+a1");
         rig.writer
-            .apply(SinkEvent::Undecodable(undecodable("a2")))
+            .apply(ObjectEvent::modified(undecodable("a2")))
             .unwrap();
         rig.feed("=");
         assert_eq!(rig.drain(), expected);
@@ -48,7 +48,7 @@ fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
     for mut rig in [Rig::compressed("a1 b1"), Rig::in_order("a1 b1")] {
         rig.feed("~a2");
         for gone in ["a3", "b3"] {
-            let event = SinkEvent::DeletedUndecodable(undecodable(gone));
+            let event = ObjectEvent::deleted(undecodable(gone));
             rig.writer.apply(event).unwrap();
         }
         let mut deleted = Vec::new();
@@ -79,7 +79,7 @@ fn b12_rq_10_a_deletion_that_does_not_decode_carries_what_the_view_shows() {
             bookmarks: false,
         };
         let mut rig = Rig::new(mode, Arc::clone(&known), DeltaFifoOptions::default());
-        let event = SinkEvent::DeletedUndecodable(undecodable("a3"));
+        let event = ObjectEvent::deleted(undecodable("a3"));
         rig.writer.apply(event).unwrap();
         let popped = rig.queue.pop(Deadline::NEVER).unwrap();
         let last = popped.newest().object().map(|object| word(object));
@@ -91,7 +91,7 @@ fn b12_rq_10_a_deletion_that_does_not_decode_carries_what_the_view_shows() {
 #[test]
 fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
     for (mut rig, expected) in [(Rig::compressed(""), 0), (Rig::in_order(""), 1)] {
-        let event = SinkEvent::DeletedUndecodable(undecodable("a3"));
+        let event = ObjectEvent::deleted(undecodable("a3"));
         rig.writer.apply(event).unwrap();
         assert_eq!(rig.drain().len(), expected);
     }
@@ -106,8 +106,7 @@ fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
         for number in 0..MANY {
             let mut bad = undecodable("a1");
             bad.key = key(&format!("bad-{number}"));
-            rig.writer
-                .stage(&mut staging, Staged::Put(Listed::Undecodable(bad)));
+            rig.writer.stage(&mut staging, ObjectEvent::added(bad));
         }
         rig.writer.commit(staging, &at("100")).unwrap();
         rig.feed("=");
@@ -134,7 +133,7 @@ fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
     for (known, before, expected) in table {
         for mut rig in [Rig::compressed(known), Rig::in_order(known)] {
             rig.feed(before);
-            let event = SinkEvent::Undecodable(undecodable("a6"));
+            let event = ObjectEvent::modified(undecodable("a6"));
             rig.writer.apply(event).unwrap();
             rig.feed("=");
             assert_eq!(rig.drain().join(","), expected, "{:?}", rig.writer);

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::informer::Handlers;
-use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
+use crate::list_watch::{
+    ListPage, ListRequest, Listed, ListerWatcher, ObjectEvent, WatchRequest, WatchStream,
+};
 use crate::sync::Mutex;
 use crate::worker::StopToken;
 
@@ -58,11 +60,17 @@ fn b18_old_news_is_told_to_nobody_and_counted() {
         world.set("a");
         let informer = world.running(order);
         let (_, told) = follow(&informer);
-        world.source.send(|| WatchEvent::Modified(held("a2")));
-        world.source.send(|| WatchEvent::Deleted(held("a2")));
+        world
+            .source
+            .send(|| ObjectEvent::modified(held("a2")).into());
+        world
+            .source
+            .send(|| ObjectEvent::deleted(held("a2")).into());
         world.source.delete("", "a");
         assert_eq!(next(&told, 2), ["*a3", "-a4"], "{order:?}");
-        world.source.send(|| WatchEvent::Modified(held("a3")));
+        world
+            .source
+            .send(|| ObjectEvent::modified(held("a3")).into());
         world.set("b");
         assert_eq!(next(&told, 1), ["+b5"], "{order:?}");
         // Compressed, an old deletion is replaced by the newer one if it still waits.

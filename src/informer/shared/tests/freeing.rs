@@ -6,7 +6,8 @@ use super::*;
 use crate::informer::spent::Spent;
 use crate::informer::{Deleted, EventHandler};
 use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,
+    WatchStream,
 };
 use crate::worker::StopToken;
 use crossbeam_channel::{Sender, select};
@@ -124,9 +125,9 @@ impl WatchStream<Traced> for Burst {
         traced.0.name = Some(name.to_owned());
         traced.0.uid = Some(name.to_owned());
         traced.0.resource_version = Some(self.read.saturating_add(1).to_string());
-        Ok(Next::Event(WatchEvent::Modified(Arc::new(Held::new(
-            traced,
-        )))))
+        Ok(Next::Event(
+            ObjectEvent::modified(Arc::new(Held::new(traced))).into(),
+        ))
     }
 
     fn last_contact(&self) -> Instant {

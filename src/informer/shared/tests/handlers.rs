@@ -158,8 +158,10 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
         let informer = world.running(order);
         let (_, told) = follow(&informer);
         assert_eq!(next(&told, 1), ["*a2"]);
-        world.source.send(|| WatchEvent::Added(held("a5")));
-        world.source.send(|| WatchEvent::Modified(held("b6")));
+        world.source.send(|| ObjectEvent::added(held("a5")).into());
+        world
+            .source
+            .send(|| ObjectEvent::modified(held("b6")).into());
         assert_eq!(next(&told, 2), ["a2>5", "+b6"], "{order:?}");
     }
 }
@@ -171,10 +173,16 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
         let world = World::with(&["a"]);
         let informer = world.running(order);
         let (_, told) = follow(&informer);
-        world.source.send(|| WatchEvent::Deleted(held("x8")));
-        world.source.send(|| WatchEvent::Deleted(held("a9")));
-        world.source.send(|| WatchEvent::Deleted(held("a9")));
-        world.source.send(|| WatchEvent::Added(held("c10")));
+        world
+            .source
+            .send(|| ObjectEvent::deleted(held("x8")).into());
+        world
+            .source
+            .send(|| ObjectEvent::deleted(held("a9")).into());
+        world
+            .source
+            .send(|| ObjectEvent::deleted(held("a9")).into());
+        world.source.send(|| ObjectEvent::added(held("c10")).into());
         assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"], "{order:?}");
     }
 }

@@ -26,7 +26,7 @@ use crate::informer::{
     Forward, HandlerOptions, InformerOptions, Notification, QueueOrder, Registration,
     SharedInformer,
 };
-use crate::list_watch::WatchEvent;
+use crate::list_watch::ObjectEvent;
 use crate::object::{Held, Object as _, ResourceVersion};
 use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};

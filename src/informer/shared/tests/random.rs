@@ -313,11 +313,11 @@ impl History {
         if let Some(older) = older.map(|older| Arc::clone(older)) {
             let ended = self.dice.roll(3) == 0;
             let again = if ended {
-                WatchEvent::Deleted
+                ObjectEvent::deleted(older)
             } else {
-                WatchEvent::Modified
+                ObjectEvent::modified(older)
             };
-            self.world.source.send(|| again(Arc::clone(&older)));
+            self.world.source.send(|| again.clone().into());
         }
     }
 

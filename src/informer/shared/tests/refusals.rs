@@ -5,9 +5,9 @@ use super::*;
 use crate::informer::handlers::Processor;
 use crate::informer::shared::applying::Applying;
 use crate::informer::{DeltaFifo, DeltaFifoOptions, DeltaFifoWriter};
-use crate::list_watch::{Listed, Undecodable};
+use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::object::ObjectKey;
-use crate::reflector::{Replacement, Sink as _, SinkEvent, Staged};
+use crate::reflector::{Replacement, Sink as _};
 
 /// The path from the queue to one handler.
 struct Path {
@@ -56,7 +56,7 @@ impl Path {
         list(&mut self.writer, words, version);
     }
 
-    fn send(&mut self, event: SinkEvent<ConfigMap>) {
+    fn send(&mut self, event: ObjectEvent<ConfigMap>) {
         self.writer.apply(event).unwrap();
     }
 
@@ -80,7 +80,7 @@ impl Path {
 fn list(writer: &mut DeltaFifoWriter<ConfigMap>, words: &[&str], version: &str) {
     let mut staging = writer.begin();
     for word in words {
-        writer.stage(&mut staging, Staged::Put(Listed::Object(held(word))));
+        writer.stage(&mut staging, ObjectEvent::added(held(word)));
     }
     let of = Replacement {
         resource_version: ResourceVersion::from(version),
@@ -90,11 +90,11 @@ fn list(writer: &mut DeltaFifoWriter<ConfigMap>, words: &[&str], version: &str) 
 }
 
 /// A deletion at version 2 whose final state decodes, or does not.
-fn old_deletion(decodes: bool) -> SinkEvent<ConfigMap> {
+fn old_deletion(decodes: bool) -> ObjectEvent<ConfigMap> {
     if decodes {
-        return SinkEvent::Deleted(held("a2"));
+        return ObjectEvent::deleted(held("a2"));
     }
-    SinkEvent::DeletedUndecodable(Undecodable {
+    ObjectEvent::deleted(Undecodable {
         key: ObjectKey::new("", "a"),
         uid: "uid-1".to_owned(),
         resource_version: ResourceVersion::from("2"),
@@ -134,7 +134,7 @@ fn b18_rq_3_a_list_ends_an_object_whose_refused_deletion_is_in_hand() {
 fn b18_rq_3_a_refused_list_takes_nothing_from_a_deletion_that_waits() {
     for order in ORDERS {
         let mut path = Path::new(order);
-        path.send(SinkEvent::Deleted(held("a7")));
+        path.send(ObjectEvent::deleted(held("a7")));
         path.list(&[], "3");
         path.apply_all();
         assert_eq!(next(&path.told, 1), ["-a7"], "{order:?}");
@@ -167,9 +167,9 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
         path.list(&["b8"], "9");
         path.apply_all();
         assert_eq!(next_sorted(&path.told, 2), ["+b8", "?a5"]);
-        path.send(SinkEvent::Modified(held("a5")));
-        path.send(SinkEvent::Added(held("a4")));
-        path.send(SinkEvent::Modified(held("b10")));
+        path.send(ObjectEvent::modified(held("a5")));
+        path.send(ObjectEvent::added(held("a4")));
+        path.send(ObjectEvent::modified(held("b10")));
         path.apply_all();
         assert_eq!(next(&path.told, 1), ["b8>10"], "{order:?}");
         assert_eq!(words(&path.store), ["b10"], "{order:?}");
@@ -181,7 +181,7 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
 fn rq_10_st_9_a_bookmark_moves_the_stores_version_in_every_order() {
     for order in ORDERS {
         let mut path = Path::new(order);
-        path.send(SinkEvent::Modified(held("a7")));
+        path.send(ObjectEvent::modified(held("a7")));
         path.writer.bookmark(&ResourceVersion::from("12"));
         path.apply_all();
         assert_eq!(path.store.resource_version().as_str(), "12", "{order:?}");
@@ -238,9 +238,9 @@ fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
 fn b18_a_list_is_not_refused_for_an_event_that_came_after_it() {
     for order in ORDERS {
         let mut path = Path::new(order);
-        path.send(SinkEvent::Deleted(held("a6")));
+        path.send(ObjectEvent::deleted(held("a6")));
         path.list(&["b7"], "8");
-        path.send(SinkEvent::Added(held("a9")));
+        path.send(ObjectEvent::added(held("a9")));
         path.apply_all();
         assert_eq!(words(&path.store), ["a9", "b7"], "{order:?}");
         assert_eq!(path.store.refused(), 0, "{order:?}");

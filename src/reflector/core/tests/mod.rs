@@ -260,10 +260,9 @@ fn parse(input: &str, now: Instant) -> Input {
         "commit-error" => Input::Committed(Err(error(rest))),
         "opened" => Input::Opened(Ok(())),
         "open-error" => Input::Opened(Err(error(rest))),
-        "added" => Input::Seen(Seen::Added(version())),
-        "modified" => Input::Seen(Seen::Modified(version())),
-        "deleted" => Input::Seen(Seen::Deleted(version())),
-        "undecodable" => Input::Seen(Seen::Undecodable(version())),
+        "added" | "undecodable" => changed(EventKind::Added, version()),
+        "modified" => changed(EventKind::Modified, version()),
+        "deleted" => changed(EventKind::Deleted, version()),
         "skipped" => Input::Seen(Seen::Skipped {
             reason: "unexpected".to_owned(),
             version: version(),
@@ -338,4 +337,8 @@ fn of_status(text: &str) -> Error {
     }
     status.details = Some(details);
     Error::from_status(Status::from(status))
+}
+
+fn changed(kind: EventKind, version: ResourceVersion) -> Input {
+    Input::Seen(Seen::Object { kind, version })
 }
