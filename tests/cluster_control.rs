@@ -1,6 +1,5 @@
 //! `tests/cluster/control`, which starts and ends the servers of the cluster tests: with programs that only wait.
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};

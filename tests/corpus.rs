@@ -2,12 +2,6 @@
 //!
 //! `fixtures/corpus/list` and `…/watch` hold bodies; `NAME.outcome` says what `NAME` comes to, read as Secrets.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

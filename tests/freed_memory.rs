@@ -1,13 +1,5 @@
 //! What a client gives back: no memory of the process holds the values of a Secret once nobody holds the Secret.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::wildcard_enum_match_arm,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test fails by panicking"
-)]
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -29,6 +21,8 @@ use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::StopToken;
 use zeroize::Zeroizing;
 
+use crate::support::alone;
+
 /// More than one read takes in, so that buffers grow while they hold it.
 const VALUE_BYTES: usize = 90_000;
 
@@ -40,7 +34,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 type Bytes = Zeroizing<Vec<u8>>;
 
-/// Each test has its own value: they run side by side, and each looks at all of the memory.
+/// Each test has its own value.
 const DECODED: u64 = 1;
 const UNDECODABLE: u64 = 2;
 
@@ -217,36 +211,38 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
 
 #[test]
 fn nothing_that_was_read_stays_in_memory() {
-    let samples = [
-        inverted(&value(DECODED)),
-        inverted(&base64(&value(DECODED))),
-    ];
-    let count = || samples.each_ref().map(|sample| found(sample));
-    assert_eq!(count(), [0, 0], "before anything was read");
+    alone(|| {
+        let samples = [
+            inverted(&value(DECODED)),
+            inverted(&base64(&value(DECODED))),
+        ];
+        let count = || samples.each_ref().map(|sample| found(sample));
+        assert_eq!(count(), [0, 0], "before anything was read");
 
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let mut options = ClientOptions::default();
-    // What a decompressor keeps is not ours to overwrite.
-    options.gzip = false;
-    let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
-    let mut kept = Vec::new();
-    thread::scope(|scope| {
-        scope.spawn(|| serve(&listener));
-        let source: Arc<dyn ListerWatcher<Secret>> =
-            client.lister_watcher(Scope::namespace("shop"));
-        list(&*source, &mut kept);
-        kept.push(watch(&*source));
-        let getter: Arc<dyn Getter<Secret>> = client.getter();
-        let key = ObjectKey::new("shop", "got");
-        let version = ResourceVersion::most_recent();
-        let got = getter.get(&key, &version, Deadline::NEVER, &StopToken::never());
-        kept.push(got.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let mut options = ClientOptions::default();
+        // What a decompressor keeps is not ours to overwrite.
+        options.gzip = false;
+        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        let mut kept = Vec::new();
+        thread::scope(|scope| {
+            scope.spawn(|| serve(&listener));
+            let source: Arc<dyn ListerWatcher<Secret>> =
+                client.lister_watcher(Scope::namespace("shop"));
+            list(&*source, &mut kept);
+            kept.push(watch(&*source));
+            let getter: Arc<dyn Getter<Secret>> = client.getter();
+            let key = ObjectKey::new("shop", "got");
+            let version = ResourceVersion::most_recent();
+            let got = getter.get(&key, &version, Deadline::NEVER, &StopToken::never());
+            kept.push(got.unwrap());
+        });
+        drop(client);
+        assert_eq!(count(), [3, 0], "the objects, and nothing of the bodies");
+        drop(kept);
+        assert_eq!(count(), [0, 0]);
     });
-    drop(client);
-    assert_eq!(count(), [3, 0], "the objects, and nothing of the bodies");
-    drop(kept);
-    assert_eq!(count(), [0, 0]);
 }
 
 const REASONS: [&str; 4] = [
@@ -259,19 +255,20 @@ const REASONS: [&str; 4] = [
 /// F21: what is wrong with a Secret is told without leaving its values behind.
 #[test]
 fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
-    let samples = [
-        inverted(&value(UNDECODABLE)),
-        inverted(&base64(&value(UNDECODABLE))),
-    ];
-    let count = || samples.each_ref().map(|sample| found(sample));
-    for reason in REASONS {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let mut options = ClientOptions::default();
-        options.gzip = false;
-        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
-        thread::scope(|scope| {
-            scope.spawn(|| {
+    alone(|| {
+        let samples = [
+            inverted(&value(UNDECODABLE)),
+            inverted(&base64(&value(UNDECODABLE))),
+        ];
+        let count = || samples.each_ref().map(|sample| found(sample));
+        for reason in REASONS {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let mut options = ClientOptions::default();
+            options.gzip = false;
+            let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+            thread::scope(|scope| {
+                scope.spawn(|| {
                 let mut stream = BufReader::new(listener.accept().unwrap().0);
                 let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
                 answer(&mut stream, &undecodable(list, reason, "]}"));
@@ -280,49 +277,50 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
                 let mut stream = BufReader::new(listener.accept().unwrap().0);
                 answer(&mut stream, &undecodable("", reason, ""));
             });
-            let source: Arc<dyn ListerWatcher<Secret>> =
-                client.lister_watcher(Scope::namespace("shop"));
-            let (never, mut told) = (StopToken::never(), Vec::new());
-            let mut each = |item| match item {
-                Listed::Undecodable(aside) => told.push(aside.error),
-                Listed::Object(object) => panic!("{object:?}"),
-            };
-            source
-                .list(&ListRequest::default(), &never, &mut each)
-                .unwrap();
-            let request = WatchRequest {
-                resource_version: ResourceVersion::from("7"),
-                timeout: std::time::Duration::from_mins(5),
-                head_timeout: std::time::Duration::from_mins(5),
-                bookmarks: true,
-                send_initial_events: false,
-                waited_for: false,
-            };
-            let mut watch = source.watch(&request, &never).unwrap();
-            match watch.next(Deadline::NEVER).unwrap() {
-                Next::Event(WatchEvent::Object(ObjectEvent {
-                    object: Listed::Undecodable(aside),
-                    ..
-                })) => told.push(aside.error),
-                other => panic!("{other:?}"),
-            }
-            let getter: Arc<dyn Getter<Secret>> = client.getter();
-            let key = ObjectKey::new("shop", "odd");
-            let version = ResourceVersion::most_recent();
-            told.push(
-                getter
-                    .get(&key, &version, Deadline::NEVER, &never)
-                    .unwrap_err(),
-            );
-            for error in told {
-                assert_eq!(
-                    error.kind(),
-                    kubecache::ErrorKind::Undecodable,
-                    "{reason}: {error}"
+                let source: Arc<dyn ListerWatcher<Secret>> =
+                    client.lister_watcher(Scope::namespace("shop"));
+                let (never, mut told) = (StopToken::never(), Vec::new());
+                let mut each = |item| match item {
+                    Listed::Undecodable(aside) => told.push(aside.error),
+                    Listed::Object(object) => panic!("{object:?}"),
+                };
+                source
+                    .list(&ListRequest::default(), &never, &mut each)
+                    .unwrap();
+                let request = WatchRequest {
+                    resource_version: ResourceVersion::from("7"),
+                    timeout: std::time::Duration::from_mins(5),
+                    head_timeout: std::time::Duration::from_mins(5),
+                    bookmarks: true,
+                    send_initial_events: false,
+                    waited_for: false,
+                };
+                let mut watch = source.watch(&request, &never).unwrap();
+                match watch.next(Deadline::NEVER).unwrap() {
+                    Next::Event(WatchEvent::Object(ObjectEvent {
+                        object: Listed::Undecodable(aside),
+                        ..
+                    })) => told.push(aside.error),
+                    other => panic!("{other:?}"),
+                }
+                let getter: Arc<dyn Getter<Secret>> = client.getter();
+                let key = ObjectKey::new("shop", "odd");
+                let version = ResourceVersion::most_recent();
+                told.push(
+                    getter
+                        .get(&key, &version, Deadline::NEVER, &never)
+                        .unwrap_err(),
                 );
-            }
-        });
-        drop(client);
-        assert_eq!(count(), [0, 0], "{reason}");
-    }
+                for error in told {
+                    assert_eq!(
+                        error.kind(),
+                        kubecache::ErrorKind::Undecodable,
+                        "{reason}: {error}"
+                    );
+                }
+            });
+            drop(client);
+            assert_eq!(count(), [0, 0], "{reason}");
+        }
+    });
 }

@@ -1,27 +1,17 @@
 //! The example `informer` as a newcomer meets it: what its handlers and indices tell of the recorded story, and how it
 //! ends.
 #![cfg(feature = "testing")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "node_agent/program.rs"]
-mod program;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
 use std::process::Stdio;
 
 use kubecache::testing::{Act, Fault, FixtureServer, Recording};
-use program::{Ended, IsLine, Killed, Running, command, run, run_in};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What [`program`] runs.
-const EXAMPLE: &str = "informer";
+use crate::support::example::{Ended, Example, IsLine, Killed};
+
+static INFORMER: Example = Example::new("informer");
 
 /// What was printed, table by table, cell by cell.
 fn tables(printed: &str) -> Vec<Vec<Vec<&str>>> {
@@ -57,7 +47,7 @@ fn index<'a>(tables: &'a [Vec<Vec<&'a str>>], name: &str, which: usize) -> Vec<&
 
 /// Follows the story to its last change, the end of the old checkout pod, and stops it then.
 fn story(arguments: &[&str]) -> Ended {
-    let mut run = Running::start(arguments);
+    let mut run = INFORMER.start(arguments);
     // Once by each handler; which comes first is the system's doing.
     let ends = ["pods", "running"].map(|handler| -> IsLine {
         Box::new(move |line| {
@@ -155,7 +145,7 @@ fn every_order_ends_with_the_same_content() {
 
 #[test]
 fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
-    let ended = run(&["--once", "--index-label", "pod-template-hash"]);
+    let ended = INFORMER.run(&["--once", "--index-label", "pod-template-hash"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let tables = tables(&ended.stdout);
     let [notifications, indices, handlers] = &tables[..] else {
@@ -182,7 +172,7 @@ fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
 /// SI-21: the resync period is each handler's own.
 #[test]
 fn si_21_a_resync_repeats_each_pod_to_the_handler_that_asked_for_it() {
-    let mut run = Running::start(&["--resync", "1s", "--demo-speed", "1"]);
+    let mut run = INFORMER.start(&["--resync", "1s", "--demo-speed", "1"]);
     for _ in 0..2 {
         run.wait_for("a resync", |line| {
             line.contains("Repeated") && line.contains("storefront-7d9c5b6f4-x2kqp")
@@ -208,7 +198,7 @@ fn a_refusal_is_told_in_the_servers_words() {
         .fault(forbidden)
         .start()
         .unwrap();
-    let ended = run(&["--server", &server.url()]);
+    let ended = INFORMER.run(&["--server", &server.url()]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{ended:?}");
     let last = ended.stderr.lines().last().unwrap();
     assert!(
@@ -223,7 +213,7 @@ fn a_server_that_cannot_be_reached_is_told_with_its_cause() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let mut informer = Running::start(&["--server", &format!("http://{nobody}")]);
+    let mut informer = INFORMER.start(&["--server", &format!("http://{nobody}")]);
     loop {
         let line = informer.next_told().expect("it goes on trying");
         if line.contains("Connection refused") {
@@ -238,7 +228,7 @@ fn a_server_that_cannot_be_reached_is_told_with_its_cause() {
 fn a_first_list_that_does_not_come_ends_with_the_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let ended = run(&["--server", &url, "--timeout", "300ms"]);
+    let ended = INFORMER.run(&["--server", &url, "--timeout", "300ms"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{ended:?}");
     let expected =
         "error: failed to sync SharedInformer Pod cache: timed out waiting for the condition\n";
@@ -258,7 +248,13 @@ fn a_signal_ends_the_wait_for_the_first_list() {
             "error: interrupted before the pods were known\n",
         ),
     ] {
-        let mut informer = Killed(command(&["--server", &url]).args(once).spawn().unwrap());
+        let mut informer = Killed(
+            INFORMER
+                .command(&["--server", &url])
+                .args(once)
+                .spawn()
+                .unwrap(),
+        );
         // Its connection: it listens for signals since before.
         let (_connection, _) = silent.accept().unwrap();
         kill_process(Pid::from_child(&informer.0), Signal::TERM).unwrap();
@@ -277,7 +273,7 @@ fn a_signal_ends_the_wait_for_the_first_list() {
 
 #[test]
 fn a_reader_that_has_seen_enough_ends_it_without_a_word() {
-    let mut informer = command(&["--demo-speed", "60"]);
+    let mut informer = INFORMER.command(&["--demo-speed", "60"]);
     let mut informer = Killed(informer.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     let mut stdout = BufReader::new(informer.0.stdout.take().unwrap());
@@ -298,13 +294,13 @@ fn a_reader_that_has_seen_enough_ends_it_without_a_word() {
 
 #[test]
 fn wrong_usage_is_told_with_exit_code_2_and_help_needs_nothing() {
-    let ended = run(&["--order", "fifo"]);
+    let ended = INFORMER.run(&["--order", "fifo"]);
     let expected = "error: --order \"fifo\": write one of in-order-atomic, in-order, compressed\nSee 'informer --help' for usage.\n";
     assert_eq!((ended.code, ended.stderr.as_str()), (2, expected));
-    let help = run(&["--help"]);
+    let help = INFORMER.run(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
     assert!(help.stdout.contains("Exit codes: "));
-    let version = run(&["--version"]);
+    let version = INFORMER.run(&["--version"]);
     assert_eq!(
         version.stdout,
         format!("informer {}\n", env!("CARGO_PKG_VERSION"))
@@ -313,7 +309,7 @@ fn wrong_usage_is_told_with_exit_code_2_and_help_needs_nothing() {
 
 #[test]
 fn without_a_cluster_it_names_what_it_looked_for_and_mentions_the_recordings() {
-    let ended = run_in(&["--demo=false"], &[]);
+    let ended = INFORMER.run_in(&["--demo=false"], &[]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{ended:?}");
     let hint = "To see the informer at work without a cluster, run it with --demo.\n";
     assert!(ended.stderr.ends_with(hint), "{}", ended.stderr);

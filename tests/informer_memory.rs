@@ -1,21 +1,5 @@
 //! The heap's peak while an informer lists 20,000 unchanged objects again. `--nocapture` prints the figures.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "../benches/bodies/mod.rs"]
-#[expect(unused_imports, reason = "the decoder is for whole bodies")]
-mod bodies;
-#[path = "../benches/informer/canned.rs"]
-mod canned;
-#[path = "../benches/informer/history.rs"]
-mod history;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,14 +10,12 @@ use kubecache::informer::{Handlers, InformerOptions, QueueOrder, SharedInformer}
 use kubecache::object::{Object, ObjectKey};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::Indexers;
-use peak_alloc::PeakAlloc;
 
-use bodies::{Dress, Kind, Random, object};
-use canned::Canned;
-use history::{LAST, last, line};
-
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+use crate::HEAP;
+use crate::bodies::{Dress, Kind, Random, object};
+use crate::canned::Canned;
+use crate::history::{LAST, last, line};
+use crate::support::alone;
 
 /// Objects listed.
 const OBJECTS: usize = 20_000;
@@ -160,17 +142,18 @@ fn expired() -> Vec<u8> {
     format!("{line}\n").into_bytes()
 }
 
-/// One test, because the counters belong to the whole process.
 #[test]
 fn the_peak_of_an_informers_relist_of_unchanged_objects_is_the_steady_state_and_little_more() {
-    for order in ORDERS {
-        let relisted = relist(order);
-        println!("{}", line_of(order, &relisted));
-        assert_eq!(relisted.objects, OBJECTS);
-        assert_eq!(
-            relisted.kept, OBJECTS,
-            "{order:?}: unchanged objects keep their allocation"
-        );
-        assert!(relisted.percent() <= PEAK_MAX_PERCENT, "{order:?}");
-    }
+    alone(|| {
+        for order in ORDERS {
+            let relisted = relist(order);
+            println!("{}", line_of(order, &relisted));
+            assert_eq!(relisted.objects, OBJECTS);
+            assert_eq!(
+                relisted.kept, OBJECTS,
+                "{order:?}: unchanged objects keep their allocation"
+            );
+            assert!(relisted.percent() <= PEAK_MAX_PERCENT, "{order:?}");
+        }
+    });
 }

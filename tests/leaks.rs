@@ -1,7 +1,6 @@
 //! Nothing outlives its owner: threads and descriptors return to where they were, however a session ends (R20).
 
 #![cfg(all(feature = "testing", target_os = "linux"))]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::sync::Arc;
@@ -17,6 +16,8 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 use kubecache::testing::{Act, Answer, End, Exchange, Fault, FixtureServer, Recorder, Recording};
 use kubecache::worker::live_workers;
+
+use crate::support::alone;
 
 const LIST: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb";
 const WATCH: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb&watch=true";
@@ -121,12 +122,14 @@ fn managed() {
 
 #[test]
 fn threads_and_descriptors_return_to_where_they_were() {
-    let before = Counts::now();
-    for way in 0..CYCLES {
-        session(way);
-        managed();
-        let after = Counts::settled(&before);
-        assert_eq!(after, before, "after session {way}");
-    }
-    assert_eq!(before.workers, 0);
+    alone(|| {
+        let before = Counts::now();
+        for way in 0..CYCLES {
+            session(way);
+            managed();
+            let after = Counts::settled(&before);
+            assert_eq!(after, before, "after session {way}");
+        }
+        assert_eq!(before.workers, 0);
+    });
 }

@@ -1,8 +1,4 @@
 //! A logger that takes every record of every crate must not be given a secret: the client refuses to work with it.
-#![cfg_attr(
-    feature = "testing",
-    expect(clippy::unwrap_used, reason = "a test fails by panicking")
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +11,8 @@ use kubecache::list_watch::{Api, Getter};
 use kubecache::object::{ObjectKey, ResourceVersion};
 use kubecache::worker::StopToken;
 use log::{LevelFilter, Log, Metadata, Record};
+
+use crate::support::alone;
 
 /// Takes all records, or all but those of ureq's protocol.
 struct Everything {
@@ -37,31 +35,33 @@ impl Log for Everything {
 
 #[test]
 fn a_logger_that_would_see_tokens_and_secrets_is_refused_by_name() {
-    log::set_logger(&LOGGER).unwrap();
-    log::set_max_level(LevelFilter::Trace);
-    // Nobody listens there: what is not refused ends as unreachable.
-    let config = Config::for_server("http://127.0.0.1:1").unwrap();
-    let client = Client::new(&config, ClientOptions::default()).unwrap();
-    let getter: Arc<dyn Getter<Secret>> = client.getter();
-    let get = || {
-        let key = ObjectKey::new("shop", "db");
-        let newest = ResourceVersion::most_recent();
-        let got = getter.get(&key, &newest, Deadline::NEVER, &StopToken::never());
-        got.map(drop).unwrap_err()
-    };
-    let refused = get();
-    assert_eq!(refused.kind(), ErrorKind::Config);
-    assert!(
-        refused.to_string().contains("ureq_proto=debug"),
-        "{refused}"
-    );
-    #[cfg(feature = "testing")]
-    a_recorder_is_refused_as_well(&config);
-    LOGGER.filtered.store(true, Ordering::SeqCst);
-    assert_eq!(get().kind(), ErrorKind::Unreachable);
-    LOGGER.filtered.store(false, Ordering::SeqCst);
-    log::set_max_level(LevelFilter::Debug);
-    assert_eq!(get().kind(), ErrorKind::Unreachable);
+    alone(|| {
+        log::set_logger(&LOGGER).unwrap();
+        log::set_max_level(LevelFilter::Trace);
+        // Nobody listens there: what is not refused ends as unreachable.
+        let config = Config::for_server("http://127.0.0.1:1").unwrap();
+        let client = Client::new(&config, ClientOptions::default()).unwrap();
+        let getter: Arc<dyn Getter<Secret>> = client.getter();
+        let get = || {
+            let key = ObjectKey::new("shop", "db");
+            let newest = ResourceVersion::most_recent();
+            let got = getter.get(&key, &newest, Deadline::NEVER, &StopToken::never());
+            got.map(drop).unwrap_err()
+        };
+        let refused = get();
+        assert_eq!(refused.kind(), ErrorKind::Config);
+        assert!(
+            refused.to_string().contains("ureq_proto=debug"),
+            "{refused}"
+        );
+        #[cfg(feature = "testing")]
+        a_recorder_is_refused_as_well(&config);
+        LOGGER.filtered.store(true, Ordering::SeqCst);
+        assert_eq!(get().kind(), ErrorKind::Unreachable);
+        LOGGER.filtered.store(false, Ordering::SeqCst);
+        log::set_max_level(LevelFilter::Debug);
+        assert_eq!(get().kind(), ErrorKind::Unreachable);
+    });
 }
 
 /// It passes on the token of its configuration and whatever the server says.

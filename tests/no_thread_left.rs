@@ -1,7 +1,5 @@
 //! A client takes its threads along: alone in its process, so that the count is of this test's threads only.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,6 +12,8 @@ use kubecache::list_watch::{Api, ListRequest, ListerWatcher, Next, WatchRequest}
 use kubecache::object::{ResourceVersion, Scope};
 use kubecache::worker::{StopSource, live_workers};
 
+use crate::support::alone;
+
 fn answer(stream: &mut BufReader<TcpStream>, answer: &str) {
     let mut line = String::new();
     while stream.read_line(&mut line).unwrap() > 2 {
@@ -24,13 +24,16 @@ fn answer(stream: &mut BufReader<TcpStream>, answer: &str) {
 
 #[test]
 fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let config = Config::for_server(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
-    let client = Client::new(&config, ClientOptions::default()).unwrap();
-    let source: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(Scope::namespace("shop"));
-    let stop = StopSource::new();
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    alone(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config =
+            Config::for_server(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let client = Client::new(&config, ClientOptions::default()).unwrap();
+        let source: Arc<dyn ListerWatcher<Secret>> =
+            client.lister_watcher(Scope::namespace("shop"));
+        let stop = StopSource::new();
+        thread::scope(|scope| {
+            scope.spawn(|| {
             let mut stream = BufReader::new(listener.accept().unwrap().0);
             let list = "{\"kind\":\"SecretList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
             let length = list.len();
@@ -43,28 +46,29 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
             // The client's end of the connection goes with its owner.
             assert_eq!(stream.read_line(&mut String::new()).unwrap_or_default(), 0);
         });
-        source
-            .list(&ListRequest::default(), &stop.token(), &mut drop)
-            .unwrap();
-        let request = WatchRequest {
-            resource_version: ResourceVersion::from("1"),
-            timeout: std::time::Duration::from_mins(5),
-            head_timeout: std::time::Duration::from_mins(5),
-            bookmarks: true,
-            send_initial_events: false,
-            waited_for: true,
-        };
-        let mut watch = source.watch(&request, &stop.token()).unwrap();
-        assert!(matches!(
-            watch.next(Deadline::NEVER).unwrap(),
-            Next::Event(_)
-        ));
-        stop.stop();
-        assert!(watch.next(Deadline::NEVER).unwrap_err().is_stopped());
-        assert!(live_workers() > 0, "the reader waits for more");
-        drop(watch);
-        drop(source);
-        drop(client);
-        assert_eq!(live_workers(), 0);
+            source
+                .list(&ListRequest::default(), &stop.token(), &mut drop)
+                .unwrap();
+            let request = WatchRequest {
+                resource_version: ResourceVersion::from("1"),
+                timeout: std::time::Duration::from_mins(5),
+                head_timeout: std::time::Duration::from_mins(5),
+                bookmarks: true,
+                send_initial_events: false,
+                waited_for: true,
+            };
+            let mut watch = source.watch(&request, &stop.token()).unwrap();
+            assert!(matches!(
+                watch.next(Deadline::NEVER).unwrap(),
+                Next::Event(_)
+            ));
+            stop.stop();
+            assert!(watch.next(Deadline::NEVER).unwrap_err().is_stopped());
+            assert!(live_workers() > 0, "the reader waits for more");
+            drop(watch);
+            drop(source);
+            drop(client);
+            assert_eq!(live_workers(), 0);
+        });
     });
 }

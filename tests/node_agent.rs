@@ -1,12 +1,5 @@
 //! The example `node_agent` as a user meets it: what it prints, how it ends, what it says of bad input.
 #![cfg(feature = "testing")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
 
 #[path = "node_agent/bad_input.rs"]
 mod bad_input;
@@ -14,8 +7,6 @@ mod bad_input;
 mod demo;
 #[path = "node_agent/probes.rs"]
 mod probes;
-#[path = "node_agent/program.rs"]
-mod program;
 #[path = "node_agent/rows.rs"]
 mod rows;
 #[cfg(target_os = "linux")]
@@ -24,5 +15,6 @@ mod signals;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
 
-/// What [`program`] runs.
-const EXAMPLE: &str = "node_agent";
+use crate::support::example::Example;
+
+pub(crate) static AGENT: Example = Example::new("node_agent");

@@ -1,6 +1,5 @@
 //! What a panic of the user's own code formats may hold what is in an object: it stands in no log line of the crate's.
 #![cfg(feature = "testing")]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,6 +14,8 @@ use kubecache::testing::{FakeSource, objects};
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 use log::{LevelFilter, Log, Metadata, Record};
+
+use crate::support::alone;
 
 /// Passes every line on.
 struct Kept(OnceLock<Sender<String>>);
@@ -66,35 +67,38 @@ impl ListerWatcher<Secret> for Talkative {
 
 #[test]
 fn a_panic_that_formats_a_secret_is_logged_without_its_words() {
-    let (send, lines) = unbounded();
-    LOGGER.0.set(send).unwrap();
-    log::set_logger(&LOGGER).unwrap();
-    log::set_max_level(LevelFilter::Trace);
-    let source = FakeSource::<Secret>::new();
-    let mut secret = objects::secret("shop", "db", "", &[]);
-    secret.string_data = Some([("password".to_owned(), "canary".to_owned())].into());
-    source.set(secret);
-    let options = InformerOptions::default();
-    let informer = SharedInformer::new(Arc::new(Talkative(source)), options);
-    let handler = Handlers::<Secret>::new().on_add(|secret, _| panic!("{:?}", secret.string_data));
-    let registration = informer.add_handler(handler).unwrap();
-    informer.start().unwrap();
-    informer.wait_until_synced(Deadline::NEVER).unwrap();
-    let failure = loop {
-        if let Some(failure) = informer.status().last_error {
-            break failure;
-        }
-        std::thread::yield_now();
-    };
-    informer.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(failure.kind(), ErrorKind::Panicked);
-    assert!(!failure.to_string().contains("canary"), "{failure}");
-    drop((registration, informer));
-    let lines: Vec<String> = lines.try_iter().collect();
-    assert!(lines.iter().any(|line| line.contains("panicked")));
-    let told: Vec<_> = lines
-        .iter()
-        .filter(|line| line.contains("canary"))
-        .collect();
-    assert!(told.is_empty(), "{told:?}");
+    alone(|| {
+        let (send, lines) = unbounded();
+        LOGGER.0.set(send).unwrap();
+        log::set_logger(&LOGGER).unwrap();
+        log::set_max_level(LevelFilter::Trace);
+        let source = FakeSource::<Secret>::new();
+        let mut secret = objects::secret("shop", "db", "", &[]);
+        secret.string_data = Some([("password".to_owned(), "canary".to_owned())].into());
+        source.set(secret);
+        let options = InformerOptions::default();
+        let informer = SharedInformer::new(Arc::new(Talkative(source)), options);
+        let handler =
+            Handlers::<Secret>::new().on_add(|secret, _| panic!("{:?}", secret.string_data));
+        let registration = informer.add_handler(handler).unwrap();
+        informer.start().unwrap();
+        informer.wait_until_synced(Deadline::NEVER).unwrap();
+        let failure = loop {
+            if let Some(failure) = informer.status().last_error {
+                break failure;
+            }
+            std::thread::yield_now();
+        };
+        informer.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(failure.kind(), ErrorKind::Panicked);
+        assert!(!failure.to_string().contains("canary"), "{failure}");
+        drop((registration, informer));
+        let lines: Vec<String> = lines.try_iter().collect();
+        assert!(lines.iter().any(|line| line.contains("panicked")));
+        let told: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("canary"))
+            .collect();
+        assert!(told.is_empty(), "{told:?}");
+    });
 }

@@ -1,41 +1,20 @@
 //! The example `pod_status` as a newcomer meets it: what it tells, and that it leaves no process behind however it
 //! ends.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::expect_used,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "support/built.rs"]
-mod built;
-
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
-use built::built;
 use kubecache::clock::Clock;
 use kubecache::worker::{WaitEnd, Worker};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
+use crate::support::example::Example;
+
 /// The longest a run may take: far more than it needs, so that a hang is told and not waited out.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// The program, built once.
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    // The features of the test, though it needs none: the library is then built already.
-    let features: &[&str] = if cfg!(feature = "testing") {
-        &["testing"]
-    } else {
-        &[]
-    };
-    PROGRAM.get_or_init(|| built("pod_status", features))
-}
+static POD_STATUS: Example = Example::new("pod_status");
 
 /// A run whose output is read as it comes. Its containers write to the same pipes, so the end of the output is the end
 /// of the last of them.
@@ -49,7 +28,7 @@ struct Run {
 
 impl Run {
     fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(program())
+        let mut child = Command::new(POD_STATUS.program())
             .args(arguments)
             .env_clear()
             .stdin(Stdio::null())

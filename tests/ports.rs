@@ -3,11 +3,6 @@
 //! ends whole with that cause.
 
 #![cfg(feature = "testing")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
 
 use std::fmt;
 use std::sync::Arc;

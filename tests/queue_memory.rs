@@ -1,20 +1,7 @@
 //! The heap's peak while unchanged objects are listed again through a queue. `--nocapture` prints the figures.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    reason = "a test fails by panicking"
-)]
-
-#[path = "../benches/bodies/mod.rs"]
-#[expect(unused_imports, reason = "the decoder is for whole bodies")]
-mod bodies;
-
 use std::sync::Arc;
 
-use bodies::{Dress, Kind, Random};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{
@@ -24,10 +11,10 @@ use kubecache::list_watch::ObjectEvent;
 use kubecache::object::Held;
 use kubecache::reflector::{Replacement, Sink};
 use kubecache::store::{Indexers, Store, StoreWriter};
-use peak_alloc::PeakAlloc;
 
-#[global_allocator]
-static HEAP: PeakAlloc = PeakAlloc;
+use crate::HEAP;
+use crate::bodies::{self, Dress, Kind, Random};
+use crate::support::alone;
 
 /// Objects listed.
 const OBJECTS: usize = 4_000;
@@ -122,31 +109,32 @@ fn apply(store: &mut StoreWriter<ConfigMap>, delta: Delta<ConfigMap>) {
     }
 }
 
-/// One test, because the counters belong to the whole process.
 #[test]
 fn the_peak_of_a_relist_of_unchanged_objects_is_the_steady_state_and_little_more() {
-    for number in 0..3 {
-        let before = HEAP.current_usage();
-        let mut follower = Follower::new(number);
-        follower.relist();
-        let steady = HEAP.current_usage() - before;
-        let first = follower.addresses();
-        HEAP.reset_peak_usage();
-        follower.relist();
-        let peak = HEAP.peak_usage() - before;
-        let mode = format!("{:?}", follower.writer);
-        let percent = peak * 100 / steady;
-        println!(
-            "{mode}: steady {} KiB, peak {} KiB, {percent} % of steady (budget {PEAK_MAX_PERCENT})",
-            steady / 1024,
-            peak / 1024,
-        );
-        assert_eq!(first.len(), OBJECTS);
-        assert_eq!(
-            first,
-            follower.addresses(),
-            "unchanged objects keep their allocation"
-        );
-        assert!(percent <= PEAK_MAX_PERCENT, "{mode}: {percent} %");
-    }
+    alone(|| {
+        for number in 0..3 {
+            let before = HEAP.current_usage();
+            let mut follower = Follower::new(number);
+            follower.relist();
+            let steady = HEAP.current_usage() - before;
+            let first = follower.addresses();
+            HEAP.reset_peak_usage();
+            follower.relist();
+            let peak = HEAP.peak_usage() - before;
+            let mode = format!("{:?}", follower.writer);
+            let percent = peak * 100 / steady;
+            println!(
+                "{mode}: steady {} KiB, peak {} KiB, {percent} % of steady (budget {PEAK_MAX_PERCENT})",
+                steady / 1024,
+                peak / 1024,
+            );
+            assert_eq!(first.len(), OBJECTS);
+            assert_eq!(
+                first,
+                follower.addresses(),
+                "unchanged objects keep their allocation"
+            );
+            assert!(percent <= PEAK_MAX_PERCENT, "{mode}: {percent} %");
+        }
+    });
 }

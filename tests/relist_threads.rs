@@ -1,7 +1,5 @@
 //! A relist loop takes its thread along: alone in its process, so that the count is of this test's threads only.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -11,6 +9,8 @@ use kubecache::pod_status::{
     Status as _,
 };
 use kubecache::worker::{StopToken, live_workers};
+
+use crate::support::alone;
 
 /// A runtime that tells when it is asked, and returns from a list when it is told to.
 struct Slow {
@@ -48,36 +48,38 @@ fn start() -> (Relist, Receiver<()>, Sender<()>) {
 
 #[test]
 fn no_thread_is_left_when_a_relist_loop_has_ended() {
-    let clock = Clock::system();
+    alone(|| {
+        let clock = Clock::system();
 
-    let (relist, ask, go) = start();
-    ask.recv().unwrap();
-    go.send(()).unwrap();
-    assert_eq!(live_workers(), 1);
-    relist.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(live_workers(), 0, "after a shutdown");
+        let (relist, ask, go) = start();
+        ask.recv().unwrap();
+        go.send(()).unwrap();
+        assert_eq!(live_workers(), 1);
+        relist.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(live_workers(), 0, "after a shutdown");
 
-    let (relist, ask, go) = start();
-    ask.recv().unwrap();
-    go.send(()).unwrap();
-    drop(relist);
-    assert_eq!(live_workers(), 0, "after a drop");
+        let (relist, ask, go) = start();
+        ask.recv().unwrap();
+        go.send(()).unwrap();
+        drop(relist);
+        assert_eq!(live_workers(), 0, "after a drop");
 
-    // A runtime that does not return keeps its thread, and nobody else's; with the call the thread ends.
-    let (relist, ask, go) = start();
-    ask.recv().unwrap();
-    let error = relist.shutdown(clock.after(Duration::ZERO)).unwrap_err();
-    assert!(
-        error.to_string().starts_with("thread relist has not ended"),
-        "{error}"
-    );
-    assert_eq!(live_workers(), 1);
-    go.send(()).unwrap();
-    assert!(
-        ask.recv().is_err(),
-        "the runtime is dropped with the thread"
-    );
-    while live_workers() > 0 {
-        std::thread::yield_now();
-    }
+        // A runtime that does not return keeps its thread, and nobody else's; with the call the thread ends.
+        let (relist, ask, go) = start();
+        ask.recv().unwrap();
+        let error = relist.shutdown(clock.after(Duration::ZERO)).unwrap_err();
+        assert!(
+            error.to_string().starts_with("thread relist has not ended"),
+            "{error}"
+        );
+        assert_eq!(live_workers(), 1);
+        go.send(()).unwrap();
+        assert!(
+            ask.recv().is_err(),
+            "the runtime is dropped with the thread"
+        );
+        while live_workers() > 0 {
+            std::thread::yield_now();
+        }
+    });
 }

@@ -1,13 +1,6 @@
 //! The recorded story through the whole house: sockets, decoding, reflectors and managers end where the server ended.
 
 #![cfg(feature = "testing")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

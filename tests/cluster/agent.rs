@@ -15,7 +15,7 @@ use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::worker::live_workers;
 use kubecache::{Error, ErrorKind};
 
-use crate::support::*;
+use super::support::*;
 
 /// What the pod reflector tells the agent's loop.
 enum PodNews {

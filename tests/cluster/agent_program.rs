@@ -1,14 +1,16 @@
 //! The example `node_agent` against the real server: the node's own rows, and what wrong identities and trust are told.
 
-use crate::audit::asked_as;
-use crate::program::{Ended, run};
-use crate::support::{NODE, cluster, cluster_alone, directory};
+use super::audit::asked_as;
+use super::support::{NODE, cluster, cluster_alone, directory};
+use crate::support::example::{Ended, Example};
+
+static AGENT: Example = Example::new("node_agent");
 
 fn agent(kubeconfig: &str, more: &[&str]) -> Ended {
     let path = directory().join("kubeconfig").join(kubeconfig);
     let path = path.to_str().unwrap();
     let arguments = ["--kubeconfig", path, "--node-name", NODE, "--once"];
-    run(&[&arguments[..], more].concat())
+    AGENT.run(&[&arguments[..], more].concat())
 }
 
 #[test]

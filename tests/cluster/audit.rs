@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use serde_json::Value;
 
-use crate::support::{PATIENCE, client_of, get, of_this_run};
+use super::support::{PATIENCE, client_of, get, of_this_run};
 
 /// One request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Asked {
     }
 }
 
-/// What the [`client_named`](crate::support::client_named) so has asked so far, one request after the other.
+/// What the [`client_named`](super::support::client_named) so has asked so far, one request after the other.
 pub(crate) fn asked_by(name: &str) -> Vec<Asked> {
     asked_as(&of_this_run(name))
 }

@@ -13,7 +13,7 @@ use kubecache::object::{Held, Object};
 use kubecache::worker::StopToken;
 use parking_lot::{Condvar, Mutex};
 
-use crate::support::directory;
+use super::support::directory;
 
 /// Where the objects are.
 pub(crate) const NAMESPACE: &str = "churn";

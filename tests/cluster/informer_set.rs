@@ -10,9 +10,9 @@ use kubecache::http::{Client, ClientOptions, KubeconfigOptions};
 use kubecache::informer::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
 use kubecache::object::{LabelMatcher, Scope};
 
-use crate::audit::asked_by;
-use crate::churn::Watcher;
-use crate::support::*;
+use super::audit::asked_by;
+use super::churn::Watcher;
+use super::support::*;
 
 const NAMESPACE: &str = "informer-set";
 /// Who asks: somebody with the rights that the test gives.

@@ -19,9 +19,9 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::store::Indexers;
 use kubecache::worker::Worker;
 
-use crate::churn::{Churn, Content, NAMESPACE, View, Watcher, content, pull};
-use crate::gateway::Gateway;
-use crate::support::*;
+use super::churn::{Churn, Content, NAMESPACE, View, Watcher, content, pull};
+use super::gateway::Gateway;
+use super::support::*;
 
 const OBJECTS: usize = 5_000;
 const CHANGES: usize = 6_000;
@@ -328,7 +328,7 @@ fn si_21_resyncs_come_to_the_handler_that_asked_and_cost_no_request() {
     assert_eq!(told.wrong, [""; 0]);
     assert_eq!(quiet.told().updated, 0, "{:?}", quiet.told());
     informer.shutdown(clock.after(PATIENCE)).unwrap();
-    let asked = crate::audit::asked_by("informer-resync");
+    let asked = super::audit::asked_by("informer-resync");
     // A streamed list is a watch; a server without them refuses the first.
     let answered: Vec<_> = asked.iter().filter(|asked| asked.code < 300).collect();
     assert!(

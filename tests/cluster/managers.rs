@@ -8,7 +8,7 @@ use kubecache::clock::Clock;
 use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::worker::{Worker, live_workers};
 
-use crate::support::*;
+use super::support::*;
 
 const WORKERS: usize = 10;
 /// In all fewer than upstream's 1,000: they fit under the ceiling that 1,024 descriptors allow.

@@ -10,7 +10,7 @@ use kubecache::list_watch::{EventKind, ListRequest, Next, WatchEvent, WatchReque
 use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Reason, ResourceVersion, Scope};
 use kubecache::worker::StopToken;
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]

@@ -11,7 +11,7 @@ use kubecache::object::{Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::testing::{FixtureServer, Recorder};
 use kubecache::worker::StopToken;
 
-use crate::support::*;
+use super::support::*;
 
 const MANIFEST: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: recorded, namespace: shop}\nstringData: {value: ";
 

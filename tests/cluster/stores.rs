@@ -11,7 +11,7 @@ use kubecache::object::{Held, Scope};
 use kubecache::reflector::{Phase, Reflector, ReflectorOptions};
 use kubecache::store::{Indexers, Store};
 
-use crate::support::*;
+use super::support::*;
 
 /// A namespace that exists for these tests alone.
 const NAMESPACE: &str = "stores";

@@ -13,8 +13,8 @@ use kubecache::object::{Held, Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::{StopToken, Worker, live_workers};
 use kubecache::{Error, ErrorKind};
 
-use crate::audit::{Asked, asked_by, asked_for};
-use crate::support::*;
+use super::audit::{Asked, asked_by, asked_for};
+use super::support::*;
 
 /// A namespace that exists for these tests alone.
 const NAMESPACE: &str = "strategies";

@@ -5,7 +5,8 @@ use std::net::{TcpListener, TcpStream};
 
 use kubecache::worker::Worker;
 
-use super::program::{Ended, run, run_in};
+use super::AGENT;
+use crate::support::example::Ended;
 
 #[test]
 fn wrong_usage_ends_with_2_one_line_and_a_hint() {
@@ -34,7 +35,7 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
             "error: which node? give --node-name, or set NODE_NAME\n",
         ),
     ] {
-        let ended = run(arguments);
+        let ended = AGENT.run(arguments);
         assert_eq!(ended.code, 2, "{arguments:?}");
         assert_eq!(ended.stderr, format!("{told}{hint}"));
         assert_eq!(ended.stdout, "");
@@ -43,10 +44,10 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
 
 #[test]
 fn help_and_version_are_answers() {
-    let help = run(&["--help"]);
+    let help = AGENT.run(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
     assert!(help.stdout.contains("Exit codes: "));
-    let version = run(&["--version"]);
+    let version = AGENT.run(&["--version"]);
     assert_eq!(
         version.stdout,
         format!("node_agent {}\n", env!("CARGO_PKG_VERSION"))
@@ -55,7 +56,7 @@ fn help_and_version_are_answers() {
 
 #[test]
 fn without_a_cluster_it_names_what_it_looked_for_and_mentions_the_demo() {
-    let ended = run_in(&["--once"], &[("NODE_NAME", "n1")]);
+    let ended = AGENT.run_in(&["--once"], &[("NODE_NAME", "n1")]);
     assert_eq!(ended.code, 1);
     assert_eq!(
         ended.stderr,
@@ -84,7 +85,7 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
             "error: context \"depot\" does not exist; there are: shop\n".to_owned(),
         ),
     ] {
-        let ended = run(&[&arguments[..], &["--node-name", "n1", "--once"]].concat());
+        let ended = AGENT.run(&[&arguments[..], &["--node-name", "n1", "--once"]].concat());
         assert_eq!(ended.code, 1);
         assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
         assert_eq!(ended.stderr.lines().count(), 1);
@@ -118,7 +119,7 @@ fn against_within(
         }
     })
     .unwrap();
-    let ended = run(&[
+    let ended = AGENT.run(&[
         "--server",
         &url,
         "--node-name",
@@ -145,7 +146,7 @@ fn a_server_that_is_not_there_or_hangs_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}", listener.local_addr().unwrap())
     };
-    let ended = run(&[
+    let ended = AGENT.run(&[
         "-s",
         &url,
         "--node-name",

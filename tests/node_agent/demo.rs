@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::program::{Ended, IsLine, Running, run};
+use super::AGENT;
+use crate::support::example::{Ended, IsLine};
 
 pub(crate) const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
 
@@ -45,7 +46,7 @@ fn find_data(value: &Value, found: &mut Vec<String>) {
 
 #[test]
 fn the_first_line_says_what_it_is_and_the_table_follows() {
-    let ended = run(&["--demo", "--once"]);
+    let ended = AGENT.run(&["--demo", "--once"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let mut lines = ended.stdout.lines();
     assert!(
@@ -69,7 +70,7 @@ fn the_first_line_says_what_it_is_and_the_table_follows() {
 
 #[test]
 fn json_has_the_promised_shape_and_no_value_of_a_secret() {
-    let ended = run(&["--demo", "--once", "-o", "json"]);
+    let ended = AGENT.run(&["--demo", "--once", "-o", "json"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stderr.starts_with("Demo: "), "{}", ended.stderr);
     let node: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -111,7 +112,7 @@ fn json_has_the_promised_shape_and_no_value_of_a_secret() {
 
 /// Follows the story to its last phase, ends it, and gives what was printed.
 fn follow(output: &str, signal: Signal) -> Ended {
-    let mut agent = Running::start(&["--demo", "--demo-speed", "10", "-o", output, "-vvvv"]);
+    let mut agent = AGENT.start(&["--demo", "--demo-speed", "10", "-o", output, "-vvvv"]);
     let has = |name: &'static str, state: &'static str| -> IsLine {
         Box::new(move |line| line.contains(name) && line.contains(state))
     };

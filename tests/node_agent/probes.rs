@@ -9,8 +9,9 @@ use kubecache::testing::{Act, Answer, End, Fault, FixtureServer, Received, Recor
 use rustix::process::Signal;
 use serde_json::json;
 
-use super::program::{Running, run};
+use super::AGENT;
 use super::rows::{node_that_changes, object, open_watch, pod, secret};
+use crate::support::example::Running;
 
 const FLAG: &str = "--health-probe-bind-address";
 
@@ -18,7 +19,7 @@ const FLAG: &str = "--health-probe-bind-address";
 fn start(server: &str, more: &[&str]) -> (Running, SocketAddr) {
     let mut arguments = vec!["-s", server, "--node-name", "n1", FLAG, "127.0.0.1:0"];
     arguments.extend(more);
-    let mut agent = Running::start(&arguments);
+    let mut agent = AGENT.start(&arguments);
     let address = told(&mut agent, &format!("{FLAG}: listening at "));
     (agent, address.parse().unwrap())
 }
@@ -203,7 +204,7 @@ fn a_single_look_serves_its_probes_and_ends_all_the_same() {
         FLAG,
         "127.0.0.1:0",
     ];
-    let ended = run(&flags);
+    let ended = AGENT.run(&flags);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let listening = format!("{FLAG}: listening at 127.0.0.1:");
     assert!(ended.stderr.starts_with(&listening), "{}", ended.stderr);
@@ -214,7 +215,7 @@ fn a_single_look_serves_its_probes_and_ends_all_the_same() {
 fn an_address_that_is_taken_ends_it_with_the_flag_and_the_address() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let ended = run(&["--demo", FLAG, &address]);
+    let ended = AGENT.run(&["--demo", FLAG, &address]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
     let told = format!("error: {FLAG}: listening at {address}: Address already in use");
     assert!(ended.stderr.starts_with(&told), "{}", ended.stderr);
@@ -224,7 +225,7 @@ fn an_address_that_is_taken_ends_it_with_the_flag_and_the_address() {
 #[cfg(not(feature = "metrics"))]
 #[test]
 fn without_the_feature_the_metrics_flag_says_how_to_build_them() {
-    let ended = run(&["--demo", "--metrics-bind-address", ":0"]);
+    let ended = AGENT.run(&["--demo", "--metrics-bind-address", ":0"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
     let told = "error: --metrics-bind-address: this agent was built without metrics; build it with `--features metrics`\n";
     assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
@@ -267,7 +268,7 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
         .unwrap();
     let url = server.url();
     flags[1] = &url;
-    let mut agent = Running::start(&flags);
+    let mut agent = AGENT.start(&flags);
     agent.wait_for("the row", |line| line.contains("Synced"));
     assert_eq!(get(address, "/metrics").0, 200);
     assert_eq!(get(address, "/readyz"), (200, "ok".to_owned()));

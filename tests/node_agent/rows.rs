@@ -9,7 +9,8 @@ use kubecache::testing::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::program::{Ended, IsLine, Running, run, run_in};
+use super::AGENT;
+use crate::support::example::{Ended, IsLine};
 
 pub(crate) const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
 
@@ -80,7 +81,7 @@ pub(crate) fn agent(server: &FixtureServer, more: &[&str]) -> Ended {
     let url = server.url();
     let mut arguments = vec!["--server", &url, "--node-name", "n1", "--once"];
     arguments.extend(more);
-    run(&arguments)
+    AGENT.run(&arguments)
 }
 
 pub(crate) fn secret(name: &str, values: &[(&str, &str)]) -> Value {
@@ -169,7 +170,7 @@ fn why_an_object_waits_is_told_when_it_is_known() {
         "--request-timeout",
         "20s",
     ];
-    let mut agent = Running::start(&flags);
+    let mut agent = AGENT.start(&flags);
     agent.wait_for("the wait", |line| {
         line.contains("Waiting") && !line.contains("no answer within")
     });
@@ -236,7 +237,7 @@ fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() 
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
     let path = kubeconfig.to_str().unwrap();
     let proxy = ("https_proxy", "http://user:canary@proxy.example");
-    let ended = run_in(
+    let ended = AGENT.run_in(
         &["--kubeconfig", path, "--node-name", "n1", "--once"],
         &[proxy],
     );
@@ -293,7 +294,7 @@ fn pods_that_finish_are_made_anew_or_are_deleted_let_go_of_their_objects() {
         .start()
         .unwrap();
     let url = server.url();
-    let mut agent = Running::start(&["-s", &url, "--node-name", "n1"]);
+    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1"]);
     let row = |pod: &'static str, name: &'static str, state: &'static str| {
         let is_it: IsLine = Box::new(move |line| {
             let cells: Vec<_> = line.split_whitespace().collect();

@@ -10,8 +10,9 @@ use kubecache::testing::{Act, Fault, FixtureServer, Received};
 use rustix::pipe::{fcntl_setpipe_size, pipe};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::program::{Killed, Running, command};
+use super::AGENT;
 use super::rows::{node, object, pod, secret};
+use crate::support::example::Killed;
 
 /// A page: the smallest pipe there is, and much less than the table of the demonstration.
 const PIPE_BYTES: usize = 4096;
@@ -21,7 +22,7 @@ const PIPE_BYTES: usize = 4096;
 fn a_second_signal_ends_it_at_once_wherever_it_stands() {
     let (stdout, write_end) = pipe().unwrap();
     fcntl_setpipe_size(&stdout, PIPE_BYTES).unwrap();
-    let mut command = command(&["--demo", "--once", "-o", "json", "-v"]);
+    let mut command = AGENT.command(&["--demo", "--once", "-o", "json", "-v"]);
     let mut agent = Killed(command.stdout(Stdio::from(write_end)).spawn().unwrap());
     // It holds the other copy of the pipe's end.
     drop(command);
@@ -68,7 +69,7 @@ fn d14_an_interrupted_once_prints_what_it_knows() {
         .start()
         .unwrap();
     let url = server.url();
-    let agent = Running::start(&["--server", &url, "--node-name", "n1", "--once"]);
+    let agent = AGENT.start(&["--server", &url, "--node-name", "n1", "--once"]);
     let soon = Clock::system().after(Duration::from_mins(1));
     let asked = server.wait_for_requests(soon, |requests: &[Received]| {
         let of = |part: &str, watch| {

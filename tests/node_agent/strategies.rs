@@ -6,9 +6,10 @@ use kubecache::testing::{Act, End, Exchange, Fault, FixtureServer, Received, Rec
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use super::AGENT;
 use super::demo::{RECORDING, secret_values};
-use super::program::{IsLine, Running, run};
 use super::rows::{agent, list, node, node_that_changes, object, open_watch, pod, secret};
+use crate::support::example::IsLine;
 
 const STRATEGIES: [&str; 3] = ["Watch", "Cache", "Get"];
 const TLS: &str = "/api/v1/namespaces/shop/secrets/tls";
@@ -65,7 +66,7 @@ fn each_strategy_gives_the_same_answers_to_one_look() {
             "--change-detection",
             strategy,
         ];
-        let ended = run(&arguments);
+        let ended = AGENT.run(&arguments);
         assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
         assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
         let node: Value = serde_json::from_str(&ended.stdout).unwrap();
@@ -93,7 +94,7 @@ fn each_strategy_gives_the_same_answers_to_one_look() {
 #[test]
 fn changes_are_noticed_by_reads_at_the_sync_frequency() {
     for strategy in ["Cache", "Get"] {
-        let mut agent = Running::start(&[
+        let mut agent = AGENT.start(&[
             "--demo",
             "--sync-frequency",
             "1s",
@@ -158,7 +159,7 @@ fn sc_2_os_7_what_is_not_watched_is_only_got() {
             "--change-detection",
             strategy,
         ];
-        let agent = Running::start(&flags);
+        let agent = AGENT.start(&flags);
         let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
         let enough = |requests: &[Received]| gets(requests, TLS).len() >= expected.len();
         assert!(server.wait_for_requests(soon, enough), "{strategy}");
@@ -201,7 +202,7 @@ fn os_6_a_nodes_time_to_live_spares_requests() {
         .start()
         .unwrap();
     let url = server.url();
-    let mut agent = Running::start(&[
+    let mut agent = AGENT.start(&[
         "-s",
         &url,
         "--node-name",
@@ -242,7 +243,7 @@ fn a_node_that_may_not_be_read_is_told_of_once_and_the_default_applies() {
 
     let server = refusing();
     let url = server.url();
-    let mut agent = Running::start(&["-s", &url, "--node-name", "n1", "--change-detection=Cache"]);
+    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1", "--change-detection=Cache"]);
     agent.wait_for("the row", |line| line.contains("Synced"));
     let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
     let asked_often = |requests: &[Received]| {
@@ -285,7 +286,7 @@ fn an_object_that_the_server_does_not_answer_holds_up_neither_the_table_nor_the_
             "--change-detection",
             strategy,
         ];
-        let mut agent = Running::start(&flags);
+        let mut agent = AGENT.start(&flags);
         agent.wait_for("the wait", |line| line.contains("Waiting"));
         let ended = agent.stop(Signal::TERM);
         assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
@@ -294,28 +295,35 @@ fn an_object_that_the_server_does_not_answer_holds_up_neither_the_table_nor_the_
 }
 
 #[test]
-fn objects_that_the_server_does_not_answer_do_not_use_up_the_time_of_the_others() {
+fn objects_that_the_server_does_not_answer_do_not_use_up_the_time_of_cached_ones() {
+    assert_the_others_are_answered("Cache");
+}
+
+#[test]
+fn objects_that_the_server_does_not_answer_do_not_use_up_the_time_of_others_that_are_got() {
+    assert_the_others_are_answered("Get");
+}
+
+fn assert_the_others_are_answered(strategy: &str) {
     let names = ["a", "b", "c", "tls"];
     let pods = node(&[pod("web", &names, &[], "Running")]);
     let recording = object(pods, "secrets", "tls", &[secret("tls", &[("a", "canary")])]);
-    for strategy in ["Cache", "Get"] {
-        let mut server = FixtureServer::replaying(own_node(recording.clone(), "0"));
-        for name in &names[..3] {
-            let path = format!("/api/v1/namespaces/shop/secrets/{name}");
-            server = server.fault(Fault::new(Act::Hang).on(&path));
-        }
-        let server = server.start().unwrap();
-        // Shorter than three reads that are not answered, one after the other.
-        let flags = ["--change-detection", strategy, "--timeout", "20s"];
-        let ended = agent(&server, &flags);
-        assert_eq!(ended.code, 1);
-        assert_eq!(ended.stderr, "error: 3 of 4 rows have no answer\n");
-        let states: Vec<_> = ended
-            .stdout
-            .lines()
-            .skip(1)
-            .map(|line| line.contains("Synced"))
-            .collect();
-        assert_eq!(states, [false, false, false, true], "{}", ended.stdout);
+    let mut server = FixtureServer::replaying(own_node(recording, "0"));
+    for name in &names[..3] {
+        let path = format!("/api/v1/namespaces/shop/secrets/{name}");
+        server = server.fault(Fault::new(Act::Hang).on(&path));
     }
+    let server = server.start().unwrap();
+    // Shorter than three reads that are not answered, one after the other.
+    let flags = ["--change-detection", strategy, "--timeout", "20s"];
+    let ended = agent(&server, &flags);
+    assert_eq!(ended.code, 1);
+    assert_eq!(ended.stderr, "error: 3 of 4 rows have no answer\n");
+    let states: Vec<_> = ended
+        .stdout
+        .lines()
+        .skip(1)
+        .map(|line| line.contains("Synced"))
+        .collect();
+    assert_eq!(states, [false, false, false, true], "{}", ended.stdout);
 }

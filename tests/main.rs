@@ -1,0 +1,48 @@
+//! The tests that use the crate as a program does, in one program: each further one would link
+//! the crate anew.
+//!
+//! What counts all of a process (its heap, its threads, its log) runs [`alone`](support::alone).
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    clippy::arithmetic_side_effects,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it measures"
+)]
+
+#[path = "../benches/bodies/mod.rs"]
+mod bodies;
+#[path = "../benches/informer/canned.rs"]
+mod canned;
+mod cluster;
+mod cluster_control;
+mod corpus;
+mod freed_memory;
+#[path = "../benches/informer/history.rs"]
+mod history;
+mod informer_example;
+mod informer_memory;
+mod informer_set;
+mod leaks;
+mod list_memory;
+mod loud_logs;
+mod no_thread_left;
+mod node_agent;
+mod panic_logs;
+mod pod_status_example;
+mod ports;
+mod queue_memory;
+mod relist_threads;
+mod replay;
+#[path = "sockets/main.rs"]
+mod sockets;
+mod support;
+
+use peak_alloc::PeakAlloc;
+
+/// Counts what the tests of memory measure.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;

@@ -1,0 +1,38 @@
+//! A process for one test.
+
+use std::any::type_name;
+use std::env;
+use std::process::Command;
+
+/// Set in the process that runs one test.
+const ALONE: &str = "KUBECACHE_TEST_ALONE";
+
+/// Runs a closure of the test in a process of its own: this program again, with that test and no
+/// other.
+///
+/// For what counts all of a process: its heap, its threads, its descriptors, its log.
+pub(crate) fn alone<T: FnOnce()>(test: T) {
+    if env::var_os(ALONE).is_some() {
+        return test();
+    }
+    // The closure is called after the test that it stands in.
+    let path = type_name::<T>();
+    let name = path.split_once("::").map_or(path, |(_, name)| name);
+    let name = name.trim_end_matches("::{{closure}}");
+    let this = env::current_exe().expect("this program has a path");
+    let ended = Command::new(this)
+        .args(["--exact", name, "--nocapture", "--test-threads=2"])
+        .env(ALONE, name)
+        .output()
+        .expect("this program starts again");
+    let told = String::from_utf8_lossy(&ended.stdout);
+    let complaints = String::from_utf8_lossy(&ended.stderr);
+    // Its figures, without what the harness says.
+    let harness = |line: &&str| line.starts_with("running ") || line.starts_with("test ");
+    let figures = told
+        .lines()
+        .filter(|line| !line.is_empty() && !harness(line));
+    figures.for_each(|line| println!("{line}"));
+    let passed = ended.status.success() && told.contains("1 passed; 0 failed");
+    assert!(passed, "{name}, alone: {}\n{complaints}", ended.status);
+}

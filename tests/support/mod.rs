@@ -1,0 +1,6 @@
+//! What several tests use: processes of their own, and the examples' programs.
+
+mod alone;
+pub(crate) mod example;
+
+pub(crate) use alone::alone;
