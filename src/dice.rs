@@ -5,6 +5,17 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 /// Set to a seed that a failure printed, to play it again.
 const SEED: &str = "KUBECACHE_TEST_SEED";
 
+/// Set to a number of histories, so that each test of random histories plays at least so many.
+const SEEDS: &str = "KUBECACHE_SEEDS";
+
+/// How many random histories a test plays: `usual`, or more if the environment asks for more.
+pub(crate) fn seeds(usual: u64) -> u64 {
+    let asked = std::env::var(SEEDS)
+        .ok()
+        .and_then(|asked| asked.parse().ok());
+    asked.unwrap_or(usual).max(usual)
+}
+
 /// Small random numbers from a seed (xorshift).
 pub(crate) struct Dice(u64);
 
@@ -15,6 +26,11 @@ impl Dice {
         let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
         println!("{SEED}={seed}");
         (Self(seed), seed)
+    }
+
+    /// New dice with their seed for each of [`seeds`] histories.
+    pub(crate) fn histories(usual: u64) -> impl Iterator<Item = (Self, u64)> {
+        (0..seeds(usual)).map(|_| Self::new())
     }
 
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::list_watch::{ObjectEvent, WatchEvent};
+use crate::dice::seeds;
 use crate::object::Object as _;
 use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
@@ -22,7 +23,7 @@ use crate::sync::Mutex;
 use crate::testing::{RequestKind, SourceFault};
 use crate::worker::StopSource;
 
-/// Seeds tried in each run, unless `SIMULATION_SEEDS` says another number; a failure names its seed.
+/// Seeds tried in each run, or more if `KUBECACHE_SEEDS` says so; a failure names its seed.
 const SEEDS: u64 = 150;
 /// Steps before the server heals, and the most that healing may take.
 const STEPS: usize = 600;
@@ -384,10 +385,7 @@ fn number(version: &ResourceVersion) -> u64 {
 
 #[test]
 fn whatever_the_server_does_the_store_converges() {
-    let seeds = std::env::var("SIMULATION_SEEDS")
-        .ok()
-        .and_then(|count| count.parse().ok());
-    for seed in 0..seeds.unwrap_or(SEEDS) {
+    for seed in 0..seeds(SEEDS) {
         let mut simulation = Simulation::new(seed);
         simulation.break_server();
         let mut input = Input::Start;

@@ -10,7 +10,7 @@ use crate::informer::{Deletion, Processing};
 use crate::object::Object as _;
 
 /// Histories per mode and run of the test.
-const HISTORIES: usize = 60;
+const HISTORIES: u64 = 60;
 /// Steps of one history.
 const STEPS: usize = 120;
 
@@ -290,10 +290,9 @@ fn step(server: &mut Server, dice: &mut Dice, writer: &mut DeltaFifoWriter<Confi
 }
 
 fn histories(mode: impl Fn(&Arc<View>) -> QueueMode<ConfigMap>) {
-    let (mut dice, seed) = Dice::new();
-    for number in 0..HISTORIES {
+    for (mut dice, seed) in Dice::histories(HISTORIES) {
         let view = Arc::default();
-        let context = format!("seed {seed}, history {number}");
+        let context = format!("seed {seed}");
         history(mode(&view), view, &mut dice, &context);
     }
 }

@@ -9,7 +9,7 @@ use crate::dice::Dice;
 use crate::informer::handlers::queue::Queue;
 
 /// Histories per run.
-const HISTORIES: usize = 300;
+const HISTORIES: u64 = 300;
 
 /// A server with a few objects, and what it tells of them: the naive side.
 #[derive(Default)]
@@ -74,10 +74,9 @@ fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
 
 #[test]
 fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
-    let (mut dice, seed) = Dice::new();
     let mut coalesced = 0;
-    for history in 0..HISTORIES {
-        let at = format!("in history {history} of seed {seed}");
+    for (mut dice, seed) in Dice::histories(HISTORIES) {
+        let at = format!("with seed {seed}");
         let bound =
             [None, Some(0), Some(1), Some(3), Some(10)][usize::try_from(dice.roll(5)).unwrap()];
         coalesced += play(&mut dice, bound, &at);
@@ -142,9 +141,8 @@ fn forget(deletes: &mut BTreeSet<String>, notification: &Told) {
 /// SI-11: whenever a handler joins, it is told of everything once: no gap, no duplicate.
 #[test]
 fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
-    let (mut dice, seed) = Dice::new();
-    for history in 0..40 {
-        let at = format!("in history {history} of seed {seed}");
+    for (mut dice, seed) in Dice::histories(40) {
+        let at = format!("with seed {seed}");
         let (world, mut source) = (World::new(), Source::default());
         let mut receivers = Vec::new();
         for _ in 0..dice.roll(100) {

@@ -12,7 +12,7 @@ use crate::dice::Dice;
 use crate::object::ObjectKey;
 
 /// Histories per order and run of the test.
-const HISTORIES: usize = 50;
+const HISTORIES: u64 = 50;
 /// Steps of one history.
 const STEPS: usize = 150;
 /// Handlers at one time.
@@ -443,8 +443,8 @@ impl History {
 
 fn play(order: QueueOrder) {
     let mut all = Tally::default();
-    for _ in 0..HISTORIES {
-        let mut history = History::new(order, Dice::new());
+    for dice in Dice::histories(HISTORIES) {
+        let mut history = History::new(order, dice);
         history.informer.start().unwrap();
         for _ in 0..STEPS {
             history.step();

@@ -11,7 +11,7 @@ use crate::dice::Dice;
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopSource, StopToken};
 
-const HISTORIES: usize = 300;
+const HISTORIES: u64 = 300;
 const STEPS: usize = 60;
 
 /// A runtime's pods: each has one container, whose id tells its generation and whose exit code tells the truth.
@@ -166,7 +166,5 @@ fn play((dice, seed): (Dice, u64)) {
 
 #[test]
 fn pl_2_pl_3_after_any_history_of_faults_one_clean_relist_makes_the_cache_equal_to_the_runtime() {
-    for _ in 0..HISTORIES {
-        play(Dice::new());
-    }
+    Dice::histories(HISTORIES).for_each(play);
 }
