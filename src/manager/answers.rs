@@ -6,9 +6,8 @@
 use hashbrown::HashMap;
 
 use super::cached::{Cached, Ready};
-use super::references::Borrowed;
 use crate::clock::Coarse;
-use crate::object::{Object, ObjectKey};
+use crate::object::{KeyRef, Object, ObjectKey};
 use crate::sync::{Arc, Mutex};
 
 /// The answers that are ready, by key. `O` is whose they are.
@@ -34,7 +33,7 @@ impl<K: Object, O> Answers<K, O> {
     /// The answer, if one is ready; marks the read. Allocates nothing.
     pub(crate) fn read(&self, namespace: &str, name: &str, now: Coarse) -> Option<Cached<K>> {
         let mut entries = self.0.lock();
-        let entry = entries.get_mut(&Borrowed { namespace, name })?;
+        let entry = entries.get_mut(&KeyRef { namespace, name })?;
         entry.mark = now;
         Some(Cached::new(Arc::clone(&entry.ready)))
     }
@@ -47,7 +46,7 @@ impl<K: Object, O> Answers<K, O> {
         may_use: impl FnOnce(Coarse) -> bool,
     ) -> Option<Cached<K>> {
         let entries = self.0.lock();
-        let entry = entries.get(&Borrowed { namespace, name })?;
+        let entry = entries.get(&KeyRef { namespace, name })?;
         may_use(entry.mark).then(|| Cached::new(Arc::clone(&entry.ready)))
     }
 

@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU32;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::HashMap;
 
-use crate::object::ObjectKey;
+use crate::object::{KeyRef, ObjectKey};
 
 /// The references to the objects of one kind, each object with its item `I`.
 ///
@@ -39,19 +39,6 @@ pub(crate) enum Deleted<I> {
     Shared,
     /// Nobody had counted it (OC-3, OC-4).
     Unknown,
-}
-
-/// A key that borrows its two parts, so that a lookup allocates nothing.
-#[derive(Hash)]
-pub(crate) struct Borrowed<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) name: &'a str,
-}
-
-impl Equivalent<ObjectKey> for Borrowed<'_> {
-    fn equivalent(&self, key: &ObjectKey) -> bool {
-        self.name == key.name() && self.namespace == key.namespace()
-    }
 }
 
 impl<I> Default for References<I> {
@@ -102,7 +89,7 @@ impl<I: Clone> References<I> {
 
     /// The item of an object that is referenced. Allocates nothing.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&I> {
-        let key = Borrowed { namespace, name };
+        let key = KeyRef { namespace, name };
         self.entries.get(&key).map(|entry| &entry.item)
     }
 

@@ -1,10 +1,13 @@
 //! Namespace and name: what identifies an object of a kind.
 
-use super::visible;
 use std::fmt;
 use std::str::FromStr;
 
+use hashbrown::Equivalent;
+
+use super::visible;
 use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped objects.
 ///
@@ -69,6 +72,36 @@ impl fmt::Display for ObjectKey {
     }
 }
 
+/// Namespace and name of an object, borrowed: finds an [`ObjectKey`] in a map of `hashbrown` without an allocation.
+///
+/// Hashes as [`ObjectKey`] does.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct KeyRef<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl Equivalent<ObjectKey> for KeyRef<'_> {
+    fn equivalent(&self, key: &ObjectKey) -> bool {
+        self.name == key.name() && self.namespace == key.namespace()
+    }
+}
+
+impl Equivalent<Arc<ObjectKey>> for KeyRef<'_> {
+    fn equivalent(&self, key: &Arc<ObjectKey>) -> bool {
+        self.equivalent(&**key)
+    }
+}
+
+impl<'a> From<&'a ObjectKey> for KeyRef<'a> {
+    fn from(key: &'a ObjectKey) -> Self {
+        Self {
+            namespace: key.namespace(),
+            name: key.name(),
+        }
+    }
+}
+
 impl FromStr for ObjectKey {
     type Err = Error;
 
@@ -83,6 +116,8 @@ impl FromStr for ObjectKey {
 
 #[cfg(test)]
 mod tests {
+    use hashbrown::HashMap;
+
     use super::*;
 
     /// KEY-1, KEY-5: with and without a namespace; nothing is validated.
@@ -97,6 +132,18 @@ mod tests {
         for (namespace, name, text) in rows {
             assert_eq!(ObjectKey::new(namespace, name).to_string(), text);
         }
+    }
+
+    #[test]
+    fn a_borrowed_key_finds_what_stands_under_the_whole_one() {
+        let key = ObjectKey::new("shop", "db");
+        let by_key: HashMap<_, _> = [(key.clone(), 1)].into_iter().collect();
+        let by_shared_key: HashMap<_, _> = [(Arc::new(key.clone()), 2)].into_iter().collect();
+        let borrowed = KeyRef::from(&key);
+        assert_eq!(by_key.get(&borrowed), Some(&1));
+        assert_eq!(by_shared_key.get(&borrowed), Some(&2));
+        let (namespace, name) = ("sho", "pdb");
+        assert_eq!(by_key.get(&KeyRef { namespace, name }), None);
     }
 
     /// KEY-3, KEY-5, `TestObjectNames`: what was written is read back.

@@ -9,6 +9,7 @@ mod version;
 mod visible;
 
 pub use held::Held;
+pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};

@@ -5,11 +5,11 @@ use hashbrown::HashSet;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Demand, ReflectorStatus, Replacement, Sink as _};
 use crate::store::index::Indexers;
 use crate::store::reader::Store;
-use crate::store::state::{Content, Entry, KeyRef, State};
+use crate::store::state::{Content, Entry, State};
 use crate::store::writer::{Rule, StoreWriter};
 use crate::sync::{Arc, Monitor};
 

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::store::Store;
 use crate::store::index::values_of;
-use crate::store::state::{Content, KeyRef, State};
+use crate::store::state::{Content, State};
 use crate::sync::{Arc, Mutex};
 
 /// Options of a [`MutationCache`]; start from the default and set what differs.

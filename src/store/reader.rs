@@ -9,10 +9,10 @@ use hashbrown::HashMap;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, FailedSync};
 use crate::list_watch::{ListerWatcher, Undecodable};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
-use crate::store::state::{Content, Entry, KeyRef, State, index, refusal};
+use crate::store::state::{Content, Entry, State, index, refusal};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor};
 

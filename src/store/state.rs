@@ -1,38 +1,15 @@
 //! What a store holds: transitions of plain data, which return what is to be dropped after unlocking.
 
-use std::hash::Hash;
 use std::time::Instant;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::HashMap;
 
 use crate::error::Error;
 use crate::list_watch::Undecodable;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
 use crate::sync::{Arc, Monitor};
-
-/// Namespace and name as they are, to look up without allocating. Hashes as [`ObjectKey`] does.
-#[derive(Hash)]
-pub(super) struct KeyRef<'a> {
-    pub(super) namespace: &'a str,
-    pub(super) name: &'a str,
-}
-
-impl Equivalent<Arc<ObjectKey>> for KeyRef<'_> {
-    fn equivalent(&self, key: &Arc<ObjectKey>) -> bool {
-        self.namespace == key.namespace() && self.name == key.name()
-    }
-}
-
-impl<'a> From<&'a ObjectKey> for KeyRef<'a> {
-    fn from(key: &'a ObjectKey) -> Self {
-        Self {
-            namespace: key.namespace(),
-            name: key.name(),
-        }
-    }
-}
 
 /// What is known of one object.
 pub(super) enum Content<K: Object> {

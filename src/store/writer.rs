@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::floor::{Floor, Identity};
 use crate::store::index::Indexers;
-use crate::store::state::{Content, Entry, Items, KeyRef, State, index};
+use crate::store::state::{Content, Entry, Items, State, index};
 use crate::sync::{Arc, Monitor};
 
 /// How many entries are looked at before readers are let in again.
