@@ -67,13 +67,9 @@ struct Inner {
     status: Option<Status>,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    history: Option<History>,
-}
-
-/// The failure behind a wait that ended without an answer.
-struct History {
+    /// Of a wait that ended without an answer: how many attempts failed, since when, and the last failure.
     attempts: u32,
-    since: Instant,
+    since: Option<Instant>,
     last_failure: Option<Error>,
 }
 
@@ -220,23 +216,17 @@ impl Error {
 
     /// How many attempts a wait that ended without an answer had seen; 0 for other errors.
     pub fn attempts(&self) -> u32 {
-        self.0
-            .history
-            .as_ref()
-            .map_or(0, |history| history.attempts)
+        self.0.attempts
     }
 
     /// Since when the attempts of a wait that ended without an answer had gone on.
     pub fn since(&self) -> Option<Instant> {
-        self.0.history.as_ref().map(|history| history.since)
+        self.0.since
     }
 
     /// The last failure of a wait that ended without an answer; its text stands in this error's `Display`.
     pub fn last_failure(&self) -> Option<&Error> {
-        self.0
-            .history
-            .as_ref()
-            .and_then(|history| history.last_failure.as_ref())
+        self.0.last_failure.as_ref()
     }
 
     fn build(kind: ErrorKind, message: String, status: Option<Status>) -> Self {
@@ -244,16 +234,16 @@ impl Error {
     }
 
     fn with_history(kind: ErrorKind, message: String, failed: FailedSync) -> Self {
-        let history = History {
-            attempts: failed.attempts,
-            since: failed.since,
-            last_failure: failed.last_failure,
-        };
-        let inner = Inner {
-            history: Some(history),
-            ..Inner::new(kind, message, None)
-        };
-        Self(Arc::new(inner))
+        Self::new(kind, message).with_failures(failed.attempts, failed.since, failed.last_failure)
+    }
+
+    /// Adds the failures of the attempts of a wait that ended without an answer.
+    #[must_use]
+    pub(crate) fn with_failures(self, attempts: u32, since: Instant, last: Option<Self>) -> Self {
+        self.map(|inner| {
+            (inner.attempts, inner.since) = (attempts, Some(since));
+            inner.last_failure = last;
+        })
     }
 
     fn map(self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -263,11 +253,9 @@ impl Error {
             status: shared.status.clone(),
             retry_after: shared.retry_after,
             source: shared.source.clone(),
-            history: shared.history.as_ref().map(|history| History {
-                attempts: history.attempts,
-                since: history.since,
-                last_failure: history.last_failure.clone(),
-            }),
+            attempts: shared.attempts,
+            since: shared.since,
+            last_failure: shared.last_failure.clone(),
         });
         change(&mut inner);
         Self(Arc::new(inner))
@@ -282,7 +270,9 @@ impl Inner {
             status,
             retry_after: None,
             source: None,
-            history: None,
+            attempts: 0,
+            since: None,
+            last_failure: None,
         }
     }
 }

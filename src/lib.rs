@@ -102,6 +102,7 @@ pub mod clock;
 pub mod worker;
 
 mod error;
+mod failures;
 mod guard;
 pub mod object;
 
@@ -132,6 +133,7 @@ pub mod manual;
 pub mod testing;
 
 pub use error::{Error, ErrorKind, FailedSync};
+pub use failures::Failures;
 
 #[cfg(test)]
 mod dice;

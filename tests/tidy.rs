@@ -12,7 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 6] = ["sync", "clock", "worker", "object", "error", "guard"];
+const COMMON: [&str; 7] = [
+    "sync", "clock", "worker", "object", "error", "failures", "guard",
+];
 
 /// What each room may use besides the common ones. There are no other arrows.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -21,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("worker", &[]),
     ("object", &[]),
     ("error", &[]),
+    ("failures", &[]),
     ("guard", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),

@@ -1,0 +1,204 @@
+//! The failures since something last succeeded: how many, since when, and the last one.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind};
+
+/// The failures of attempts in a row, since one last succeeded. The default is: none.
+///
+/// One record for everything in the crate that tries again: reflectors, the entries of managers,
+/// waits that end without an answer.
+#[derive(Clone, Debug, Default)]
+pub struct Failures {
+    count: u32,
+    since: Option<Instant>,
+    last_at: Option<Instant>,
+    last: Option<Error>,
+    refused_since: Option<Instant>,
+    phase: Option<String>,
+}
+
+impl Failures {
+    /// No failure yet, of attempts that have gone on since `began`.
+    #[must_use]
+    pub fn none_since(began: Instant) -> Self {
+        Self {
+            since: Some(began),
+            ..Self::default()
+        }
+    }
+
+    /// Counts a failure at `now` of an attempt that began at `began`.
+    pub fn add(&mut self, error: Error, began: Instant, now: Instant) {
+        let refused = matches!(error.kind(), ErrorKind::Forbidden | ErrorKind::NotFound);
+        let again = self.last.as_ref().map(Error::kind) == Some(error.kind());
+        let first = self.refused_since.filter(|_| again);
+        self.refused_since = refused.then(|| first.unwrap_or(now));
+        self.count = self.count.saturating_add(1);
+        self.since = self.since.or(Some(began));
+        self.last_at = Some(now);
+        self.last = Some(error);
+    }
+
+    /// The same, of attempts of which the present one waits for `phase`, such as
+    /// `connecting to 10.0.0.1:443 for 2.0s`.
+    #[must_use]
+    pub fn in_phase(self, phase: Option<String>) -> Self {
+        Self { phase, ..self }
+    }
+
+    /// How many attempts failed one after the other.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// When the first of the attempts began; `None` where nothing failed and no beginning is known.
+    pub fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// The last failure.
+    pub fn last(&self) -> Option<&Error> {
+        self.last.as_ref()
+    }
+
+    /// When the last failure came.
+    pub fn last_at(&self) -> Option<Instant> {
+        self.last_at
+    }
+
+    /// When the first of the present refusals in a row came: answers of 403, or of 404.
+    pub fn refused_since(&self) -> Option<Instant> {
+        self.refused_since
+    }
+
+    /// The last failure, if it is a refusal and the same was said for at least `grace`: then it is an answer (R4).
+    pub fn refusal(&self, grace: Duration) -> Option<&Error> {
+        let (since, until) = (self.refused_since?, self.last_at?);
+        let lasted = until.saturating_duration_since(since);
+        self.last.as_ref().filter(|_| lasted >= grace)
+    }
+
+    /// The error of a cache that was not filled by `now`: the kubelet's line (OC-9), then why (B2).
+    #[must_use]
+    pub fn not_synced(&self, resource: &str, now: Instant) -> Error {
+        let text = format!("failed to sync {resource} cache: timed out waiting for the condition");
+        self.explain(ErrorKind::NotSynced, text, now)
+    }
+
+    /// The error of a read that came to no answer by `now`: what was waited for, then why (B2).
+    #[must_use]
+    pub fn timed_out(&self, what: &str, now: Instant) -> Error {
+        self.explain(
+            ErrorKind::Timeout,
+            format!("timed out waiting for {what}"),
+            now,
+        )
+    }
+
+    /// An error of `text` and, on lines of their own, how many attempts failed in what time, the last failure, and
+    /// what the present attempt waits for.
+    #[must_use]
+    pub fn explain(&self, kind: ErrorKind, mut text: String, now: Instant) -> Error {
+        let since = self.since.unwrap_or(now);
+        let elapsed = now.saturating_duration_since(since);
+        let attempts = match self.count {
+            1 => "1 attempt".to_owned(),
+            count => format!("{count} attempts"),
+        };
+        let written = match (&self.last, &self.phase) {
+            (Some(last), None) => write!(
+                text,
+                "\n{attempts} in {elapsed:.1?}, the last one failed: {last}"
+            ),
+            (Some(last), Some(phase)) => write!(
+                text,
+                "\n{attempts} in {elapsed:.1?}, the last one failed: {last}\nnow {phase}"
+            ),
+            (None, phase) => {
+                let phase = phase.as_deref().unwrap_or("no answer from the server yet");
+                write!(
+                    text,
+                    "\n{phase}, {elapsed:.1?} after the first attempt began"
+                )
+            }
+        };
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+        Error::new(kind, text).with_failures(self.count, since, self.last.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::object::Status;
+
+    fn forbidden() -> Error {
+        Error::from_status(Status::new(403, "secrets \"db\" is forbidden"))
+    }
+
+    fn lost() -> Error {
+        Error::new(ErrorKind::Unreachable, "no route")
+    }
+
+    #[test]
+    fn a_failed_sync_says_the_searched_for_line_first_and_then_why() {
+        let began = Clock::system().now();
+        let now = began + Duration::from_secs(1);
+        let mut failures = Failures::default();
+        for _ in 0..3 {
+            failures.add(forbidden(), began, now);
+        }
+        let phase = Some("backing off for 0.4s more".to_owned());
+        let error = failures.in_phase(phase).not_synced("secret", now);
+        assert_eq!(
+            error.to_string(),
+            "failed to sync secret cache: timed out waiting for the condition\n\
+             3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden\n\
+             now backing off for 0.4s more"
+        );
+        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Forbidden);
+        assert_eq!((error.attempts(), error.since()), (3, Some(began)));
+    }
+
+    #[test]
+    fn a_wait_without_a_failure_says_what_it_waits_for() {
+        let began = Clock::system().now();
+        let now = began + Duration::from_secs(2);
+        let none = Failures::none_since(began);
+        assert_eq!(
+            none.timed_out("secret a/b", now).to_string(),
+            "timed out waiting for secret a/b\n\
+             no answer from the server yet, 2.0s after the first attempt began"
+        );
+        let connecting = none.in_phase(Some("connecting".to_owned()));
+        assert_eq!(
+            connecting.timed_out("secret a/b", now).to_string(),
+            "timed out waiting for secret a/b\nconnecting, 2.0s after the first attempt began"
+        );
+    }
+
+    /// R4: only the same refusal, again and again for the whole of the grace, is an answer.
+    #[test]
+    fn r4_a_refusal_is_an_answer_once_it_has_lasted() {
+        let began = Clock::system().now();
+        let grace = Duration::from_secs(10);
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let mut failures = Failures::default();
+        failures.add(forbidden(), began, at(0));
+        failures.add(forbidden(), began, at(9));
+        assert!(failures.refusal(grace).is_none());
+        failures.add(lost(), began, at(10));
+        assert_eq!(failures.refused_since(), None);
+        failures.add(forbidden(), began, at(11));
+        failures.add(forbidden(), began, at(21));
+        assert_eq!(failures.refused_since(), Some(at(11)));
+        let refusal = failures.refusal(grace).map(Error::kind);
+        assert_eq!(refusal, Some(ErrorKind::Forbidden));
+        assert_eq!((failures.count(), failures.last_at()), (5, Some(at(21))));
+        failures.add(Error::not_found("pods", "a"), began, at(22));
+        assert!(failures.refusal(grace).is_none());
+    }
+}
