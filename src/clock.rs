@@ -1,11 +1,12 @@
 //! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
 //!
-//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_until` or
-//! `Clock::wait_for_bell`, so that with a [`FakeClock`] no test ever sleeps.
+//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_for`, or
+//! through the single steps `Clock::wait_until` and `Clock::wait_for_bell`, so that with a [`FakeClock`] no
+//! test ever sleeps.
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard};
+use crate::sync::{Arc, Bell, Belled, Monitor, Mutex, MutexGuard, Wake};
 
 /// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +124,27 @@ impl Clock {
         deadline.0.is_some() && deadline.has_passed(self.now())
     }
 
+    /// Blocks until `look` finds something in the monitor's data, at most until `deadline`; `None` at the deadline.
+    ///
+    /// `look` runs under the monitor's lock, first at once and then after each wake-up. What it finds beats
+    /// a deadline that has passed. A stop ends the wait if the monitor is registered as its
+    /// [`Wake`] before the lock is taken, and `look` asks for it.
+    pub(crate) fn wait_for<'a, T: Send + 'static, F>(
+        &self,
+        monitor: &'a Arc<Monitor<T>>,
+        mut guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+        mut look: impl FnMut(&mut T) -> Option<F>,
+    ) -> (Option<F>, MutexGuard<'a, T>) {
+        loop {
+            let found = look(&mut guard);
+            if found.is_some() || self.has_passed(deadline) {
+                return (found, guard);
+            }
+            guard = self.wait_until(monitor, guard, deadline);
+        }
+    }
+
     /// Waits for a notification of `monitor`, at most until `deadline`. Callers loop over their predicate.
     pub(crate) fn wait_until<'a, T: Send + 'static>(
         &self,
@@ -134,7 +156,7 @@ impl Clock {
             (Source::System, Some(end)) => monitor.wait_until(guard, end),
             (Source::System, None) => monitor.wait(guard),
             (Source::Fake(fake), _) => {
-                let waker: Arc<dyn Wakeable> = Arc::<Monitor<T>>::clone(monitor);
+                let waker: Arc<dyn Wake> = Arc::<Monitor<T>>::clone(monitor);
                 fake.park(waker, guard, deadline, |guard| monitor.wait(guard))
             }
         }
@@ -152,7 +174,7 @@ impl Clock {
             (Source::System, Some(end)) => bell.wait_until(guard, end),
             (Source::System, None) => bell.wait(guard),
             (Source::Fake(fake), _) => {
-                let waker: Arc<dyn Wakeable> = Arc::new(Belled {
+                let waker: Arc<dyn Wake> = Arc::new(Belled {
                     mutex: Arc::clone(mutex),
                     bell: Arc::clone(bell),
                 });
@@ -214,7 +236,7 @@ struct Fake {
 struct Parked {
     id: u64,
     deadline: Deadline,
-    waker: Arc<dyn Wakeable>,
+    waker: Arc<dyn Wake>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -223,32 +245,6 @@ impl std::fmt::Debug for Fake {
             .field("now", &self.now)
             .field("parked", &self.parked.len())
             .finish_non_exhaustive()
-    }
-}
-
-/// A monitor whose waiters the clock can wake without knowing their data.
-trait Wakeable: Send + Sync {
-    fn wake(&self);
-}
-
-impl<T: Send> Wakeable for Monitor<T> {
-    fn wake(&self) {
-        // Taking the waiter's mutex first closes the gap between its look at the clock and its wait.
-        drop(self.lock());
-        self.notify_all();
-    }
-}
-
-/// A bell and the mutex it stands beside.
-struct Belled<T> {
-    mutex: Arc<Mutex<T>>,
-    bell: Arc<Bell>,
-}
-
-impl<T: Send> Wakeable for Belled<T> {
-    fn wake(&self) {
-        drop(self.mutex.lock());
-        self.bell.ring();
     }
 }
 
@@ -349,7 +345,7 @@ impl FakeClock {
 
     fn park<'a, T>(
         &self,
-        waker: Arc<dyn Wakeable>,
+        waker: Arc<dyn Wake>,
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
         wait: impl FnOnce(MutexGuard<'a, T>) -> MutexGuard<'a, T>,

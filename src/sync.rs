@@ -120,6 +120,21 @@ impl<T> Monitor<T> {
     }
 }
 
+/// Ends a blocking wait of another thread, such as a poll of a socket.
+pub trait Wake: Send + Sync {
+    /// Makes the wait return soon. Called at most once per registration, on the thread that stops, under no lock.
+    fn wake(&self);
+}
+
+/// Wakes every waiter, so that each looks at what it waits for once more.
+impl<T: Send> Wake for Monitor<T> {
+    fn wake(&self) {
+        // Taking the waiter's mutex first closes the gap between its look and its wait.
+        drop(self.lock());
+        self.notify_all();
+    }
+}
+
 /// A condvar of which several stand beside one mutex, each for what some of its waiters wait for: ringing it wakes those
 /// and no others. All uses of one bell are with the same mutex.
 #[derive(Debug, Default)]
@@ -163,5 +178,19 @@ impl Bell {
         _until: Instant,
     ) -> MutexGuard<'a, T> {
         self.wait(guard)
+    }
+}
+
+/// A bell and the mutex it stands beside: wakes those who wait for the bell.
+pub(crate) struct Belled<T> {
+    pub(crate) mutex: Arc<Mutex<T>>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl<T: Send> Wake for Belled<T> {
+    fn wake(&self) {
+        // As for a monitor.
+        drop(self.mutex.lock());
+        self.bell.ring();
     }
 }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{
-    Arc, Bell, Mutex,
+    Arc, Bell, Belled, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 use crate::worker::{StopToken, Wake};
@@ -148,8 +148,8 @@ impl Limiter {
                 return Err(too_late(turn));
             }
         }
-        let wake: Arc<dyn Wake> = Arc::new(WakeWaiter {
-            queue: Arc::clone(&self.queue),
+        let wake: Arc<dyn Wake> = Arc::new(Belled {
+            mutex: Arc::clone(&self.queue),
             bell: Arc::clone(&waiter.bell),
         });
         let _registration = stop.register(&wake);
@@ -323,19 +323,5 @@ impl Queue {
             before,
             at: later(self.next_permit(now), wait),
         }
-    }
-}
-
-/// Wakes a queued request when its stop is raised.
-struct WakeWaiter {
-    queue: Arc<Mutex<Queue>>,
-    bell: Arc<Bell>,
-}
-
-impl Wake for WakeWaiter {
-    fn wake(&self) {
-        // Taking the mutex first closes the gap between the waiter's look at the stop and its wait.
-        drop(self.queue.lock());
-        self.bell.ring();
     }
 }

@@ -10,7 +10,7 @@ use super::table::{Table, Ticket, Wait};
 use super::{Timestamp, timeout};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::sync::{Arc, Bell, Mutex, MutexGuard};
+use crate::sync::{Arc, Belled, Mutex, MutexGuard};
 use crate::worker::{StopToken, Wake};
 
 /// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
@@ -188,8 +188,8 @@ impl<S: Status> PodStatusCache<S> {
         let ticket = table.subscribe(uid, self.wait(min_time, deadline));
         // A stop that was raised already wakes at once, which takes the table's lock.
         drop(table);
-        let wake: Arc<dyn Wake> = Arc::new(WakeWaiters {
-            table: Arc::clone(&self.table),
+        let wake: Arc<dyn Wake> = Arc::new(Belled {
+            mutex: Arc::clone(&self.table),
             bell: Arc::clone(&ticket.bell),
         });
         let _registered = stop.register(&wake);
@@ -345,20 +345,6 @@ struct Place<'a> {
     uid: &'a str,
     ticket: Ticket,
     stop: Option<&'a StopToken>,
-}
-
-/// Wakes a pod's waiters, of whom one was stopped.
-struct WakeWaiters<S> {
-    table: Arc<Mutex<Table<S>>>,
-    bell: Arc<Bell>,
-}
-
-impl<S: Status> Wake for WakeWaiters<S> {
-    fn wake(&self) {
-        // Taking the waiter's mutex first closes the gap between its look at the stop and its wait.
-        drop(self.table.lock());
-        self.bell.ring();
-    }
 }
 
 impl<S: Status> Clone for PodStatusCache<S> {

@@ -120,7 +120,7 @@ impl Demand {
         stop: &StopToken,
         wakes: bool,
     ) -> RestEnd {
-        let wake: Arc<dyn Wake> = Arc::new(WakeRest(Arc::clone(&self.0)));
+        let wake: Arc<dyn Wake> = Arc::<Monitor<Callers>>::clone(&self.0);
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
         (callers.resting, callers.read) = (wakes, false);
@@ -153,16 +153,5 @@ impl Drop for Expediting<'_> {
         let request = self.0.0.lock().request.take();
         // It may be the last holder of the lister-watcher.
         drop(request);
-    }
-}
-
-/// Wakes a rest when the stop is raised.
-struct WakeRest(Arc<Monitor<Callers>>);
-
-impl Wake for WakeRest {
-    fn wake(&self) {
-        // Taking the mutex first closes the gap between the rest's look at the flag and its wait.
-        drop(self.0.lock());
-        self.0.notify_all();
     }
 }

@@ -6,15 +6,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, Monitor,
+    Arc, Monitor, Wake,
     atomic::{AtomicBool, Ordering},
 };
-
-/// Ends a blocking wait of another thread, such as a poll of a socket.
-pub trait Wake: Send + Sync {
-    /// Makes the wait return soon. Called at most once per registration, on the thread that stops, under no lock.
-    fn wake(&self);
-}
 
 /// Why [`StopToken::wait_until`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,15 +118,11 @@ impl StopToken {
 
     /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time go by.
     pub fn wait_until(&self, clock: &Clock, deadline: Deadline) -> WaitEnd {
-        let mut state = self.0.state.lock();
-        loop {
-            if state.open.is_none() {
-                return WaitEnd::Stopped;
-            }
-            if clock.has_passed(deadline) {
-                return WaitEnd::DeadlinePassed;
-            }
-            state = clock.wait_until(&self.0.state, state, deadline);
+        let state = self.0.state.lock();
+        let is_stopped = |state: &mut State| state.open.is_none().then_some(());
+        match clock.wait_for(&self.0.state, state, deadline, is_stopped) {
+            (Some(()), _) => WaitEnd::Stopped,
+            (None, _) => WaitEnd::DeadlinePassed,
         }
     }
 

@@ -19,16 +19,6 @@ const ROUND: Duration = Duration::from_mins(1);
 /// How long after a panic the rounds begin anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// Wakes the housekeeper when its stop is raised.
-struct WakeChores(Arc<Monitor<Chores>>);
-
-impl Wake for WakeChores {
-    fn wake(&self) {
-        drop(self.0.lock());
-        self.0.notify_all();
-    }
-}
-
 /// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the
 /// rounds go on: somebody
 /// has to join what ends, and the manager's drop waits for that.
@@ -45,7 +35,7 @@ pub(crate) fn keep_house<K: Object>(shared: &Shared<K>, stop: &StopToken) {
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
 fn keep_until_stopped<K: Object>(shared: &Shared<K>, stop: &StopToken) {
     let clock = shared.works.clock().clone();
-    let wake: Arc<dyn Wake> = Arc::new(WakeChores(Arc::clone(&shared.works.chores)));
+    let wake: Arc<dyn Wake> = Arc::<Monitor<Chores>>::clone(&shared.works.chores);
     let _registration = stop.register(&wake);
     let mut round_at = clock.after(Duration::ZERO);
     loop {

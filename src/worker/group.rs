@@ -1,0 +1,149 @@
+//! The bounded end of several threads: all are asked to end, and those that are late are named.
+
+use super::{StopSource, Worker};
+use crate::clock::{Clock, Deadline};
+use crate::sync::Mutex;
+
+/// Threads that end together.
+///
+/// Dropping the group stops and joins them, except those that [`join`](Self::join) named as late:
+/// these end detached, and the log says so.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerGroup(Mutex<Vec<Member>>);
+
+#[derive(Debug)]
+struct Member {
+    worker: Worker,
+    is_late: bool,
+}
+
+impl WorkerGroup {
+    /// Takes over a thread.
+    pub(crate) fn add(&self, worker: Worker) {
+        let ended = {
+            let mut members = self.0.lock();
+            let ended = take_ended(&mut members);
+            let is_late = false;
+            members.push(Member { worker, is_late });
+            ended
+        };
+        // Joins threads that have passed their last act.
+        drop(ended);
+    }
+
+    /// Asks all threads to end; returns at once.
+    pub(crate) fn stop(&self) {
+        let stops: Vec<StopSource> = {
+            let members = self.0.lock();
+            members
+                .iter()
+                .map(|member| member.worker.stop.clone())
+                .collect()
+        };
+        // A stop wakes what the thread is blocked in, which takes other locks.
+        stops.iter().for_each(StopSource::stop);
+    }
+
+    /// Blocks until all threads have ended, at most until `deadline`; returns the names of those that have not.
+    ///
+    /// The calling thread is not waited for, nor is one that waits for it, over others or not.
+    pub(crate) fn join(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {
+        let ends: Vec<_> = {
+            let members = self.0.lock();
+            members
+                .iter()
+                .map(|member| member.worker.ending())
+                .collect()
+        };
+        let late = ends
+            .iter()
+            .filter(|end| matches!(end.wait_until(clock, deadline), Ok(false)));
+        let late: Vec<String> = late.map(|end| end.name().to_owned()).collect();
+        let ended = {
+            let mut members = self.0.lock();
+            for member in members.iter_mut() {
+                member.is_late |= late.contains(&member.worker.name);
+            }
+            take_ended(&mut members)
+        };
+        drop(ended);
+        late
+    }
+}
+
+impl Drop for WorkerGroup {
+    fn drop(&mut self) {
+        self.stop();
+        let members = std::mem::take(&mut *self.0.lock());
+        for Member { worker, is_late } in members {
+            if is_late && !worker.has_ended() {
+                log::warn!(
+                    "thread {} still runs while its owner is dropped: it ends detached",
+                    worker.name()
+                );
+                worker.abandon();
+            }
+        }
+    }
+}
+
+fn take_ended(members: &mut Vec<Member>) -> Vec<Member> {
+    members
+        .extract_if(.., |member| member.worker.has_ended())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, bounded};
+
+    use super::*;
+    use crate::worker::StopToken;
+
+    /// A thread that ends when its gate is opened, whatever its stop.
+    fn gated(name: &str, gate: Receiver<()>) -> Worker {
+        Worker::spawn(name, move |_| {
+            let _open = gate.recv();
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn those_that_are_late_are_named_and_end_detached() {
+        let clock = Clock::system();
+        let (open, gate) = bounded::<()>(0);
+        let group = WorkerGroup::default();
+        group.add(Worker::spawn("t-quick", StopToken::wait).unwrap());
+        let slow = gated("t-slow", gate);
+        let end = slow.ending();
+        group.add(slow);
+        group.stop();
+        // Late only for what cannot end: the other one has all the time it takes.
+        while group.join(&clock, clock.after(Duration::ZERO)) != ["t-slow"] {
+            std::thread::yield_now();
+        }
+        drop(group);
+        assert!(!end.has_come(), "the drop did not wait for it");
+        drop(open);
+        assert!(end.wait_until(&clock, Deadline::NEVER).unwrap());
+    }
+
+    #[test]
+    fn a_drop_joins_those_that_are_not_late() {
+        let clock = Clock::system();
+        let group = WorkerGroup::default();
+        let worker = Worker::spawn("t-joined", StopToken::wait).unwrap();
+        let end = worker.ending();
+        group.add(worker);
+        drop(group);
+        assert!(end.has_come());
+
+        let group = WorkerGroup::default();
+        group.add(Worker::spawn("t-ended", StopToken::wait).unwrap());
+        group.stop();
+        assert!(group.join(&clock, Deadline::NEVER).is_empty());
+        assert!(group.0.lock().is_empty());
+    }
+}
