@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::*;
-use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::dice::seeds;
+use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::object::Object as _;
 use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
