@@ -1,7 +1,5 @@
 //! What a writer says of each change it made: for the informer that tells handlers of them.
 
-use hashbrown::HashSet;
-
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
@@ -10,7 +8,7 @@ use crate::reflector::{Demand, ReflectorStatus, Replacement, Sink as _};
 use crate::store::index::Indexers;
 use crate::store::reader::Store;
 use crate::store::state::{Content, Entry, State};
-use crate::store::writer::{Rule, StoreWriter};
+use crate::store::writer::{Rule, Staging, StoreWriter};
 use crate::sync::{Arc, Monitor};
 
 /// What became of one object, by the last states of it that decode: what somebody who follows the store knows of it.
@@ -137,31 +135,44 @@ impl<K: Object> StoreWriter<K> {
         Self::gone(self.delete_unlisted(key, of))
     }
 
-    /// Replaces the whole content, and says what that changed: first what is gone, then the items in the list's order.
+    /// As [`commit_and_tell`](Self::commit_and_tell), of a list that was not staged: first what is gone.
     pub(crate) fn replace_and_tell(
         &mut self,
         items: Vec<Listed<K>>,
         of: &Replacement,
     ) -> Result<Vec<Change<K>>, Error> {
         let mut staging = self.begin();
-        let mut keys = Vec::with_capacity(items.len());
         for item in items {
-            keys.push(item.key());
             self.stage(&mut staging, ObjectEvent::added(item));
         }
+        let mut changes = self.commit_and_tell(staging, of)?;
+        changes.sort_by_key(|change| !matches!(change, Change::Gone(_)));
+        Ok(changes)
+    }
+
+    /// Replaces the whole content, and says what that changed: first the items in the list's order, then what is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](crate::reflector::Sink::commit).
+    pub(crate) fn commit_and_tell(
+        &mut self,
+        mut staging: Staging<K>,
+        of: &Replacement,
+    ) -> Result<Vec<Change<K>>, Error> {
+        let listed = staging.take_order();
         let before = self.replace(staging, of)?;
-        let listed: HashSet<&ObjectKey> = keys.iter().collect();
-        let unlisted = before
-            .iter()
-            .filter(|(key, _)| !listed.contains(&***key))
-            .filter_map(|(_, entry)| Change::of(Some(&entry.content), None));
-        let mut changes: Vec<Change<K>> = unlisted.collect();
         let state = self.shared().lock();
-        changes.extend(keys.iter().filter_map(|key| {
-            let key = KeyRef::from(key);
+        let of_listed = listed.iter().filter_map(|key| {
+            let key = KeyRef::from(&**key);
             let before = before.get(&key).map(|entry| &entry.content);
             Change::of(before, state.get(&key).map(|entry| &entry.content))
-        }));
+        });
+        let gone = before
+            .iter()
+            .filter(|(key, _)| !state.items.contains_key(*key));
+        let of_gone = gone.filter_map(|(_, entry)| Change::of(Some(&entry.content), None));
+        let changes = of_listed.chain(of_gone).collect();
         drop(state);
         Ok(changes)
     }

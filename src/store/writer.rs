@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use hashbrown::HashSet;
+
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
@@ -30,7 +32,22 @@ pub struct StoreWriter<K: Object> {
 /// It holds what is new, and shares what has not changed with the content it will replace.
 pub struct Staging<K: Object> {
     items: Items<K>,
+    /// The keys in the order in which they first came, those that were taken back included.
+    order: Vec<Arc<ObjectKey>>,
     functions: Arc<Indexers<K>>,
+}
+
+impl<K: Object> Staging<K> {
+    /// The keys in the list's order, each once.
+    pub(super) fn take_order(&mut self) -> Vec<Arc<ObjectKey>> {
+        let mut order = std::mem::take(&mut self.order);
+        if order.len() != self.items.len() {
+            // A streamed list took objects back, and may have brought them again.
+            let mut known = HashSet::new();
+            order.retain(|key| self.items.contains_key(key) && known.insert(Arc::clone(key)));
+        }
+        order
+    }
 }
 
 /// How a change is judged, and what it says of the rest.
@@ -69,7 +86,8 @@ impl<K: Object> StoreWriter<K> {
         }
     }
 
-    fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
+    /// The object that is held already, if the listed one is no other state of it.
+    pub(crate) fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
         let state = self.state.lock();
         let held = state.get(&KeyRef::from(key))?.content.object()?;
         let version = object.metadata().resource_version.as_deref();
@@ -295,6 +313,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         self.functions = Arc::clone(self.state.lock().indices.functions());
         Staging {
             items: Items::new(),
+            order: Vec::new(),
             functions: Arc::clone(&self.functions),
         }
     }
@@ -305,8 +324,13 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
             return;
         }
         let (key, entry) = self.entry(staging, event.object);
+        if let Some(staged) = staging.items.get_mut(&KeyRef::from(&key)) {
+            *staged = entry;
+            return;
+        }
         let held = self.state.lock().held_key(&key).map(Arc::clone);
         let key = held.unwrap_or_else(|| Arc::new(key));
+        staging.order.push(Arc::clone(&key));
         staging.items.insert(key, entry);
     }
 

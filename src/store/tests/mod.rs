@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::object::{Held, Object as _, ObjectKey, ResourceVersion};
 use crate::reflector::{Replacement, Sink};
-use crate::store::{Indexers, Store, StoreWriter};
+use crate::store::{Change, Indexers, Store, StoreWriter};
 use crate::sync::Arc;
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
@@ -217,6 +217,46 @@ fn a_deletion_while_staging() {
     writer.stage(&mut staging, ObjectEvent::deleted(held("never", "4", &[])));
     writer.commit(staging, &at("4")).unwrap();
     assert_eq!(names(&store), ["b"]);
+}
+
+/// What a list changes is told in its order, each object once, and then what is gone.
+#[test]
+fn ct_6_the_changes_of_a_list_come_in_its_order() {
+    let (_store, mut writer) = store();
+    let listed = ["gone", "same", "changed"].map(|name| held(name, "2", &[]));
+    replace(&mut writer, listed.into(), &at("2")).unwrap();
+    let mut staging = writer.begin();
+    for object in [
+        ("new", "5"),
+        ("back", "5"),
+        ("changed", "6"),
+        ("same", "2"),
+        ("taken", "5"),
+    ]
+    .map(|(name, version)| held(name, version, &[]))
+    {
+        writer.stage(&mut staging, ObjectEvent::added(object));
+    }
+    for object in [held("back", "7", &[]), held("taken", "7", &[])] {
+        writer.stage(&mut staging, ObjectEvent::deleted(object));
+    }
+    writer.stage(&mut staging, ObjectEvent::added(held("back", "8", &[])));
+    let changes = writer.commit_and_tell(staging, &at("8")).unwrap();
+    let told = changes.iter().map(|change| match change {
+        Change::Appeared(object) => format!("+{object:?}"),
+        Change::Changed { old, new } => format!("{old:?} > {new:?}"),
+        Change::Gone(object) => format!("-{object:?}"),
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            "+ConfigMap shop/new @5",
+            "+ConfigMap shop/back @8",
+            "ConfigMap shop/changed @2 > ConfigMap shop/changed @6",
+            "ConfigMap shop/same @2 > ConfigMap shop/same @2",
+            "-ConfigMap shop/gone @2",
+        ]
+    );
 }
 
 /// `TestThreadSafeStoreRV`, `TestStoreResourceVersion`: the version follows adds, deletes, replacements and bookmarks.
