@@ -13,10 +13,10 @@ use super::dialer::Dialer;
 use super::environment::Environment;
 use super::limiter::Limiter;
 use super::options::ClientOptions;
-use super::resolve::{Lookup, SystemLookup};
+use super::resolve::{Lookup, system_lookup};
 use super::slots::Slots;
 use super::streams::{ObjectGetter, ScopeWatcher};
-use super::threads::Threads;
+use super::thread_pool::{Jobs, ThreadPool};
 use super::tls::Tls;
 use crate::error::Error;
 use crate::list_watch::{Api, Getter, ListerWatcher};
@@ -59,10 +59,12 @@ pub struct Client(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) common: Arc<Common>,
     pub(crate) pool: Agent,
-    /// What a request holds while it works, and where lists and the opening of watches run.
+    /// What a request holds while it works.
     pub(crate) slots: Slots,
+    /// Where lists run and watches are opened: the slots are its bound.
+    pub(crate) asking: ThreadPool,
     /// Where watches are read when something has come; nothing waits for the network there.
-    pub(crate) readers: Threads,
+    pub(crate) readers: ThreadPool,
 }
 
 /// What jobs may hold.
@@ -117,14 +119,10 @@ impl Client {
                 log::warn!("{warning}");
             }
         });
-        Self::build(config, options, Arc::new(SystemLookup))
+        Self::build(config, options, Box::new(system_lookup))
     }
 
-    fn build(
-        config: &Config,
-        options: ClientOptions,
-        lookup: Arc<dyn Lookup>,
-    ) -> Result<Self, Error> {
+    fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
         let server = config.server().clone();
         let tls = if server.https {
             let tls = Tls::new(config.tls().clone(), server.name())?;
@@ -157,8 +155,9 @@ impl Client {
         let inner = Inner {
             common: Arc::new(common),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
-            slots: Slots::new("ask", SLOTS),
-            readers: Threads::new("read", READERS_MAX),
+            slots: Slots::new(SLOTS),
+            asking: ThreadPool::new("ask", usize::MAX, Jobs::Wait),
+            readers: ThreadPool::new("read", READERS_MAX, Jobs::Compute),
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -177,7 +176,7 @@ impl Client {
         options: ClientOptions,
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        Self::build(config, options, Arc::new(lookup))
+        Self::build(config, options, Box::new(lookup))
     }
 
     pub(crate) fn inner(&self) -> &Inner {

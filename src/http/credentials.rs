@@ -285,9 +285,8 @@ impl TokenFile {
             until: call.until.within(wait, Limit::File),
             ..call.clone()
         };
-        let read = self.reads.ask(self.path.clone()).map_err(Halt::Failed);
-        match read.and_then(|answer| answer.take_one(&call)) {
-            Ok(Ok(header)) => {
+        match self.reads.ask(self.path.clone()).answer(&call) {
+            Ok(header) => {
                 let recovered = {
                     let mut state = self.state.lock();
                     state.header = Some(Arc::clone(&header));
@@ -300,7 +299,7 @@ impl TokenFile {
                 Ok(header)
             }
             Err(Halt::Stopped) => Err(Error::stopped(&self.path.to_string())),
-            Ok(Err(error)) | Err(Halt::Failed(error)) => self.read_failed(error),
+            Err(Halt::Failed(error)) => self.read_failed(error),
             Err(halt) => {
                 let message = format!("{}: {halt}: does its file system hang?", self.path);
                 self.read_failed(Error::new(ErrorKind::Timeout, message))

@@ -35,7 +35,7 @@ impl Dialer {
         server: Server,
         tls: Option<Arc<Tls>>,
         limit: Duration,
-        lookup: Arc<dyn Lookup>,
+        lookup: Box<Lookup>,
     ) -> Self {
         Self {
             server,

@@ -130,6 +130,17 @@ impl<T: Send + 'static> Taker<T> {
     }
 }
 
+impl<T: Send + 'static> Taker<Result<T, Error>> {
+    /// Takes the answer that was promised; blocks by `call`.
+    ///
+    /// # Errors
+    ///
+    /// The stop, the limit, or the error that is the answer.
+    pub(crate) fn answer(&self, call: &Blocking) -> Result<T, Halt> {
+        self.take_one(call)?.map_err(Halt::Failed)
+    }
+}
+
 impl<T: Send> Wake for Shared<T> {
     fn wake(&self) {
         self.state.lock().stopped = true;

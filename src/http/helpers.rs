@@ -5,46 +5,39 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use super::handover::{Giver, Taker, handover};
+use super::thread_pool::{Jobs, ThreadPool};
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::guard::guard_call;
-use crate::sync::{Arc, Mutex};
-use crate::worker::Worker;
-
-/// What a helper thread answers.
-pub(crate) type Answer<T> = Result<T, Error>;
+use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
 
 /// Answers questions on a few threads, which live while there is a question. Equal questions share
 /// an answer.
-pub(crate) struct Helpers<Q, T>(Arc<Shared<Q, T>>);
-
-type Work<Q, T> = dyn Fn(&Q) -> Answer<T> + Send + Sync;
-
-struct Shared<Q, T> {
-    name: &'static str,
-    threads_max: usize,
+pub(crate) struct Helpers<Q, T> {
+    threads: ThreadPool,
     /// A question that a thread is at for so long is asked anew by the next who has it, on another
     /// thread.
     stuck_after: Duration,
-    work: Box<Work<Q, T>>,
-    state: Mutex<State<Q, T>>,
+    work: Arc<Work<Q, T>>,
+    questions: Arc<Mutex<Vec<Question<Q, T>>>>,
 }
 
-struct State<Q, T> {
-    /// In the order they came; those that are under way among them.
-    questions: Vec<Question<Q, T>>,
-    /// Threads that look for a question or are at one.
-    running: usize,
-    /// With those that have ended and were not joined yet.
-    workers: Vec<(u64, Worker)>,
-    next_id: u64,
-}
+type Work<Q, T> = dyn Fn(&Q) -> Result<T, Error> + Send + Sync;
 
 struct Question<Q, T> {
+    id: u64,
     what: Q,
-    waiters: Vec<Giver<Answer<T>>>,
-    /// Which thread is at it, and since when.
-    begun: Option<(u64, Instant)>,
+    waiters: Vec<Giver<Result<T, Error>>>,
+    /// Since when a thread is at it.
+    begun: Option<Instant>,
+}
+
+impl<Q, T> Question<Q, T> {
+    fn is_stuck(&self, stuck_after: Duration) -> bool {
+        let now = Clock::system().now();
+        let begun = self.begun;
+        begun.is_some_and(|since| now.saturating_duration_since(since) >= stuck_after)
+    }
 }
 
 impl<Q, T> Helpers<Q, T>
@@ -57,168 +50,66 @@ where
         name: &'static str,
         threads_max: usize,
         stuck_after: Duration,
-        work: impl Fn(&Q) -> Answer<T> + Send + Sync + 'static,
+        work: impl Fn(&Q) -> Result<T, Error> + Send + Sync + 'static,
     ) -> Self {
-        let state = State {
-            questions: Vec::new(),
-            running: 0,
-            workers: Vec::new(),
-            next_id: 0,
-        };
-        Self(Arc::new(Shared {
-            name,
-            threads_max,
+        Self {
+            threads: ThreadPool::new(name, threads_max, Jobs::Hang),
             stuck_after,
-            work: Box::new(work),
-            state: Mutex::new(state),
-        }))
+            work: Arc::new(work),
+            questions: Arc::default(),
+        }
     }
 
     /// Asks `question`, or joins those who wait for its answer. Never blocks: the answer comes to
-    /// the taker.
-    ///
-    /// # Errors
-    ///
-    /// `Resources`, when the system has no thread to give.
-    pub(crate) fn ask(&self, question: Q) -> Result<Taker<Answer<T>>, Error> {
+    /// the taker; it is `Resources` when the system has no thread to give.
+    pub(crate) fn ask(&self, question: Q) -> Taker<Result<T, Error>> {
+        static IDS: ProcessCounter = ProcessCounter::new(0);
         let (waiter, answer) = handover(1);
-        let starts = {
-            let mut state = self.0.state.lock();
-            let now = Clock::system().now();
-            let is_new = state.add(question, waiter, now, self.0.stuck_after);
-            let starts = is_new && state.running < self.0.threads_max;
-            starts.then(|| {
-                state.running = state.running.saturating_add(1);
-                state.next_id = state.next_id.wrapping_add(1);
-                state.next_id
-            })
-        };
-        if let Some(id) = starts {
-            self.start(id)?;
+        let id = IDS.fetch_add(1, Ordering::Relaxed);
+        {
+            let mut questions = self.questions.lock();
+            let mut asked = questions.iter_mut();
+            let same =
+                asked.find(|asked| asked.what == question && !asked.is_stuck(self.stuck_after));
+            if let Some(asked) = same {
+                // The work may hang for longer than all who asked for it.
+                asked.waiters.retain(Giver::is_wanted);
+                asked.waiters.push(waiter);
+                return answer;
+            }
+            questions.push(Question {
+                id,
+                what: question.clone(),
+                waiters: vec![waiter],
+                begun: None,
+            });
         }
-        Ok(answer)
+        let (work, questions) = (Arc::clone(&self.work), Arc::clone(&self.questions));
+        let job = move |begun: Result<(), Error>| {
+            if let Some(asked) = questions.lock().iter_mut().find(|asked| asked.id == id) {
+                asked.begun = Some(Clock::system().now());
+            }
+            let answer = begun.and_then(|()| guard_call(&question, || work(&question)));
+            let ended = {
+                let mut questions = questions.lock();
+                let place = questions.iter().position(|asked| asked.id == id);
+                place.map(|place| questions.remove(place))
+            };
+            for waiter in ended.into_iter().flat_map(|ended| ended.waiters) {
+                // A waiter that is gone needs no answer.
+                waiter.give(answer.clone(), None);
+            }
+        };
+        if let Some(thread) = self.threads.submit(Box::new(job)) {
+            thread.start();
+        }
+        answer
     }
 
     /// Whether a thread is at a question for at least so long.
     pub(crate) fn is_stuck(&self, so_long: Duration) -> bool {
-        let now = Clock::system().now();
-        let state = self.0.state.lock();
-        let mut begun = state.questions.iter().filter_map(|asked| asked.begun);
-        begun.any(|(_, since)| now.saturating_duration_since(since) >= so_long)
-    }
-
-    fn start(&self, id: u64) -> Result<(), Error> {
-        let shared = Arc::clone(&self.0);
-        let spawned = Worker::spawn(self.0.name, move |_| shared.run(id));
-        let mut state = self.0.state.lock();
-        let error = match spawned {
-            Ok(worker) => {
-                let all = std::mem::take(&mut state.workers).into_iter();
-                let (ended, rest): (Vec<_>, _) = all.partition(|(_, worker)| worker.is_finished());
-                state.workers = rest;
-                state.workers.push((id, worker));
-                drop(state);
-                drop(ended);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        state.running = state.running.saturating_sub(1);
-        // With nobody to answer them, those who wait are told by the promise that breaks.
-        let unanswered = if state.running == 0 {
-            std::mem::take(&mut state.questions)
-        } else {
-            Vec::new()
-        };
-        drop(state);
-        drop(unanswered);
-        let message = format!("no thread for the {}: {error}", self.0.name);
-        Err(Error::new(ErrorKind::Resources, message))
-    }
-}
-
-impl<Q: Clone + Eq, T> State<Q, T> {
-    /// Whether nobody is at the question, or about to be.
-    fn add(
-        &mut self,
-        question: Q,
-        waiter: Giver<Answer<T>>,
-        now: Instant,
-        stuck_after: Duration,
-    ) -> bool {
-        let is_stuck = |begun: Option<(u64, Instant)>| {
-            begun.is_some_and(|(_, since)| now.saturating_duration_since(since) >= stuck_after)
-        };
-        let same = |asked: &&mut Question<Q, T>| asked.what == question && !is_stuck(asked.begun);
-        if let Some(asked) = self.questions.iter_mut().find(same) {
-            // The work may hang for longer than all who asked for it.
-            asked.waiters.retain(Giver::is_wanted);
-            asked.waiters.push(waiter);
-            return false;
-        }
-        self.questions.push(Question {
-            what: question,
-            waiters: vec![waiter],
-            begun: None,
-        });
-        true
-    }
-}
-
-impl<Q: Clone + Display, T: Clone> Shared<Q, T> {
-    fn run(&self, id: u64) {
-        while let Some(question) = self.begin(id) {
-            let answer = guard_call(&question, || (self.work)(&question));
-            for waiter in self.end(id) {
-                // A waiter that is gone needs no answer.
-                waiter.give(answer.clone(), None);
-            }
-        }
-    }
-
-    /// The next question; `None` ends the thread.
-    fn begin(&self, id: u64) -> Option<Q> {
-        let mut state = self.state.lock();
-        let now = Clock::system().now();
-        let mut waiting = state.questions.iter_mut();
-        let next = waiting.find(|asked| asked.begun.is_none());
-        let question = next.map(|asked| {
-            asked.begun = Some((id, now));
-            asked.what.clone()
-        });
-        if question.is_none() {
-            state.running = state.running.saturating_sub(1);
-        }
-        question
-    }
-
-    fn end(&self, id: u64) -> Vec<Giver<Answer<T>>> {
-        let mut state = self.state.lock();
-        let mut asked = state.questions.iter();
-        let place = asked.position(|asked| asked.begun.is_some_and(|(by, _)| by == id));
-        let ended = place.map(|place| state.questions.remove(place));
-        ended.map(|ended| ended.waiters).unwrap_or_default()
-    }
-}
-
-impl<Q, T> Drop for Helpers<Q, T> {
-    fn drop(&mut self) {
-        let (workers, unasked, busy) = {
-            let mut state = self.0.state.lock();
-            let all = std::mem::take(&mut state.questions).into_iter();
-            let (begun, unasked): (Vec<_>, Vec<_>) = all.partition(|asked| asked.begun.is_some());
-            let ids = begun.iter().filter_map(|asked| asked.begun);
-            let busy: Vec<u64> = ids.map(|(id, _)| id).collect();
-            state.questions = begun;
-            (std::mem::take(&mut state.workers), unasked, busy)
-        };
-        drop(unasked);
-        for (id, worker) in workers {
-            if busy.contains(&id) {
-                log::debug!("a {} thread is still at work and ends with it", self.0.name);
-                worker.abandon();
-            }
-        }
+        let questions = self.questions.lock();
+        questions.iter().any(|asked| asked.is_stuck(so_long))
     }
 }
 
@@ -258,54 +149,54 @@ mod tests {
     #[test]
     fn equal_questions_share_an_answer_until_one_is_stuck() {
         let (helpers, questions, open) = gated(2, Duration::MAX);
-        let answers = [0, 1].map(|_| helpers.ask("a".to_owned()).unwrap());
+        let answers = [0, 1].map(|_| helpers.ask("a".to_owned()));
         assert_eq!(questions.recv().unwrap(), "a");
         open.send(()).unwrap();
         for answer in answers {
-            assert_eq!(answer.take_one(&call()).unwrap().unwrap(), 1);
+            assert_eq!(answer.answer(&call()).unwrap(), 1);
         }
         assert!(questions.is_empty());
 
         let (helpers, questions, open) = gated(2, Duration::ZERO);
-        let first = helpers.ask("a".to_owned()).unwrap();
+        let first = helpers.ask("a".to_owned());
         assert_eq!(questions.recv().unwrap(), "a");
-        let second = helpers.ask("a".to_owned()).unwrap();
+        let second = helpers.ask("a".to_owned());
         assert_eq!(questions.recv().unwrap(), "a", "asked again beside it");
         // Both threads are taken: the third question waits, and is one.
-        let waiting = [0, 1].map(|_| helpers.ask("a".to_owned()).unwrap());
-        assert_eq!(helpers.0.state.lock().questions.len(), 3);
+        let waiting = [0, 1].map(|_| helpers.ask("a".to_owned()));
+        assert_eq!(helpers.questions.lock().len(), 3);
         for _ in 0..3 {
             open.send(()).unwrap();
         }
         for answer in [first, second].into_iter().chain(waiting) {
-            assert_eq!(answer.take_one(&call()).unwrap().unwrap(), 1);
+            assert_eq!(answer.answer(&call()).unwrap(), 1);
         }
     }
 
     #[test]
     fn waiters_that_went_are_forgotten_while_the_work_hangs() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let kept = helpers.ask("a".to_owned()).unwrap();
+        let kept = helpers.ask("a".to_owned());
         questions.recv().unwrap();
         for _ in 0..100 {
-            drop(helpers.ask("a".to_owned()).unwrap());
+            drop(helpers.ask("a".to_owned()));
         }
-        let waiters = helpers.0.state.lock().questions[0].waiters.len();
+        let waiters = helpers.questions.lock()[0].waiters.len();
         assert!(waiters <= 2, "{waiters}");
         open.send(()).unwrap();
-        assert_eq!(kept.take_one(&call()).unwrap().unwrap(), 1);
+        assert_eq!(kept.answer(&call()).unwrap(), 1);
     }
 
     #[test]
     fn dropping_them_waits_for_no_work_and_asks_nothing_more() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let stuck = helpers.ask("stuck".to_owned()).unwrap();
+        let stuck = helpers.ask("stuck".to_owned());
         questions.recv().unwrap();
-        let unasked = helpers.ask("unasked".to_owned()).unwrap();
+        let unasked = helpers.ask("unasked".to_owned());
         drop(helpers);
-        assert!(unasked.take_one(&call()).is_err());
+        assert!(unasked.answer(&call()).is_err());
         open.send(()).unwrap();
-        assert_eq!(stuck.take_one(&call()).unwrap().unwrap(), 5);
+        assert_eq!(stuck.answer(&call()).unwrap(), 5);
         assert!(questions.is_empty());
     }
 }

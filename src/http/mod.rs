@@ -12,6 +12,7 @@ mod limiter;
 mod pem;
 mod server;
 
+mod admission;
 mod agent;
 mod blocking;
 mod buffers;
@@ -29,12 +30,9 @@ mod options;
 mod raw;
 mod requests;
 mod resolve;
-#[cfg(all(test, shuttle))]
-mod schedules;
-mod slot_queue;
 mod slots;
 mod streams;
-mod threads;
+mod thread_pool;
 mod tls;
 mod tls_errors;
 mod tls_files;

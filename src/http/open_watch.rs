@@ -17,7 +17,6 @@ use super::failure::{self, Phase};
 use super::halt::{Halt, Outcome};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::guard::guard;
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
@@ -103,15 +102,15 @@ impl<K: Object> OpenWatch<K> {
             waited?;
         }
         let mut stream = self.stream.take().ok_or_else(lost)?;
-        let reading = move || {
-            guard("the decoder of the objects", move || {
+        let read = self
+            .client
+            .readers
+            .run("the decoder of the objects", move || {
                 stream.read();
-                stream
-            })
-        };
-        let read = self.client.readers.run(reading).map_err(Halt::Failed)?;
+                Ok(stream)
+            });
         // A reader waits for nothing, so that only the stop is to be heeded.
-        self.stream = Some(read.take_one(&self.call)?.map_err(Halt::Failed)?);
+        self.stream = Some(read.answer(&self.call)?);
         Ok(())
     }
 }

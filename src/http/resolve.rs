@@ -7,33 +7,15 @@ use std::time::Duration;
 
 use super::blocking::Blocking;
 use super::halt::Halt;
-use super::handover::Taker;
-use super::helpers::{Answer, Helpers};
+use super::helpers::Helpers;
 use crate::error::{Error, ErrorKind};
-use crate::sync::Arc;
 
 /// The system's resolver, or a test's.
-pub(crate) trait Lookup: Send + Sync {
-    fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
-}
-
-impl<F> Lookup for F
-where
-    F: Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync,
-{
-    fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        self(host, port)
-    }
-}
+pub(crate) type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// getaddrinfo(3).
-#[derive(Debug)]
-pub(crate) struct SystemLookup;
-
-impl Lookup for SystemLookup {
-    fn lookup(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        (host, port).to_socket_addrs().map(Iterator::collect)
-    }
+pub(crate) fn system_lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    (host, port).to_socket_addrs().map(Iterator::collect)
 }
 
 /// Lookups of a client that are under way at the same time, stuck ones included.
@@ -42,10 +24,8 @@ const THREADS_MAX: usize = 4;
 /// After which a lookup is tried again beside the one that hangs.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
-type Addresses = Vec<SocketAddr>;
-
 /// Looks names up on helper threads.
-pub(crate) struct Resolver(Helpers<Name, Addresses>);
+pub(crate) struct Resolver(Helpers<Name, Vec<SocketAddr>>);
 
 /// What is looked up.
 #[derive(Clone, PartialEq, Eq)]
@@ -61,13 +41,16 @@ impl fmt::Display for Name {
 }
 
 impl Resolver {
-    pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
-        Self(Helpers::new(
-            "resolver",
-            THREADS_MAX,
-            STUCK_AFTER,
-            move |name| look_up(&*lookup, name),
-        ))
+    pub(crate) fn new(lookup: Box<Lookup>) -> Self {
+        let work = move |name: &Name| {
+            let why = match lookup(&name.host, name.port) {
+                Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
+                Ok(_) => "the name has no address".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(Error::new(ErrorKind::Unreachable, format!("{name}: {why}")))
+        };
+        Self(Helpers::new("resolver", THREADS_MAX, STUCK_AFTER, work))
     }
 
     /// The addresses of `host`; needs no thread when it is an address.
@@ -80,42 +63,25 @@ impl Resolver {
         host: &str,
         port: u16,
         call: &Blocking,
-    ) -> Result<Addresses, Halt> {
+    ) -> Result<Vec<SocketAddr>, Halt> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let answer = self.ask(host, port).map_err(Halt::Failed)?;
-        answer.take_one(call)?.map_err(Halt::Failed)
-    }
-
-    fn ask(&self, host: &str, port: u16) -> Result<Taker<Answer<Addresses>>, Error> {
         let host = host.to_owned();
-        self.0.ask(Name { host, port })
-    }
-}
-
-fn look_up(lookup: &dyn Lookup, name: &Name) -> Answer<Addresses> {
-    let unknown = |why: String| {
-        let message = format!("{name}: {why}");
-        Err(Error::new(ErrorKind::Unreachable, message))
-    };
-    match lookup.lookup(&name.host, name.port) {
-        Ok(addresses) if addresses.is_empty() => unknown("the name has no address".to_owned()),
-        Ok(addresses) => Ok(addresses),
-        Err(error) => unknown(error.to_string()),
+        self.0.ask(Name { host, port }).answer(call)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use crossbeam_channel::{Receiver, Sender, bounded};
 
     use super::super::blocking::Until;
     use super::super::halt::Limit;
+    use super::super::handover::Taker;
     use super::super::wakeup::WakeUp;
     use super::*;
+    use crate::sync::Arc;
     use crate::sync::atomic::{AtomicUsize, Ordering};
     use crate::worker::StopSource;
 
@@ -134,13 +100,21 @@ mod tests {
         (Arc::new(Gate { begun, open, count }), started, go_on)
     }
 
-    impl Lookup for Gate {
-        fn lookup(&self, _host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-            self.count.fetch_add(1, Ordering::SeqCst);
-            self.begun.send(()).unwrap();
-            self.open.recv().unwrap();
-            Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+    impl Gate {
+        fn lookup(self: &Arc<Self>) -> Box<Lookup> {
+            let gate = Arc::clone(self);
+            Box::new(move |_, port| {
+                gate.count.fetch_add(1, Ordering::SeqCst);
+                gate.begun.send(()).unwrap();
+                gate.open.recv().unwrap();
+                Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
+            })
         }
+    }
+
+    fn ask(resolver: &Resolver, host: &str) -> Taker<Result<Vec<SocketAddr>, Error>> {
+        let host = host.to_owned();
+        resolver.0.ask(Name { host, port: 1 })
     }
 
     fn call(source: &StopSource, until: Until) -> Blocking {
@@ -150,25 +124,25 @@ mod tests {
     #[test]
     fn lookups_of_one_host_share_one_and_a_stop_ends_the_wait_for_it() {
         let (gate, started, open) = gate();
-        let resolver = Resolver::new(Arc::<Gate>::clone(&gate));
-        let first = resolver.ask("api.test", 6443).unwrap();
+        let resolver = Resolver::new(gate.lookup());
+        let first = ask(&resolver, "api.test");
         started.recv().unwrap();
-        let second = resolver.ask("api.test", 6443).unwrap();
+        let second = ask(&resolver, "api.test");
         let source = StopSource::new();
         source.stop();
-        let stopped = resolver.resolve("api.test", 6443, &call(&source, Until::NEVER));
+        let stopped = resolver.resolve("api.test", 1, &call(&source, Until::NEVER));
         assert!(matches!(stopped, Err(Halt::Stopped)));
         open.send(()).unwrap();
         let waiting = call(&StopSource::new(), Until::NEVER);
-        assert_eq!(first.take_one(&waiting).unwrap().unwrap().len(), 1);
-        assert_eq!(second.take_one(&waiting).unwrap().unwrap().len(), 1);
+        assert_eq!(first.answer(&waiting).unwrap().len(), 1);
+        assert_eq!(second.answer(&waiting).unwrap().len(), 1);
         assert_eq!(gate.count.load(Ordering::SeqCst), 1);
     }
 
     #[test]
     fn a_limit_ends_the_wait_and_dropping_the_resolver_does_not_wait_for_a_stuck_lookup() {
         let (gate, started, open) = gate();
-        let resolver = Resolver::new(gate);
+        let resolver = Resolver::new(gate.lookup());
         let limit = Duration::from_millis(1);
         let until = Until::NEVER.within(limit, Limit::Connect);
         let late = resolver.resolve("api.test", 1, &call(&StopSource::new(), until));
@@ -192,13 +166,13 @@ mod tests {
             }
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
         };
-        let resolver = Resolver::new(Arc::new(lookup));
-        let waiting = resolver.ask("stuck.test", 1).unwrap();
+        let resolver = Resolver::new(Box::new(lookup));
+        let waiting = ask(&resolver, "stuck.test");
         let found = resolver.resolve("api.test", 2, &call(&StopSource::new(), soon()));
         assert_eq!(found.unwrap().len(), 1);
         drop(stuck);
-        let waiting = waiting.take_one(&call(&StopSource::new(), Until::NEVER));
-        assert_eq!(waiting.unwrap().unwrap().len(), 1);
+        let waiting = waiting.answer(&call(&StopSource::new(), Until::NEVER));
+        assert_eq!(waiting.unwrap().len(), 1);
     }
 
     /// F21: a lookup of the program's own that panics is an error of that lookup.
@@ -208,7 +182,7 @@ mod tests {
             assert_ne!(host, "bad.test");
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
         };
-        let resolver = Resolver::new(Arc::new(lookup));
+        let resolver = Resolver::new(Box::new(lookup));
         let stop = StopSource::new();
         for _ in 0..2 {
             let error = match resolver.resolve("bad.test", 1, &call(&stop, soon())) {
@@ -227,7 +201,7 @@ mod tests {
     #[test]
     fn an_address_needs_no_lookup() {
         let (gate, ..) = gate();
-        let resolver = Resolver::new(gate);
+        let resolver = Resolver::new(gate.lookup());
         let call = call(&StopSource::new(), Until::NEVER);
         for host in ["127.0.0.1", "::1"] {
             let found = resolver.resolve(host, 7, &call).unwrap();

@@ -3,17 +3,17 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::admission::Urgency;
 use super::agent::{Agent, Answer, Ask, Body, SecondTry};
 use super::blocking::{Blocking, Until};
 use super::byte_budget::ByteBudget;
 use super::client::{Common, Inner};
 use super::failure::{self, Phase};
 use super::halt::{Halt, Limit, Outcome};
-use super::handover::{Giver, handover};
-use super::limiter::Urgency;
+use super::handover::{Giver, Taker, handover};
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
-use super::slots::{Slot, SlotRequest};
+use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -42,21 +42,6 @@ pub(crate) struct ScopeWatcher<K> {
     /// Of the list that is under way.
     urgency: Urgency,
     kind: PhantomData<fn() -> K>,
-}
-
-/// A request of which the progress tells, until this is dropped.
-struct UnderWay<'a>(&'a RequestProgress);
-
-impl<'a> UnderWay<'a> {
-    fn begin(progress: &'a RequestProgress) -> Self {
-        Self(progress)
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.enter(RequestPhase::Idle);
-    }
 }
 
 /// A stop's way to the threads that are blocked in one call.
@@ -100,12 +85,23 @@ impl<K: Object> ScopeWatcher<K> {
         }
     }
 
-    fn request<'a>(&'a self, urgency: &'a Urgency) -> SlotRequest<'a> {
-        SlotRequest {
-            urgency,
-            port: format!("the decoder of {}", requests::describe::<K>(&self.scope)),
-            progress: &self.progress,
-        }
+    /// Runs `job` on a thread of its own. Blocks until the request has a slot, or the stop.
+    fn run<T: Send + 'static>(
+        &self,
+        urgency: &Urgency,
+        stop: &StopToken,
+        job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<Taker<Result<T, Error>>, Error> {
+        let Inner {
+            slots,
+            asking,
+            readers,
+            ..
+        } = &*self.client;
+        let slot = slots.enter(urgency, &self.progress, stop, Deadline::NEVER);
+        let slot = slot.map_err(|halt| self.failed(halt))?;
+        let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
+        Ok(slot.run((asking, readers), port, stop, job))
     }
 
     /// A call whose answer is counted in the client's byte budget.
@@ -196,19 +192,17 @@ impl<K: Object> Listing<K> {
     }
 }
 
-impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
-    fn list(
+impl<K: Object> ScopeWatcher<K> {
+    fn list_now(
         &self,
         request: &ListRequest,
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
-        let _under_way = UnderWay::begin(&self.progress);
         self.progress.enter(RequestPhase::Limited);
-        let _reset = self.urgency.reset_at_end();
         if request.waited_for {
-            self.urgency.set();
+            self.urgency.set(true);
         }
         let limiter = &self.client.common.limiter;
         limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
@@ -224,22 +218,15 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             call: call.clone(),
             items: send_items,
         };
-        let Inner { slots, readers, .. } = &*self.client;
-        let request = self.request(&self.urgency);
-        let page = slots.run_by(readers, request, move |slot| listing.run(slot))?;
+        let page = self.run(&self.urgency, stop, move |slot| listing.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
         page.take_one(&call).map_err(|halt| self.failed(halt))?
     }
 
-    fn watch(
-        &self,
-        request: &WatchRequest,
-        stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+    fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let _under_way = UnderWay::begin(&self.progress);
         let wakeable = Wakeable::new(stop)?;
         let call = self.call(&wakeable, stop);
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
@@ -286,16 +273,35 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
             };
             Ok(Stream::boxed(decoder, body, decode.list_items_max))
         };
-        let Inner { slots, readers, .. } = &*self.client;
-        let stream = slots.run_by(readers, self.request(&Urgency::new(waited_for)), opening)?;
+        let stream = self.run(&Urgency::new(waited_for), stop, opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         let registration = wakeable.registration;
-        Ok(Box::new(OpenWatch::new(
-            &self.client,
-            call,
-            stream?,
-            registration,
-        )))
+        Ok(OpenWatch::new(&self.client, call, stream?, registration))
+    }
+}
+
+impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<ListPage, Error> {
+        let listed = self.list_now(request, stop, each);
+        self.progress.enter(RequestPhase::Idle);
+        self.urgency.set(false);
+        listed
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        let opened = self.open_watch(request, stop);
+        self.progress.enter(RequestPhase::Idle);
+        let watch: Box<dyn WatchStream<K>> = Box::new(opened?);
+        Ok(watch)
     }
 
     fn expedite(&self) {
@@ -408,10 +414,11 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
         let limiter = &self.client.common.limiter;
-        let count = || limiter.acquire(stop, deadline, &Urgency::new(true));
+        let urgency = Urgency::new(true);
+        let count = || limiter.acquire(stop, deadline, &urgency);
         count()?;
         let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
-        let slot = self.client.slots.enter(true, &progress, stop, deadline);
+        let slot = self.client.slots.enter(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
             failure::failed(&what, Phase::Head, Outcome::Halt(halt))

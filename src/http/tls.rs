@@ -1,6 +1,5 @@
 //! One TLS configuration per client, made anew when the files it came from change.
 
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +37,7 @@ pub(crate) struct Tls {
     origins: Origins,
     shared: Arc<Shared>,
     /// A file system may hang: then the configuration at hand goes on being used.
-    looks: Helpers<Look, ()>,
+    looks: Helpers<&'static str, ()>,
 }
 
 struct Shared {
@@ -47,16 +46,6 @@ struct Shared {
     hasher: RandomState,
     current: Mutex<Current>,
     files: Mutex<WatchedFiles>,
-}
-
-/// A look at all files of the settings.
-#[derive(Clone, PartialEq, Eq)]
-struct Look;
-
-impl fmt::Display for Look {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("reading TLS files")
-    }
 }
 
 struct Current {
@@ -110,7 +99,7 @@ impl Tls {
             files: Mutex::new(WatchedFiles::default()),
         });
         let looking = Arc::clone(&shared);
-        let looks = Helpers::new("tls-files", 1, Duration::MAX, move |_: &Look| {
+        let looks = Helpers::new("tls-files", 1, Duration::MAX, move |_| {
             looking.refresh();
             Ok(())
         });
@@ -151,13 +140,9 @@ impl Tls {
             until: call.until.within(FILE_WAIT, Limit::File),
             ..call.clone()
         };
-        let looked = self.looks.ask(Look);
-        match looked
-            .map_err(Halt::Failed)
-            .and_then(|answer| answer.take_one(&call))
-        {
-            Ok(Ok(())) | Err(Halt::Stopped) => {}
-            Ok(Err(error)) | Err(Halt::Failed(error)) => {
+        match self.looks.ask("reading TLS files").answer(&call) {
+            Ok(()) | Err(Halt::Stopped) => {}
+            Err(Halt::Failed(error)) => {
                 log::warn!("TLS files are not looked at, those read last are used: {error}");
             }
             Err(halt) => log::warn!(

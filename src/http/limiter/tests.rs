@@ -2,6 +2,7 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
+use super::super::admission::{OVERTAKEN_MAX, State, WaitQueue, Waiter};
 use super::*;
 use crate::clock::FakeClock;
 use crate::dice::Dice;
@@ -130,12 +131,7 @@ fn a_queued_request_that_becomes_urgent_overtakes_the_background() {
     // It may be told before the request is queued.
     let early = Urgency::new(false);
     waiting.limiter.expedite(&early);
-    let stop = StopSource::new();
-    stop.stop();
-    let reset = early.reset_at_end();
     assert!(early.is_urgent());
-    drop(reset);
-    assert!(!early.is_urgent(), "and holds for one request");
 }
 
 #[test]
@@ -214,32 +210,34 @@ fn pick(dice: &mut Dice, sides: usize) -> usize {
     usize::try_from(dice.roll(u64::try_from(sides).unwrap())).unwrap()
 }
 
-fn waiter(is_urgent: bool) -> Arc<Waiter> {
-    Arc::new(Waiter {
-        urgency: Urgency::new(is_urgent),
-        bell: Arc::default(),
-    })
+fn waiter(is_urgent: bool) -> Waiter {
+    Waiter::new(&Urgency::new(is_urgent), false)
+}
+
+fn state(bucket: Bucket) -> State<Bucket> {
+    State {
+        supply: bucket,
+        queue: WaitQueue::default(),
+    }
 }
 
 /// A queue beside what it is held against: the waiters of each class in their order.
 struct History {
-    queue: Queue,
-    urgent: Vec<Arc<Waiter>>,
-    background: Vec<Arc<Waiter>>,
+    state: State<Bucket>,
+    urgent: Vec<Waiter>,
+    background: Vec<Waiter>,
     /// Urgent requests since the last background one, counted while a background request is queued.
-    overtaken: usize,
-    /// Urgent requests since the last background one.
-    in_a_row: usize,
+    overtaken: u32,
     granted: Vec<Instant>,
 }
 
 impl History {
-    fn step(&mut self, dice: &mut Dice) {
+    fn step(&mut self, dice: &mut Dice, now: Instant) {
         match dice.roll(7) {
             0..4 => {
                 let is_urgent = dice.roll(3) > 0;
                 let waiter = waiter(is_urgent);
-                self.queue.enter(&waiter);
+                self.state.queue.push(&waiter);
                 if is_urgent {
                     self.urgent.push(waiter);
                 } else {
@@ -248,17 +246,17 @@ impl History {
             }
             4 if !self.background.is_empty() => {
                 let waiter = self.background.remove(pick(dice, self.background.len()));
-                waiter.urgency.set();
-                self.queue.expedite(&waiter.urgency);
+                waiter.urgency.set(true);
+                self.state.queue.expedite(&waiter.urgency);
                 self.urgent.push(waiter);
             }
             5 if !self.urgent.is_empty() => {
                 let waiter = self.urgent.remove(pick(dice, self.urgent.len()));
-                self.queue.leave(&waiter);
+                self.state.leave(&waiter, now);
             }
             6 if !self.background.is_empty() => {
                 let waiter = self.background.remove(pick(dice, self.background.len()));
-                self.queue.leave(&waiter);
+                self.state.leave(&waiter, now);
             }
             _ => {}
         }
@@ -268,41 +266,27 @@ impl History {
     }
 
     fn grant_all(&mut self, now: Instant) {
-        while let Some(front) = self.queue.front().map(Arc::clone) {
-            let turn = self.queue.turn(&front, now);
-            let at = self.queue.next_permit(now);
-            assert_eq!(turn, Turn { before: 0, at });
-            if !self.queue.grant(&front, now) {
+        while let Some(front) = self.state.queue.front().cloned() {
+            assert_eq!(self.state.queue.before(&front), 0);
+            if !self.state.admit(&front, now) {
                 break;
             }
             self.granted.push(now);
-            if self
-                .urgent
-                .first()
-                .is_some_and(|first| Arc::ptr_eq(first, &front))
-            {
+            if self.urgent.first().is_some_and(|first| first.is(&front)) {
                 self.urgent.remove(0);
-                self.in_a_row += 1;
-                self.overtaken += usize::from(!self.background.is_empty());
-                assert!(self.overtaken <= URGENT_IN_A_ROW, "the background waits");
+                self.overtaken += u32::from(!self.background.is_empty());
+                assert!(self.overtaken <= OVERTAKEN_MAX, "the background waits");
             } else {
-                assert!(
-                    Arc::ptr_eq(&self.background.remove(0), &front),
-                    "out of order"
-                );
-                let is_share = std::mem::take(&mut self.in_a_row) >= URGENT_IN_A_ROW;
+                assert!(self.background.remove(0).is(&front), "out of order");
+                let is_share = std::mem::take(&mut self.overtaken) >= OVERTAKEN_MAX;
                 assert!(
                     self.urgent.is_empty() || is_share,
                     "an urgent request waits"
                 );
-                self.overtaken = 0;
             }
         }
         let waiting = self.urgent.len() + self.background.len();
-        assert_eq!(
-            self.queue.urgent.len() + self.queue.background.len(),
-            waiting
-        );
+        assert_eq!(self.state.queue.len(), waiting);
     }
 }
 
@@ -315,16 +299,15 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
     for _ in 0..300 {
         let burst = NonZeroU32::new(u32::try_from(1 + dice.roll(4)).unwrap()).unwrap();
         let mut history = History {
-            queue: Queue::new(NonZeroU32::new(10).unwrap(), burst),
+            state: state(Bucket::new(NonZeroU32::new(10).unwrap(), burst)),
             urgent: Vec::new(),
             background: Vec::new(),
             overtaken: 0,
-            in_a_row: 0,
             granted: Vec::new(),
         };
         let mut now = Clock::system().now();
         for _ in 0..400 {
-            history.step(&mut dice);
+            history.step(&mut dice, now);
             history.grant_all(now);
             now += Duration::from_millis(50) * u32::try_from(dice.roll(4)).unwrap();
         }
@@ -343,26 +326,35 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
 fn the_turn_told_is_the_turn_that_comes() {
     let (mut dice, _seed) = Dice::new();
     for _ in 0..100 {
-        let mut queue = Queue::new(PER_SECOND, NonZeroU32::MIN);
-        queue.urgent_in_a_row = pick(&mut dice, URGENT_IN_A_ROW + 1);
-        let now = Clock::system().now();
-        let waiters: Vec<_> = (0..dice.roll(60))
-            .map(|_| {
-                let waiter = waiter(dice.roll(3) > 0);
-                queue.enter(&waiter);
-                waiter
+        let mut state = state(Bucket::new(PER_SECOND, NonZeroU32::MIN));
+        let mut now = Clock::system().now();
+        let mut waiters: Vec<Waiter> = Vec::new();
+        for _ in 0..dice.roll(60) {
+            let waiter = waiter(dice.roll(3) > 0);
+            state.queue.push(&waiter);
+            waiters.push(waiter);
+            // Some turns behind them.
+            if dice.roll(3) == 0
+                && let Some(front) = state.queue.front().cloned()
+            {
+                now = state.supply.available(now, 0).unwrap();
+                assert!(state.admit(&front, now));
+                waiters.retain(|waiter| !waiter.is(&front));
+            }
+        }
+        let told: Vec<_> = waiters
+            .iter()
+            .map(|waiter| {
+                let before = state.queue.before(waiter);
+                (before, state.supply.available(now, before).unwrap())
             })
             .collect();
-        let turns = waiters.iter().map(|waiter| queue.turn(waiter, now));
-        let told: Vec<_> = turns.collect();
         let mut before = 0;
-        let mut at = now;
-        while let Some(front) = queue.front().map(Arc::clone) {
-            at = queue.next_permit(at);
-            let mut places = waiters.iter();
-            let place = places.position(|waiter| Arc::ptr_eq(waiter, &front));
-            assert_eq!(told[place.unwrap()], Turn { before, at });
-            assert!(queue.grant(&front, at));
+        while let Some(front) = state.queue.front().cloned() {
+            now = state.supply.available(now, 0).unwrap();
+            let place = waiters.iter().position(|waiter| waiter.is(&front));
+            assert_eq!(told[place.unwrap()], (before, now));
+            assert!(state.admit(&front, now));
             before += 1;
         }
     }

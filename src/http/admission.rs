@@ -1,0 +1,476 @@
+//! Which of the requests that wait is admitted next: urgent ones first, and none is passed over for
+//! ever.
+//!
+//! The rate limit admits by permits, and the slots by the requests that work. It has no thread: the
+//! request at the front waits for the supply, the others for their turn.
+
+#[cfg(all(test, shuttle))]
+mod schedules;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::clock::{Clock, Deadline};
+use crate::sync::{
+    Arc, Bell, Belled, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use crate::worker::{StopToken, Wake};
+
+/// A line whose first request was overtaken so often is next: background work keeps one turn in
+/// eight.
+pub(super) const OVERTAKEN_MAX: u32 = 7;
+
+/// What requests wait for.
+pub(crate) trait Supply: Send + 'static {
+    /// When there is one for a request that so many others go before, if that is known.
+    fn available(&self, now: Instant, before: usize) -> Option<Instant>;
+
+    /// Takes one that is there `now`.
+    fn take(&mut self, now: Instant);
+}
+
+/// A supply, and the requests that wait for it. Clones share both.
+pub(crate) struct Admission<S> {
+    clock: Clock,
+    state: Arc<Mutex<State<S>>>,
+}
+
+/// Why a request was not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Stopped,
+    /// Its turn would come behind its deadline, as so many requests go before it.
+    TooLate {
+        before: usize,
+    },
+}
+
+/// Whether somebody waits for a request. It may become urgent while it is queued. Clones are the
+/// same request.
+#[derive(Clone, Debug)]
+pub(crate) struct Urgency(Arc<AtomicBool>);
+
+/// A supply and its queue; pure.
+#[derive(Debug)]
+pub(super) struct State<S> {
+    pub(super) supply: S,
+    pub(super) queue: WaitQueue,
+}
+
+/// A request, as it waits. Clones are the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    pub(super) urgency: Urgency,
+    /// Whether it has an answer to go on with.
+    resumed: bool,
+    bell: Arc<Bell>,
+}
+
+/// The requests that wait, in the order of [`Waiter::line`].
+#[derive(Debug, Default)]
+pub(super) struct WaitQueue([Line; 4]);
+
+/// Requests of one class, in the order they came.
+#[derive(Debug, Default)]
+struct Line {
+    waiting: VecDeque<Waiter>,
+    /// Turns of other lines since the first request of this one could have had one.
+    overtaken: u32,
+}
+
+impl Urgency {
+    pub(crate) fn new(is_urgent: bool) -> Self {
+        Self(Arc::new(AtomicBool::new(is_urgent)))
+    }
+
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set(&self, is_urgent: bool) {
+        self.0.store(is_urgent, Ordering::SeqCst);
+    }
+}
+
+impl<S> Clone for Admission<S> {
+    fn clone(&self) -> Self {
+        Self {
+            clock: self.clock.clone(),
+            state: Arc::clone(&self.state),
+        }
+    }
+}
+
+impl<S: Supply> Admission<S> {
+    pub(crate) fn new(supply: S, clock: &Clock) -> Self {
+        let queue = WaitQueue::default();
+        Self {
+            clock: clock.clone(),
+            state: Arc::new(Mutex::new(State { supply, queue })),
+        }
+    }
+
+    /// Takes one from the supply. `queued` is told how many requests go first, if there is a wait.
+    ///
+    /// Blocks until the request is admitted, `stop` is raised, or `deadline` passes. A deadline that
+    /// is known to come before the request's turn fails at once. A request that gives up delays
+    /// nobody behind it.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the deadline.
+    pub(crate) fn admit(
+        &self,
+        waiter: &Waiter,
+        stop: &StopToken,
+        deadline: Deadline,
+        queued: impl FnOnce(usize),
+    ) -> Result<(), Refusal> {
+        let before = {
+            let mut state = self.state.lock();
+            let now = self.clock.now();
+            if state.queue.is_empty() && state.take(now) {
+                return Ok(());
+            }
+            state.queue.push(waiter);
+            let before = state.queue.before(waiter);
+            let turn = state.supply.available(now, before);
+            if turn.is_some_and(|turn| deadline.has_passed(turn)) {
+                state.leave(waiter, now);
+                return Err(Refusal::TooLate { before });
+            }
+            before
+        };
+        queued(before);
+        let wake: Arc<dyn Wake> = Arc::new(Belled {
+            mutex: Arc::clone(&self.state),
+            bell: Arc::clone(&waiter.bell),
+        });
+        let _registration = stop.register(&wake);
+        self.wait(waiter, stop, deadline)
+    }
+
+    fn wait(&self, waiter: &Waiter, stop: &StopToken, deadline: Deadline) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        loop {
+            let now = self.clock.now();
+            if stop.is_stopped() {
+                state.leave(waiter, now);
+                return Err(Refusal::Stopped);
+            }
+            if state.admit(waiter, now) {
+                return Ok(());
+            }
+            if deadline.has_passed(now) {
+                let before = state.queue.before(waiter);
+                state.leave(waiter, now);
+                return Err(Refusal::TooLate { before });
+            }
+            // The others are rung for when the front is theirs.
+            let next = state.supply.available(now, 0);
+            let until = match next.filter(|_| state.queue.is_front(waiter)) {
+                Some(next) => deadline.earlier(Deadline::at(next)),
+                None => deadline,
+            };
+            let bell = &waiter.bell;
+            state = self.clock.wait_for_bell(&self.state, bell, state, until);
+        }
+    }
+
+    /// Makes a request urgent; it goes before the background's if it is queued. Never blocks.
+    pub(crate) fn expedite(&self, urgency: &Urgency) {
+        // Before the look at the queue: a request that queues after it sees this.
+        urgency.set(true);
+        let mut state = self.state.lock();
+        state.queue.expedite(urgency);
+        state.ring_front(self.clock.now());
+    }
+
+    /// Changes the supply.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
+        let mut state = self.state.lock();
+        change(&mut state.supply);
+        state.ring_front(self.clock.now());
+    }
+
+    /// Reads the supply.
+    #[cfg(test)]
+    pub(super) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+        look(&self.state.lock().supply)
+    }
+}
+
+impl<S: Supply> State<S> {
+    fn take(&mut self, now: Instant) -> bool {
+        let is_there = self.supply.available(now, 0).is_some_and(|at| at <= now);
+        if is_there {
+            self.supply.take(now);
+        }
+        is_there
+    }
+
+    /// Whether it is the waiter's turn and there is something to take: then it is out of the queue,
+    /// and the next one is told.
+    pub(super) fn admit(&mut self, waiter: &Waiter, now: Instant) -> bool {
+        let admitted = self.queue.is_front(waiter) && self.take(now);
+        if admitted {
+            self.queue.pop();
+            self.ring_front(now);
+        }
+        admitted
+    }
+
+    pub(super) fn leave(&mut self, waiter: &Waiter, now: Instant) {
+        self.queue.remove(waiter);
+        self.ring_front(now);
+    }
+
+    fn ring_front(&self, now: Instant) {
+        if let Some(front) = self.queue.front()
+            && self.supply.available(now, 0).is_some()
+        {
+            front.bell.ring();
+        }
+    }
+}
+
+impl Waiter {
+    /// A request that begins, or one that goes on with an answer: these go first.
+    pub(crate) fn new(urgency: &Urgency, resumed: bool) -> Self {
+        Self {
+            urgency: urgency.clone(),
+            resumed,
+            bell: Arc::default(),
+        }
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bell, &other.bell)
+    }
+
+    /// Who is waited for goes first, and of these who has an answer to go on with.
+    fn line(&self) -> usize {
+        match (self.urgency.is_urgent(), self.resumed) {
+            (true, true) => 0,
+            (true, false) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
+        }
+    }
+}
+
+impl WaitQueue {
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|line| line.waiting.is_empty())
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|line| line.waiting.len()).sum()
+    }
+
+    pub(super) fn push(&mut self, waiter: &Waiter) {
+        if let Some(line) = self.0.get_mut(waiter.line()) {
+            if line.waiting.is_empty() {
+                line.overtaken = 0;
+            }
+            line.waiting.push_back(waiter.clone());
+        }
+    }
+
+    fn remove(&mut self, waiter: &Waiter) {
+        for line in &mut self.0 {
+            line.waiting.retain(|other| !other.is(waiter));
+        }
+    }
+
+    /// Puts a request that has become urgent into its new line.
+    pub(super) fn expedite(&mut self, urgency: &Urgency) {
+        let moved = self.0.iter_mut().enumerate().find_map(|(at, line)| {
+            let is_it = |waiter: &Waiter| Arc::ptr_eq(&waiter.urgency.0, &urgency.0);
+            let place = line.waiting.iter().position(is_it)?;
+            let is_moved = line.waiting.get(place)?.line() != at;
+            is_moved.then(|| line.waiting.remove(place)).flatten()
+        });
+        if let Some(waiter) = moved {
+            self.push(&waiter);
+        }
+    }
+
+    /// How many wait in each line, and how often it was overtaken.
+    fn counts(&self) -> [(usize, u32); 4] {
+        self.0
+            .each_ref()
+            .map(|line| (line.waiting.len(), line.overtaken))
+    }
+
+    pub(super) fn front(&self) -> Option<&Waiter> {
+        self.0.get(next_line(&self.counts())?)?.waiting.front()
+    }
+
+    fn is_front(&self, waiter: &Waiter) -> bool {
+        self.front().is_some_and(|front| front.is(waiter))
+    }
+
+    fn pop(&mut self) {
+        let mut counts = self.counts();
+        let next = next_line(&counts);
+        let Some(line) = next.and_then(|next| self.0.get_mut(next)) else {
+            return;
+        };
+        line.waiting.pop_front();
+        count_turn(&mut counts, next);
+        for (line, (_, overtaken)) in self.0.iter_mut().zip(counts) {
+            line.overtaken = overtaken;
+        }
+    }
+
+    /// How many requests go before a queued one, if nobody comes or goes.
+    pub(super) fn before(&self, waiter: &Waiter) -> usize {
+        let own = waiter.line();
+        let line = self.0.get(own).map(|line| &line.waiting);
+        let place = line.and_then(|line| line.iter().position(|other| other.is(waiter)));
+        let Some(mut ahead) = place else {
+            return 0;
+        };
+        let mut counts = self.counts();
+        let mut before = 0_usize;
+        loop {
+            let next = next_line(&counts);
+            if next == Some(own) || next.is_none() {
+                if ahead == 0 || next.is_none() {
+                    return before;
+                }
+                ahead = ahead.saturating_sub(1);
+            }
+            count_turn(&mut counts, next);
+            before = before.saturating_add(1);
+        }
+    }
+}
+
+/// The line whose first request is next.
+fn next_line(counts: &[(usize, u32); 4]) -> Option<usize> {
+    let lines = counts.iter().enumerate();
+    let waiting = || lines.clone().filter(|(_, (waiting, _))| *waiting > 0);
+    let overdue = waiting().filter(|(_, (_, overtaken))| *overtaken >= OVERTAKEN_MAX);
+    let next = overdue.max_by_key(|(_, (_, overtaken))| *overtaken);
+    next.or_else(|| waiting().next()).map(|(line, _)| line)
+}
+
+/// The first request of a line goes.
+fn count_turn(counts: &mut [(usize, u32); 4], next: Option<usize>) {
+    for (line, (waiting, overtaken)) in counts.iter_mut().enumerate() {
+        if Some(line) == next {
+            *waiting = waiting.saturating_sub(1);
+            *overtaken = 0;
+        } else if *waiting == 0 {
+            *overtaken = 0;
+        } else {
+            *overtaken = overtaken.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CLASSES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
+
+    fn waiter((urgent, resumed): (bool, bool)) -> Waiter {
+        Waiter::new(&Urgency::new(urgent), resumed)
+    }
+
+    /// The classes in the order in which one turn after the other comes.
+    fn order(queue: &mut WaitQueue, turns: usize) -> Vec<(bool, bool)> {
+        let turns = (0..turns).map_while(|_| {
+            let front = queue.front()?.clone();
+            assert_eq!(queue.before(&front), 0);
+            queue.pop();
+            Some((front.urgency.is_urgent(), front.resumed))
+        });
+        turns.collect()
+    }
+
+    /// A1: who is waited for goes first, and of these the request that has an answer to go on with.
+    #[test]
+    fn a1_turns_go_by_class_and_within_a_class_by_age() {
+        let mut queue = WaitQueue::default();
+        let [urgent_resumed, urgent, resumed, new] = CLASSES;
+        let mut waiters = Vec::new();
+        for (class, before) in [
+            (new, 0),
+            (urgent, 0),
+            (resumed, 1),
+            (urgent_resumed, 0),
+            (new, 4),
+        ] {
+            let waiter = waiter(class);
+            queue.push(&waiter);
+            assert_eq!(queue.before(&waiter), before, "{class:?}");
+            waiters.push(waiter);
+        }
+        for expected in [3, 1, 2, 0, 4] {
+            assert!(queue.is_front(&waiters[expected]));
+            queue.pop();
+        }
+        assert!(queue.is_empty());
+    }
+
+    /// A1, A2: background work keeps at least one turn in eight, and urgent work keeps the other
+    /// seven.
+    #[test]
+    fn a1_no_class_starves_another() {
+        for flood in CLASSES {
+            for class in CLASSES {
+                let mut queue = WaitQueue::default();
+                for _ in 0..100 {
+                    queue.push(&waiter(flood));
+                }
+                queue.push(&waiter(class));
+                let order = order(&mut queue, 101);
+                assert_eq!(order.len(), 101);
+                if class == flood {
+                    continue;
+                }
+                let place = order.iter().position(|turn| *turn == class).unwrap();
+                assert!(place < 8, "{class:?} behind {flood:?}: {place}");
+            }
+        }
+        let mut queue = WaitQueue::default();
+        for _ in 0..100 {
+            for class in CLASSES {
+                queue.push(&waiter(class));
+            }
+        }
+        let order = order(&mut queue, 80);
+        for class in CLASSES {
+            let share = order.iter().filter(|turn| **turn == class).count();
+            assert!(share >= 8, "{class:?}: {share} of 80");
+        }
+        let urgent = order.iter().filter(|turn| **turn == CLASSES[0]);
+        assert!(urgent.count() >= 40);
+    }
+
+    #[test]
+    fn a_request_that_gives_up_has_no_turn_and_one_that_becomes_urgent_has_an_earlier_one() {
+        let mut queue = WaitQueue::default();
+        let waiters = [(false, false); 4].map(waiter);
+        for waiter in &waiters {
+            queue.push(waiter);
+        }
+        queue.remove(&waiters[0]);
+        queue.remove(&waiters[0]);
+        waiters[2].urgency.set(true);
+        for _ in 0..2 {
+            queue.expedite(&waiters[2].urgency);
+        }
+        for expected in [2, 1, 3] {
+            assert!(queue.is_front(&waiters[expected]));
+            queue.pop();
+        }
+        assert!(queue.is_empty());
+    }
+}

@@ -1,0 +1,380 @@
+//! A pool of threads: short jobs that wait for nothing, jobs that wait for a peer, and jobs that
+//! nothing can interrupt.
+
+use std::collections::VecDeque;
+use std::fmt::Display;
+
+use super::handover::{Taker, handover};
+use crate::error::{Error, ErrorKind};
+use crate::guard::{guard, guard_call};
+use crate::sync::{Arc, Monitor};
+use crate::worker::Worker;
+
+/// Is told why no thread runs it, if none can.
+pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// Runs jobs on a bounded number of threads, in the order they came.
+pub(crate) struct ThreadPool(Arc<PoolInner>);
+
+/// What the jobs of a pool do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Jobs {
+    /// They wait for nothing. One thread stays once there was a job; others start when that one is
+    /// behind, and end when no job is left.
+    Compute,
+    /// They wait for a peer: each job has a thread of its own, up to the bound. No thread stays.
+    Wait,
+    /// The same; nothing ends their waits, so that the drop of the pool does not wait for them.
+    Hang,
+}
+
+struct PoolInner {
+    name: &'static str,
+    threads_max: usize,
+    jobs: Jobs,
+    state: Monitor<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    queued: VecDeque<Job>,
+    /// Threads, with those that are about to be started.
+    running: usize,
+    /// Threads that are at a job.
+    busy: usize,
+    resting: bool,
+    started: usize,
+    closed: bool,
+    threads: Vec<Worker>,
+}
+
+/// A thread that is counted and not started yet. Dropped before it is, it is counted out again.
+pub(crate) struct NewThread(Option<Arc<PoolInner>>);
+
+/// A job that does `work`, and where its result comes. `port` names the work where it panics.
+pub(crate) fn answering<T: Send + 'static>(
+    port: impl Display + Send + 'static,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> (Job, Taker<Result<T, Error>>) {
+    let (reply, answer) = handover(1);
+    let job = move |begun: Result<(), Error>| {
+        let result = begun.and_then(|()| guard_call(port, work));
+        // Whoever asked may have gone: then the result goes too.
+        reply.give(result, None);
+    };
+    (Box::new(job), answer)
+}
+
+impl NewThread {
+    /// Starts it; `false` when the system has no thread. Then the jobs are left to the threads that
+    /// run; without any, they are told.
+    pub(crate) fn start(mut self) -> bool {
+        let Some(pool) = self.0.take() else {
+            return false;
+        };
+        let number = pool.state.lock().started;
+        let working = Arc::clone(&pool);
+        let spawned = Worker::spawn(format!("{}-{number}", pool.name), move |_| working.work());
+        match spawned {
+            Ok(worker) => {
+                let mut state = pool.state.lock();
+                if !state.closed {
+                    state.threads.push(worker);
+                }
+                // Otherwise the owner went meanwhile and joined the others: this one is joined here.
+                true
+            }
+            Err(error) => {
+                pool.count_out(&error.to_string());
+                false
+            }
+        }
+    }
+}
+
+impl Drop for NewThread {
+    fn drop(&mut self) {
+        if let Some(pool) = self.0.take() {
+            pool.count_out("whoever was to start it is gone");
+        }
+    }
+}
+
+impl ThreadPool {
+    /// Threads called `name-1` and so on, at most `threads_max` at a time.
+    pub(crate) fn new(name: &'static str, threads_max: usize, jobs: Jobs) -> Self {
+        Self(Arc::new(PoolInner {
+            name,
+            threads_max,
+            jobs,
+            state: Monitor::new(PoolState::default()),
+        }))
+    }
+
+    /// Runs `work` on a thread soon and gives its result to the receiver; `port` names it where it
+    /// panics.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        port: impl Display + Send + 'static,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Taker<Result<T, Error>> {
+        let (job, answer) = answering(port, work);
+        if let Some(thread) = self.submit(job) {
+            thread.start();
+        }
+        answer
+    }
+
+    /// Queues `job`. A thread that it needs is the caller's to start.
+    pub(crate) fn submit(&self, job: Job) -> Option<NewThread> {
+        let thread = {
+            let mut state = self.0.state.lock();
+            state.queued.push_back(job);
+            // Threads that compute start each other: a start leaves traces in the caller's stack.
+            let by_caller = self.0.jobs != Jobs::Compute || state.running == 0;
+            by_caller.then(|| self.0.grow(&mut state)).flatten()
+        };
+        self.0.state.notify_all();
+        thread
+    }
+}
+
+impl PoolInner {
+    /// One more thread, if more jobs are queued than threads are free for them; it is counted at
+    /// once.
+    fn grow(self: &Arc<Self>, state: &mut PoolState) -> Option<NewThread> {
+        let free = state.running.saturating_sub(state.busy);
+        let grows = state.queued.len() > free && state.running < self.threads_max && !state.closed;
+        if grows {
+            state.running = state.running.saturating_add(1);
+            state.started = state.started.wrapping_add(1);
+        }
+        grows.then(|| NewThread(Some(Arc::clone(self))))
+    }
+
+    /// Leaves the job of a thread that is not started to those that run; without any, all jobs are
+    /// told.
+    fn count_out(&self, why: &str) {
+        let refused = {
+            let mut state = self.state.lock();
+            state.running = state.running.saturating_sub(1);
+            if state.running > 0 {
+                return;
+            }
+            std::mem::take(&mut state.queued)
+        };
+        let name = self.name;
+        let message = format!("the system has no {name:?} thread for the request: {why}");
+        let error = Error::new(ErrorKind::Resources, message);
+        for job in refused {
+            job(Err(error.clone()));
+        }
+    }
+
+    fn work(self: &Arc<Self>) {
+        while let Some((job, thread)) = self.next() {
+            if let Some(thread) = thread {
+                thread.start();
+            }
+            let port = format_args!("a job of the {} threads", self.name);
+            if let Err(error) = guard(port, || job(Ok(()))) {
+                log::error!("{error}");
+            }
+            let mut state = self.state.lock();
+            state.busy = state.busy.saturating_sub(1);
+        }
+        // The system keeps an ended thread until it is joined; the last to leave takes the others
+        // along.
+        let ended: Vec<Worker> = {
+            let mut state = self.state.lock();
+            let all = std::mem::take(&mut state.threads);
+            let (ended, rest) = all.into_iter().partition(Worker::is_finished);
+            state.threads = rest;
+            ended
+        };
+        drop(ended);
+    }
+
+    /// The next job, and a thread to be started for those behind it. `None` ends the thread.
+    fn next(self: &Arc<Self>) -> Option<(Job, Option<NewThread>)> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.queued.pop_front() {
+                state.busy = state.busy.saturating_add(1);
+                let thread = self.grow(&mut state);
+                return Some((job, thread));
+            }
+            if state.closed || state.resting || self.jobs != Jobs::Compute {
+                state.running = state.running.saturating_sub(1);
+                return None;
+            }
+            state.resting = true;
+            state = self.state.wait(state);
+            state.resting = false;
+        }
+    }
+}
+
+impl Drop for ThreadPool {
+    fn drop(&mut self) {
+        let (threads, refused, busy) = {
+            let mut state = self.0.state.lock();
+            state.closed = true;
+            let refused = std::mem::take(&mut state.queued);
+            (std::mem::take(&mut state.threads), refused, state.busy)
+        };
+        self.0.state.notify_all();
+        for job in refused {
+            job(Err(Error::stopped("the client is gone")));
+        }
+        if self.0.jobs == Jobs::Hang && busy > 0 {
+            log::debug!("a {} thread is still at work and ends with it", self.0.name);
+            threads.into_iter().for_each(Worker::abandon);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::super::blocking::{Blocking, Until};
+    use super::super::wakeup::WakeUp;
+    use super::*;
+    use crate::worker::StopToken;
+
+    fn call() -> Blocking {
+        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
+    }
+
+    const THREADS_MAX: usize = 8;
+
+    /// Whoever has a job that computes starts a thread only if there is none; the threads start the
+    /// others.
+    #[test]
+    fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
+        let threads = ThreadPool::new("t", THREADS_MAX, Jobs::Compute);
+        let (begun, started) = bounded(2 * THREADS_MAX);
+        let (open, gate) = bounded::<()>(0);
+        let (first, opened) = bounded::<()>(0);
+        let first_job = threads.run("first", move || {
+            opened.recv().unwrap();
+            Ok(())
+        });
+        let jobs: Vec<_> = (0..2 * THREADS_MAX)
+            .map(|_| {
+                let (begun, gate) = (begun.clone(), gate.clone());
+                threads.run("job", move || {
+                    begun.send(()).unwrap();
+                    gate.recv().unwrap();
+                    Ok(())
+                })
+            })
+            .collect();
+        first.send(()).unwrap();
+        first_job.answer(&call()).unwrap();
+        for _ in 0..THREADS_MAX {
+            started.recv().unwrap();
+        }
+        assert_eq!(threads.0.state.lock().running, THREADS_MAX);
+        for _ in 0..2 * THREADS_MAX {
+            open.send(()).unwrap();
+        }
+        for job in jobs {
+            job.answer(&call()).unwrap();
+        }
+    }
+
+    /// Jobs that wait for a peer do not wait for each other.
+    #[test]
+    fn each_job_that_waits_has_a_thread_and_none_stays() {
+        let threads = ThreadPool::new("t", usize::MAX, Jobs::Wait);
+        let (begun, started) = bounded(THREADS_MAX);
+        let (open, gate) = bounded::<()>(0);
+        let jobs: Vec<_> = (0..THREADS_MAX)
+            .map(|_| {
+                let (begun, gate) = (begun.clone(), gate.clone());
+                threads.run("job", move || {
+                    begun.send(()).unwrap();
+                    gate.recv().unwrap();
+                    Ok(())
+                })
+            })
+            .collect();
+        for _ in 0..THREADS_MAX {
+            started.recv().unwrap();
+        }
+        for _ in 0..THREADS_MAX {
+            open.send(()).unwrap();
+        }
+        for job in jobs {
+            job.answer(&call()).unwrap();
+        }
+        let inner = Arc::clone(&threads.0);
+        drop(threads);
+        assert_eq!(inner.state.lock().running, 0);
+    }
+
+    /// A reader that stays is the one thread callers count on: it survives what it runs.
+    #[test]
+    fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
+        let threads = ThreadPool::new("t", 1, Jobs::Compute);
+        let broken: Taker<Result<(), Error>> = threads.run("the decoder", || panic!("told"));
+        let error = broken.take_one(&call()).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(error.to_string(), "the decoder panicked: told");
+        assert_eq!(threads.run("kept", || Ok(1)).answer(&call()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_job_without_a_thread_is_left_to_the_others_or_told() {
+        let threads = ThreadPool::new("t", 2, Jobs::Wait);
+        let (job, answer) = answering("job", || Ok(1));
+        drop(threads.submit(job));
+        let error = answer.take_one(&call()).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resources);
+        assert_eq!(threads.0.state.lock().running, 0);
+        let (open, gate) = bounded::<()>(0);
+        let busy = threads.run("busy", move || {
+            gate.recv().unwrap();
+            Ok(())
+        });
+        let (job, answer) = answering("job", || Ok(2));
+        drop(threads.submit(job));
+        open.send(()).unwrap();
+        busy.answer(&call()).unwrap();
+        assert_eq!(answer.answer(&call()).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_starter_behind_its_owner_starts_nothing_that_works() {
+        let threads = ThreadPool::new("t", 1, Jobs::Wait);
+        let inner = Arc::clone(&threads.0);
+        let (job, answer) = answering("job", || Ok(1));
+        let thread = threads.submit(job).unwrap();
+        drop(threads);
+        assert!(answer.answer(&call()).is_err());
+        drop(thread);
+        assert_eq!(inner.state.lock().running, 0);
+    }
+
+    #[test]
+    fn no_thread_outlives_the_owner() {
+        let (ended, end) = bounded(1);
+        let (begun, started) = bounded(1);
+        let (open, gate) = bounded::<()>(1);
+        let threads = ThreadPool::new("t", THREADS_MAX, Jobs::Compute);
+        let job = threads.run("job", move || {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+            ended.send(()).unwrap();
+            Ok(())
+        });
+        drop(job);
+        started.recv().unwrap();
+        open.send(()).unwrap();
+        drop(threads);
+        end.try_recv()
+            .expect("joined, so its last act has happened");
+    }
+}
