@@ -8,14 +8,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::de::IgnoredAny;
 
 use super::buffer::Grant;
-use super::frame::{Frame, FrameLimit, Framed, Frames};
-use super::initial::InitialEvents;
-use super::item::{self, Fault, Identity};
-use super::members::{Members, NotAnObject};
+use super::frame::{Frame, Frames};
+use super::item::{self, Fault};
+use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
-use super::options::DecodeOptions;
+use super::options::{DecodeOptions, list_too_large};
 use super::reason;
-use super::scan::Shape;
+use super::scan::{Shape, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion, Status};
@@ -38,16 +37,18 @@ pub struct EventDecoder<K> {
     kind: PhantomData<fn() -> K>,
 }
 
+/// The initial events of a watch, up to the bookmark that ends them: they may add up to as many
+/// items and bytes as a list that comes in one body.
+struct InitialEvents {
+    items: usize,
+    items_max: usize,
+    bytes_max: usize,
+}
+
 impl<K: Object> EventDecoder<K> {
     /// A decoder of one watch.
     pub fn new(options: &DecodeOptions) -> Self {
-        Self::with_limit(
-            options,
-            FrameLimit {
-                bytes_max: options.frame_bytes_max,
-                option: "frame_bytes_max",
-            },
-        )
+        Self::with_limit(options, options.frame_bytes_max, "frame_bytes_max")
     }
 
     /// A decoder of a watch of one object: its events have the limit
@@ -56,18 +57,13 @@ impl<K: Object> EventDecoder<K> {
         if options.frame_bytes_max <= options.one_object_frame_bytes_max {
             return Self::new(options);
         }
-        Self::with_limit(
-            options,
-            FrameLimit {
-                bytes_max: options.one_object_frame_bytes_max,
-                option: "one_object_frame_bytes_max",
-            },
-        )
+        let bytes_max = options.one_object_frame_bytes_max;
+        Self::with_limit(options, bytes_max, "one_object_frame_bytes_max")
     }
 
-    fn with_limit(options: &DecodeOptions, limit: FrameLimit) -> Self {
+    fn with_limit(options: &DecodeOptions, bytes_max: usize, option: &'static str) -> Self {
         Self {
-            frames: Frames::new(item::cutting::<K>(options), limit),
+            frames: Frames::new(item::cutting::<K>(options), bytes_max, option),
             initial: None,
             ended: false,
             kind: PhantomData,
@@ -80,7 +76,11 @@ impl<K: Object> EventDecoder<K> {
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max)).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
-            initial: Some(InitialEvents::new(options)),
+            initial: Some(InitialEvents {
+                items: 0,
+                items_max: options.list_items_max,
+                bytes_max: options.list_bytes_max,
+            }),
             ..Self::new(options)
         }
     }
@@ -132,25 +132,52 @@ impl<K: Object> EventDecoder<K> {
     }
 
     fn next_event(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
-        let decoded = match self.frames.next()? {
-            Framed::Event(frame) => Some(decode_frame(frame)),
-            Framed::Broken(broken) => Some(Err(Broken::envelope(broken))),
-            Framed::NotYet => None,
-        };
-        if let Some(initial) = &mut self.initial {
-            initial.used(self.frames.used())?;
+        let decoded = self.frames.next()?.map(|frame| match frame {
+            Ok(frame) => decode_frame(frame),
+            Err(_) => Err(NO_EVENT.to_owned()),
+        });
+        let used = self.frames.used();
+        if let Some(initial) = &self.initial
+            && used > initial.bytes_max
+        {
+            let bytes_max = initial.bytes_max;
+            return Err(list_too_large(bytes_max, "bytes", "list_bytes_max"));
         }
         let Some(decoded) = decoded else {
             return Ok(None);
         };
-        let event = decoded.unwrap_or_else(|broken| {
+        let event = decoded.unwrap_or_else(|why| {
             self.ended = true;
-            WatchEvent::Error(broken.into_error())
+            WatchEvent::Error(broken(&why))
         });
-        if let Some(initial) = &mut self.initial {
-            initial.event(&event)?;
-        }
+        self.count(&event)?;
         Ok(Some(event))
+    }
+
+    /// Each initial event that puts an object in counts: who tells them apart by key would have to
+    /// keep the keys.
+    fn count(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
+        let Some(initial) = &mut self.initial else {
+            return Ok(());
+        };
+        match event {
+            WatchEvent::Object(event) if event.kind != EventKind::Deleted => {
+                initial.items = initial.items.saturating_add(1);
+                if initial.items > initial.items_max {
+                    let items_max = initial.items_max;
+                    return Err(list_too_large(items_max, "items", "list_items_max"));
+                }
+            }
+            WatchEvent::Bookmark {
+                initial_events_end: true,
+                ..
+            } => self.initial = None,
+            WatchEvent::Object(_)
+            | WatchEvent::Bookmark { .. }
+            | WatchEvent::Error(_)
+            | WatchEvent::Skipped { .. } => {}
+        }
+        Ok(())
     }
 
     /// Whether the decoder found the stream broken: what still comes is not looked at.
@@ -198,99 +225,101 @@ impl<K> fmt::Debug for EventDecoder<K> {
     }
 }
 
-/// Bytes that are no watch event, in the words of RS-7.
-struct Broken(String);
+/// Why bytes are no watch event (RS-7).
+const NO_EVENT: &str = "unable to decode to metav1.WatchEvent";
 
-impl Broken {
-    /// RS-6: the status client-go makes of it.
-    fn into_error(self) -> Error {
-        let why = format!(
-            "unable to decode an event from the watch stream: {}",
-            self.0
-        );
-        let message =
-            format!("an error on the server (\"{why}\") has prevented the request from succeeding");
-        let cause = |reason: &str| meta::StatusCause {
-            reason: Some(reason.to_owned()),
-            message: Some(why.clone()),
-            ..meta::StatusCause::default()
-        };
-        let status = meta::Status {
-            status: Some("Failure".to_owned()),
-            code: Some(500),
-            reason: Some("InternalError".to_owned()),
-            details: Some(meta::StatusDetails {
-                causes: Some(vec![
-                    cause("UnexpectedServerResponse"),
-                    cause("ClientWatchDecoding"),
-                ]),
-                ..meta::StatusDetails::default()
-            }),
-            message: Some(message),
-            ..meta::Status::default()
-        };
-        Error::from_status(Status::from(status))
-    }
-
-    fn envelope(_: NotAnObject) -> Self {
-        Self("unable to decode to metav1.WatchEvent".to_owned())
-    }
-
-    fn object(why: &str) -> Self {
-        Self(format!("unable to decode watch event: {why}"))
-    }
+/// Why they are one whose object is none (RS-7).
+fn no_object(why: &str) -> String {
+    format!("unable to decode watch event: {why}")
 }
 
-fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, Broken> {
+/// RS-6: the status client-go makes of bytes that are no watch event.
+fn broken(why: &str) -> Error {
+    let why = format!("unable to decode an event from the watch stream: {why}");
+    let message =
+        format!("an error on the server (\"{why}\") has prevented the request from succeeding");
+    let cause = |reason: &str| meta::StatusCause {
+        reason: Some(reason.to_owned()),
+        message: Some(why.clone()),
+        ..meta::StatusCause::default()
+    };
+    let status = meta::Status {
+        status: Some("Failure".to_owned()),
+        code: Some(500),
+        reason: Some("InternalError".to_owned()),
+        details: Some(meta::StatusDetails {
+            causes: Some(vec![
+                cause("UnexpectedServerResponse"),
+                cause("ClientWatchDecoding"),
+            ]),
+            ..meta::StatusDetails::default()
+        }),
+        message: Some(message),
+        ..meta::Status::default()
+    };
+    Error::from_status(Status::from(status))
+}
+
+/// The event in a frame; fails with why it is none.
+fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, String> {
     let Frame {
         bytes,
-        envelope,
+        kind,
+        object,
         shape,
     } = frame;
-    let kind = match envelope.kind {
-        Some(kind) => serde_json::from_slice::<String>(kind.of(bytes))
-            .map_err(|error| Broken::envelope(error.into()))?,
-        None => String::new(),
-    };
-    let Some(object) = envelope.object else {
+    let Some(object) = object else {
         // A server that fails in the middle of a stream may write the bare status.
         return match decode_status(bytes) {
             Some(status) => Ok(WatchEvent::Error(Error::from_status(status))),
-            None => Err(Broken::envelope(NotAnObject)),
+            None => Err(NO_EVENT.to_owned()),
         };
     };
-    let bytes = bytes.get_mut(object.start..object.end).unwrap_or_default();
-    match &*kind {
-        "ADDED" => change(bytes, shape, EventKind::Added),
-        "MODIFIED" => change(bytes, shape, EventKind::Modified),
-        "DELETED" => change(bytes, shape, EventKind::Deleted),
-        "BOOKMARK" => bookmark(bytes, shape),
-        "ERROR" => failure(bytes),
-        unknown => {
-            well_formed(bytes)?;
-            let unknown = reason::clip(unknown).escape_debug();
-            Ok(WatchEvent::Skipped {
-                reason: format!("got invalid watch event type: {unknown}"),
-                resource_version: Identity::of(bytes).resource_version.into(),
-            })
-        }
+    let is = |word| kind.is_some_and(|kind| spells(kind.of(bytes), word));
+    let changes = [
+        ("ADDED", EventKind::Added),
+        ("MODIFIED", EventKind::Modified),
+        ("DELETED", EventKind::Deleted),
+    ];
+    if let Some((_, kind)) = changes.into_iter().find(|(word, _)| is(word)) {
+        let object = bytes.get_mut(object.start..object.end);
+        return change(object.unwrap_or_default(), shape, kind);
     }
+    let object = object.of(bytes);
+    if is("BOOKMARK") {
+        return bookmark(object, shape);
+    }
+    if is("ERROR") {
+        return failure(object);
+    }
+    let unknown = match kind {
+        Some(kind) => serde_json::from_slice::<String>(kind.of(bytes)),
+        None => Ok(String::new()),
+    };
+    let unknown = unknown.map_err(|_quotes| NO_EVENT)?;
+    well_formed(object)?;
+    let unknown = reason::clip(&unknown).escape_debug();
+    Ok(WatchEvent::Skipped {
+        reason: format!("got invalid watch event type: {unknown}"),
+        resource_version: item::metadata_text(object, "resourceVersion").into(),
+    })
 }
 
-fn well_formed(json: &[u8]) -> Result<(), Broken> {
-    serde_json::from_slice::<IgnoredAny>(json)
+fn well_formed(json: &[u8]) -> Result<(), String> {
+    let parsed = serde_json::from_slice::<IgnoredAny>(json);
+    parsed
         .map(|_| ())
-        .map_err(|error| Broken::object(&reason::without_values(&error)))
+        .map_err(|error| no_object(&reason::without_values(&error)))
 }
 
 fn change<K: Object>(
     bytes: &mut [u8],
     shape: &Shape,
     kind: EventKind,
-) -> Result<WatchEvent<K>, Broken> {
+) -> Result<WatchEvent<K>, String> {
     let object = match item::decode(bytes, shape) {
         Ok(object) => Listed::Object(object),
-        Err(Fault::Malformed(why)) => return Err(Broken::object(&why)),
+        Err(Fault::Malformed(why)) => return Err(no_object(&why)),
         Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),
         Err(Fault::Undecodable(object)) if object.key.name().is_empty() => {
             return Ok(not_understood(&object.error.to_string()));
@@ -321,33 +350,33 @@ fn not_understood<K: Object>(why: &str) -> WatchEvent<K> {
 }
 
 /// RF-27: only the metadata of a bookmark means anything.
-fn bookmark<K: Object>(bytes: &[u8], shape: &Shape) -> Result<WatchEvent<K>, Broken> {
+fn bookmark<K: Object>(bytes: &[u8], shape: &Shape) -> Result<WatchEvent<K>, String> {
     well_formed(bytes)?;
     if let Some(found) = item::foreign_kind::<K>(bytes, shape) {
         return Ok(foreign(&found));
     }
-    let metadata = Members::find(bytes, "metadata").unwrap_or_default();
-    let version = item::text(Members::find(metadata, "resourceVersion"));
+    let metadata = find(bytes, "metadata").unwrap_or_default();
+    let version = item::text(find(metadata, "resourceVersion"));
     if version.is_empty() {
         return Ok(not_understood("a bookmark without resourceVersion"));
     }
-    let annotations = Members::find(metadata, "annotations").unwrap_or_default();
-    let end = item::text(Members::find(annotations, INITIAL_EVENTS_END));
+    let annotations = find(metadata, "annotations").unwrap_or_default();
+    let end = find(annotations, INITIAL_EVENTS_END);
     Ok(WatchEvent::Bookmark {
         resource_version: version.into(),
-        initial_events_end: end == "true",
+        initial_events_end: end.is_some_and(|end| spells(end, "true")),
     })
 }
 
-fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, Broken> {
+fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     if let Some(status) = decode_status(bytes) {
         return Ok(WatchEvent::Error(Error::from_status(status)));
     }
     well_formed(bytes)?;
     // RS-9, without the object's values.
-    let kind = item::text(Members::find(bytes, "kind"));
+    let kind = item::text(find(bytes, "kind"));
     let kind = reason::clip(&kind).escape_debug().to_string();
-    let key = Identity::of(bytes).key();
+    let key = item::key_of(bytes);
     let message = format!("unexpected object: {kind} {key}");
     Ok(WatchEvent::Error(Error::new(
         ErrorKind::Protocol,

@@ -4,9 +4,8 @@
 use memchr::memchr;
 
 use super::buffer::{Buffer, Grant};
-use super::event_scan::{Envelope, EventScan};
-use super::members::NotAnObject;
-use super::scan::{Cutting, Shape, is_space};
+use super::members::{Expected, MemberPart, Members};
+use super::scan::{Cutting, NotJson, Shape, Span, is_space, spells};
 use crate::error::{Error, ErrorKind};
 
 /// What a quiet stream offers to read into: all it holds while it waits.
@@ -15,50 +14,48 @@ const READ_BYTES_MIN: usize = 512;
 /// What a busy stream offers to read into: as much as the transport hands over at once.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
-/// How large an event may be, and the option that says so.
-#[derive(Clone, Copy)]
-pub(super) struct FrameLimit {
-    pub(super) bytes_max: usize,
-    pub(super) option: &'static str,
-}
-
 /// The events of one stream.
 pub(super) struct Frames {
     buffer: Buffer,
-    scan: EventScan,
-    /// Pending bytes known to hold no newline.
+    members: Members,
+    /// The key of the member that comes, and the members that have come of the event.
+    key: Span,
+    kind: Option<Span>,
+    object: Option<Span>,
+    /// Pending bytes up to the newline behind which none was looked for.
     searched: usize,
     /// Bytes of events and between them that were used up.
     used: usize,
     read: usize,
-    limit: FrameLimit,
+    bytes_max: usize,
+    /// What raises the limit.
+    option: &'static str,
 }
 
-/// One event, and where in it is what.
+/// One event, and where in it is what: the last one where there are several (as the decoder has
+/// it).
 pub(super) struct Frame<'a> {
     pub(super) bytes: &'a mut [u8],
-    pub(super) envelope: Envelope,
+    /// The value of `type`.
+    pub(super) kind: Option<Span>,
+    pub(super) object: Option<Span>,
     pub(super) shape: &'a Shape,
 }
 
-/// What the next bytes came to.
-pub(super) enum Framed<'a> {
-    Event(Frame<'a>),
-    /// They are no JSON object.
-    Broken(NotAnObject),
-    /// The last byte of the event has not come.
-    NotYet,
-}
-
 impl Frames {
-    pub(super) fn new(cutting: Cutting, limit: FrameLimit) -> Self {
+    /// Events of at most `bytes_max`, a limit that `option` raises.
+    pub(super) fn new(cutting: Cutting, bytes_max: usize, option: &'static str) -> Self {
         Self {
             buffer: Buffer::default(),
-            scan: EventScan::new(cutting),
+            members: Members::new(cutting),
+            key: Span::default(),
+            kind: None,
+            object: None,
             searched: 0,
             used: 0,
             read: READ_BYTES_MIN,
-            limit,
+            bytes_max,
+            option,
         }
     }
 
@@ -77,51 +74,78 @@ impl Frames {
         self.buffer.filled(count);
     }
 
-    /// The next whole event.
+    /// The next whole event, or that the bytes are no JSON object; `None` asks for bytes.
     ///
     /// # Errors
     ///
     /// `TooLarge`, naming the option, when an event exceeds its maximum.
-    pub(super) fn next(&mut self) -> Result<Framed<'_>, Error> {
-        if self.scan.is_between() {
+    pub(super) fn next(&mut self) -> Result<Option<Result<Frame<'_>, NotJson>>, Error> {
+        if self.members.at() == 0 {
             self.pass_blanks();
         }
-        let pending = self.buffer.pending();
-        let within = pending.get(..self.limit.bytes_max).unwrap_or(pending);
-        let mut scanned = self.scan.advance(within);
-        if !self.scan.is_strict()
-            && let Ok(length) = scanned
-        {
-            let until = length.unwrap_or(within.len());
-            let unsearched = within.get(self.searched..until).unwrap_or_default();
-            self.searched = until;
-            // Servers end an event with its only newline. One before its end either stands between
-            // tokens, or tells that the event was cut off in a string: such a string would swallow
-            // the events behind it.
-            if memchr(b'\n', unsearched).is_some() {
-                self.scan.begin_strictly();
-                scanned = self.scan.advance(within);
-            }
-        }
-        let length = match scanned {
+        let length = match self.advance() {
             Ok(length) => length,
-            Err(broken) => return Ok(Framed::Broken(broken)),
+            Err(broken) => return Ok(Some(Err(broken))),
         };
-        if length.is_none() && within.len() < pending.len() {
-            return Err(self.too_large());
-        }
         let Some(length) = length else {
+            if self.partial() > self.bytes_max {
+                return Err(self.too_large());
+            }
             self.release();
-            return Ok(Framed::NotYet);
+            return Ok(None);
         };
         self.searched = 0;
         self.used = self.used.saturating_add(length);
-        let envelope = self.scan.end();
-        Ok(Framed::Event(Frame {
+        self.members.begin();
+        Ok(Some(Ok(Frame {
             bytes: self.buffer.take(length),
-            envelope,
-            shape: self.scan.shape(),
-        }))
+            kind: self.kind.take(),
+            object: self.object.take(),
+            shape: self.members.scan().shape(),
+        })))
+    }
+
+    /// The length of the event, if it has come whole.
+    ///
+    /// It goes on line by line. Servers end an event with its only newline: one before its end
+    /// either stands between tokens, or tells that the event was cut off in a string. Such a string
+    /// would swallow the events behind it.
+    fn advance(&mut self) -> Result<Option<usize>, NotJson> {
+        let pending = self.buffer.pending();
+        let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
+        loop {
+            let unsearched = bytes.get(self.searched..).unwrap_or_default();
+            let newline = memchr(b'\n', unsearched);
+            let length = newline.map_or(unsearched.len(), |at| at.saturating_add(1));
+            let line_end = self.searched.saturating_add(length);
+            let lines = bytes.get(..line_end).unwrap_or_default();
+            while let Some((part, span)) = self.members.next(lines)? {
+                match part {
+                    MemberPart::Key => {
+                        self.key = span;
+                        if spells(span.of(bytes), "object") {
+                            self.members.expect(Expected::Object);
+                        }
+                    }
+                    MemberPart::End => return Ok(Some(span.end)),
+                    MemberPart::Value | MemberPart::Item => {
+                        let key = self.key.of(bytes);
+                        if spells(key, "object") {
+                            self.object = Some(span);
+                        } else if spells(key, "type") {
+                            self.kind = Some(span);
+                        }
+                    }
+                }
+            }
+            self.searched = line_end;
+            if newline.is_none() {
+                return Ok(None);
+            }
+            if self.members.is_in_text() {
+                return Err(NotJson(Some(b'\n')));
+            }
+        }
     }
 
     fn pass_blanks(&mut self) {
@@ -146,7 +170,7 @@ impl Frames {
     pub(super) fn release(&mut self) {
         if self.partial() == 0 {
             self.buffer.release();
-            self.scan.release();
+            self.members.release();
             self.read = READ_BYTES_MIN;
         }
     }
@@ -154,15 +178,19 @@ impl Frames {
     /// Gives all memory back, and what was read with it: the stream is at its end.
     pub(super) fn discard(&mut self) {
         self.buffer = Buffer::default();
-        self.scan.release();
+        self.members.release();
     }
 
     pub(super) fn held(&self) -> usize {
-        self.buffer.held().saturating_add(self.scan.held())
+        self.buffer
+            .held()
+            .saturating_add(self.members.scan().held())
     }
 
     fn too_large(&self) -> Error {
-        let FrameLimit { bytes_max, option } = self.limit;
+        let Self {
+            bytes_max, option, ..
+        } = self;
         let message = format!(
             "an event of the watch is larger than {bytes_max} bytes; DecodeOptions::{option} raises the limit"
         );

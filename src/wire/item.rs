@@ -2,7 +2,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::members::Members;
+use super::members::find;
 use super::message::Undecodable;
 use super::options::{DecodeOptions, Trim};
 use super::reason;
@@ -47,7 +47,7 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
         DataFault::Malformed(why) => Fault::Malformed(why),
         DataFault::Undecodable(why) => {
             let json = cut(bytes, &shape.cuts);
-            set_aside(json, K::KIND, &why).map_or_else(|fault| fault, Fault::Undecodable)
+            set_aside(json, K::KIND, &why)
         }
     })
 }
@@ -56,11 +56,8 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
 pub(super) fn decode_json<K: Object>(json: &[u8], data: SecretData) -> Result<Arc<Held<K>>, Fault> {
     match serde_json::from_slice::<K>(json) {
         Ok(object) if has_name(&object) => Ok(hold(object, data)),
-        Ok(_) => Err(match set_aside(json, K::KIND, "metadata.name: missing") {
-            Ok(aside) => Fault::Undecodable(aside),
-            Err(fault) => fault,
-        }),
-        Err(error) => Err(fault(json, K::KIND, &error)),
+        Ok(_) => Err(set_aside(json, K::KIND, "metadata.name: missing")),
+        Err(error) => Err(set_aside(json, K::KIND, &reason::why(json, &error))),
     }
 }
 
@@ -75,8 +72,8 @@ pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<Held<K>> {
 fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
     let why = format!("it is {found}, not {} {}", K::API_VERSION, K::KIND);
     match set_aside(json, K::KIND, &why) {
-        Ok(aside) => Fault::Foreign { found, aside },
-        Err(fault) => fault,
+        Fault::Undecodable(aside) => Fault::Foreign { found, aside },
+        fault @ (Fault::Malformed(_) | Fault::Foreign { .. }) => fault,
     }
 }
 
@@ -88,62 +85,35 @@ pub(super) fn has_name<K: Object>(object: &K) -> bool {
         .is_some_and(|name| !name.is_empty())
 }
 
+/// What can be known of an object that is not decoded; `Malformed` when it is not even JSON.
 #[cold]
-fn fault(json: &[u8], kind: &str, error: &serde_json::Error) -> Fault {
-    let why = reason::why(json, error);
-    match set_aside(json, kind, &why) {
-        Ok(aside) => Fault::Undecodable(aside),
-        Err(fault) => fault,
+fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(json) {
+        return Fault::Malformed(reason::without_values(&error));
     }
-}
-
-/// What can be known of an object that is not decoded. Fails when it is not even JSON.
-#[cold]
-fn set_aside(json: &[u8], kind: &str, why: &str) -> Result<Undecodable, Fault> {
-    serde_json::from_slice::<IgnoredAny>(json)
-        .map_err(|error| Fault::Malformed(reason::without_values(&error)))?;
-    let identity = Identity::of(json);
-    let key = identity.key();
+    let key = key_of(json);
     let name = match key.name() {
         "" => "without a name".to_owned(),
         _ => key.to_string(),
     };
     let message = format!("{kind} {name} does not decode: {why}");
-    Ok(Undecodable {
+    Fault::Undecodable(Undecodable {
         key,
-        uid: identity.uid,
-        resource_version: ResourceVersion::from(identity.resource_version),
+        uid: metadata_text(json, "uid"),
+        resource_version: ResourceVersion::from(metadata_text(json, "resourceVersion")),
         error: Error::new(ErrorKind::Undecodable, message),
     })
 }
 
-/// What an object of any type says of itself.
-#[derive(Default)]
-pub(super) struct Identity {
-    pub(super) namespace: String,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) resource_version: String,
+/// The key of an object of any type.
+pub(super) fn key_of(json: &[u8]) -> ObjectKey {
+    let text = |name| metadata_text(json, name);
+    ObjectKey::new(text("namespace"), text("name"))
 }
 
-impl Identity {
-    /// Fields that are missing, or no strings, are empty.
-    pub(super) fn of(json: &[u8]) -> Self {
-        let Some(metadata) = Members::find(json, "metadata") else {
-            return Self::default();
-        };
-        let text = |name| text(Members::find(metadata, name));
-        Self {
-            namespace: text("namespace"),
-            name: text("name"),
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-        }
-    }
-
-    pub(super) fn key(&self) -> ObjectKey {
-        ObjectKey::new(&*self.namespace, &*self.name)
-    }
+/// A field of the metadata of an object of any type; empty if it is missing, or no string.
+pub(super) fn metadata_text(json: &[u8], name: &str) -> String {
+    text(find(json, "metadata").and_then(|metadata| find(metadata, name)))
 }
 
 /// The text of a JSON string; empty for anything else.

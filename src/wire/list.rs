@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::batch::{self, Batch};
 use super::buffer::{Buffer, Grant};
 use super::item;
-use super::list_scan::{ListScan, Step};
+use super::list_scan::ListScan;
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, list_too_large};
 use crate::error::Error;
@@ -82,12 +82,12 @@ impl<K: Object> ListDecoder<K> {
         }
         loop {
             match self.scan.step(&mut self.buffer, K::KIND) {
-                Ok(Step::Item(_)) if self.scan.items() > self.items_max => {
+                Ok(Some(_)) if self.scan.items() > self.items_max => {
                     self.hand_over(each)?;
                     return Err(list_too_large(self.items_max, "items", "list_items_max"));
                 }
-                Ok(Step::Item(length)) => self.item(length, each)?,
-                Ok(Step::NeedsBytes) => return self.hand_over(each),
+                Ok(Some(length)) => self.item(length, each)?,
+                Ok(None) => return self.hand_over(each),
                 Err(error) => {
                     self.hand_over(each)?;
                     return Err(error);

@@ -3,8 +3,9 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
+use super::members::{Expected, MemberPart, MemberPlace, Members};
 use super::message::ListPage;
-use super::scan::{Cutting, Misplaced, Scan, Shape, is_space, spells};
+use super::scan::{Cutting, NotJson, Shape, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
@@ -27,53 +28,19 @@ const KEPT: [&str; 8] = [
     "code",
 ];
 
-/// What the next byte of the body can be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    Body,
-    FirstKey,
-    NextKey,
-    Colon,
-    Value,
-    AfterValue,
-    FirstItem,
-    NextItem,
-    AfterItem,
-    End,
-    /// In a value that is not yet whole.
-    Inside(Part),
-}
-
-/// What a value is to the list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Key,
-    Value,
-    Item,
-}
-
 /// The member whose value comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Member {
+enum ListMember {
     Items,
     Kept,
     PassedOver,
 }
 
-/// What a step came to.
-pub(super) enum Step {
-    /// So many pending bytes are one item; they are to be taken before the next step.
-    Item(usize),
-    /// All that came is used up.
-    NeedsBytes,
-}
-
 /// Follows one body through any number of refills.
 pub(super) struct ListScan {
-    place: Place,
-    member: Member,
-    scan: Scan,
-    cutting: Cutting,
+    members: Members,
+    /// The member whose value comes.
+    member: ListMember,
     item_bytes_max: usize,
     /// Bytes used up since the last item.
     passed: usize,
@@ -88,10 +55,8 @@ pub(super) struct ListScan {
 impl ListScan {
     pub(super) fn new(cutting: Cutting, item_bytes_max: usize) -> Self {
         Self {
-            place: Place::Body,
-            member: Member::PassedOver,
-            scan: Scan::default(),
-            cutting,
+            members: Members::new(cutting),
+            member: ListMember::PassedOver,
             item_bytes_max,
             passed: 0,
             offset: 0,
@@ -108,125 +73,74 @@ impl ListScan {
 
     /// What was seen of the item that the last step found.
     pub(super) fn shape(&self) -> &Shape {
-        self.scan.shape()
+        self.members.scan().shape()
     }
 
     pub(super) fn held(&self) -> usize {
-        self.head.capacity().saturating_add(self.scan.held())
+        let scan = self.members.scan().held();
+        self.head.capacity().saturating_add(scan)
     }
 
-    /// Goes on to the next item. `kind` is what the items are meant to be, for messages.
-    pub(super) fn step(&mut self, buffer: &mut Buffer, kind: &str) -> Result<Step, Error> {
+    /// Goes on to the next item: so many pending bytes, which are to be taken before the next step.
+    /// `None` asks for bytes. `kind` is what the items are meant to be, for messages.
+    pub(super) fn step(&mut self, buffer: &mut Buffer, kind: &str) -> Result<Option<usize>, Error> {
         loop {
-            let whole = if let Place::Inside(part) = self.place {
-                self.value(part, buffer, kind)?
-            } else {
-                self.between(buffer)?
+            let pending = buffer.pending();
+            let part = self.members.next(pending);
+            let part = part.map_err(|NotJson(byte)| self.misplaced(byte))?;
+            let Some((part, span)) = part else {
+                self.partial(buffer)?;
+                return Ok(None);
             };
-            match whole {
-                Some(step) => return Ok(step),
-                None if self.passed > self.item_bytes_max => {
-                    return Err(too_large(
-                        self.item_bytes_max,
-                        "what stands between two items of the list",
-                    ));
+            let bytes = span.of(pending);
+            self.limit(part, bytes.len())?;
+            match part {
+                MemberPart::Item => {
+                    let length = bytes.len();
+                    self.pass(buffer, span.start)?;
+                    self.items = self.items.saturating_add(1);
+                    let before = self.offset.saturating_add(self.passed);
+                    self.offset = before.saturating_add(length);
+                    self.passed = 0;
+                    self.members.forget(length);
+                    return Ok(Some(length));
                 }
-                None => {}
+                MemberPart::Key => self.name(bytes)?,
+                MemberPart::Value => self.keep(bytes, kind)?,
+                MemberPart::End => {}
+            }
+            self.pass(buffer, span.end)?;
+        }
+    }
+
+    /// Part of a value, or of nothing, has come: what need not stay is used up.
+    fn partial(&mut self, buffer: &mut Buffer) -> Result<(), Error> {
+        let pending = buffer.pending().len();
+        let at = self.members.at().min(pending);
+        let mut used = at;
+        if let MemberPlace::Inside(part) = self.members.place() {
+            self.limit(part, pending.saturating_sub(at))?;
+            if part == MemberPart::Value && self.is_passed_over() {
+                used = pending;
             }
         }
+        self.pass(buffer, used)
     }
 
-    /// One byte of structure; `None` goes on.
-    fn between(&mut self, buffer: &mut Buffer) -> Result<Option<Step>, Error> {
-        let pending = buffer.pending();
-        let Some(blank) = pending.iter().position(|byte| !is_space(*byte)) else {
-            let all = pending.len();
-            self.pass(buffer, all);
-            return if self.passed > self.item_bytes_max {
-                Ok(None)
-            } else {
-                Ok(Some(Step::NeedsBytes))
-            };
-        };
-        let byte = pending.get(blank).copied().unwrap_or_default();
-        self.pass(buffer, blank);
-        let next = match (self.place, byte) {
-            (Place::Body, b'{') => Place::FirstKey,
-            (Place::FirstKey | Place::AfterValue, b'}') => Place::End,
-            (Place::AfterValue, b',') => Place::NextKey,
-            (Place::Colon, b':') => Place::Value,
-            (Place::FirstItem | Place::AfterItem, b']') => Place::AfterValue,
-            (Place::AfterItem, b',') => Place::NextItem,
-            (Place::Value, b'[') if self.member == Member::Items => Place::FirstItem,
-            // These begin a value and stay for the scanner to see.
-            (Place::FirstKey | Place::NextKey, b'"') => return Ok(self.begin(Part::Key)),
-            (Place::FirstItem | Place::NextItem, b'{') => return Ok(self.begin(Part::Item)),
-            (Place::Value, _) => return Ok(self.begin(Part::Value)),
-            _ => return Err(self.misplaced(byte)),
-        };
-        self.place = next;
-        self.pass(buffer, 1);
-        Ok(None)
+    fn is_passed_over(&self) -> bool {
+        self.member == ListMember::PassedOver
     }
 
-    fn begin(&mut self, part: Part) -> Option<Step> {
-        self.place = Place::Inside(part);
-        if part == Part::Item {
-            self.scan.begin_object(self.cutting);
-        } else {
-            self.scan.begin();
-        }
-        None
-    }
-
-    /// More of a value; `None` goes on.
-    fn value(
-        &mut self,
-        part: Part,
-        buffer: &mut Buffer,
-        kind: &str,
-    ) -> Result<Option<Step>, Error> {
-        let pending = buffer.pending();
-        let end = match self.scan.advance(pending) {
-            Ok(end) => end,
-            Err(Misplaced { byte, .. }) => return Err(self.misplaced(byte)),
-        };
-        let length = end.unwrap_or(pending.len());
-        let passed_over = part == Part::Value && self.member == Member::PassedOver;
-        if part == Part::Item && length > self.item_bytes_max {
+    /// So many bytes of a part have come.
+    fn limit(&self, part: MemberPart, length: usize) -> Result<(), Error> {
+        let is_passed_over = part == MemberPart::Value && self.is_passed_over();
+        if part == MemberPart::Item && length > self.item_bytes_max {
             return Err(too_large(self.item_bytes_max, "an item of the list"));
         }
-        if part != Part::Item && !passed_over && length > HEAD_BYTES_MAX {
+        if part != MemberPart::Item && !is_passed_over && length > HEAD_BYTES_MAX {
             return Err(head_too_large());
         }
-        let Some(length) = end else {
-            if passed_over {
-                self.scan.forget(length);
-                self.pass(buffer, length);
-            }
-            return Ok((self.passed <= self.item_bytes_max).then_some(Step::NeedsBytes));
-        };
-        let value = pending.get(..length).unwrap_or_default();
-        self.place = match part {
-            Part::Item => {
-                self.items = self.items.saturating_add(1);
-                let before = self.offset.saturating_add(self.passed);
-                self.offset = before.saturating_add(length);
-                self.passed = 0;
-                self.place = Place::AfterItem;
-                return Ok(Some(Step::Item(length)));
-            }
-            Part::Key => {
-                self.name(value)?;
-                Place::Colon
-            }
-            Part::Value => {
-                self.keep(value, kind)?;
-                Place::AfterValue
-            }
-        };
-        self.pass(buffer, length);
-        Ok(None)
+        Ok(())
     }
 
     /// A key of the list has come.
@@ -236,16 +150,17 @@ impl ListScan {
                 return Err(protocol("the list has its items twice"));
             }
             self.has_items = true;
-            self.member = Member::Items;
+            self.member = ListMember::Items;
+            self.members.expect(Expected::Items);
         } else if KEPT.iter().any(|kept| spells(key, kept)) {
-            self.member = Member::Kept;
+            self.member = ListMember::Kept;
             if !self.head.is_empty() {
                 self.head.push(b',');
             }
             self.head.extend_from_slice(key);
             self.head.push(b':');
         } else {
-            self.member = Member::PassedOver;
+            self.member = ListMember::PassedOver;
         }
         Ok(())
     }
@@ -253,12 +168,12 @@ impl ListScan {
     /// A value that is not an array of items has come.
     fn keep(&mut self, value: &[u8], kind: &str) -> Result<(), Error> {
         match self.member {
-            Member::PassedOver => Ok(()),
-            Member::Items if value == b"null" => Ok(()),
-            Member::Items => Err(protocol(
+            ListMember::PassedOver => Ok(()),
+            ListMember::Items if value == b"null" => Ok(()),
+            ListMember::Items => Err(protocol(
                 "returned object must be a list: its items are no array",
             )),
-            Member::Kept => {
+            ListMember::Kept => {
                 self.head.extend_from_slice(value);
                 if self.head.len() > HEAD_BYTES_MAX {
                     return Err(head_too_large());
@@ -271,10 +186,11 @@ impl ListScan {
 
     /// The list's members besides its items. To be called at the end of the body.
     pub(super) fn finish<K: Object>(self) -> Result<ListPage, Error> {
-        if self.place == Place::Body {
+        let place = self.members.place();
+        if place == MemberPlace::Start {
             return Err(protocol("the list is empty: there is no body"));
         }
-        if self.place != Place::End {
+        if place != MemberPlace::End {
             let (items, bytes) = (self.items, self.offset.saturating_add(self.passed));
             return Err(protocol(&format!(
                 "the list was cut off: unexpected EOF after {items} items, near byte {bytes}"
@@ -310,19 +226,27 @@ impl ListScan {
         })
     }
 
-    fn pass(&mut self, buffer: &mut Buffer, count: usize) {
+    fn pass(&mut self, buffer: &mut Buffer, count: usize) -> Result<(), Error> {
         buffer.take(count);
+        self.members.forget(count);
         self.passed = self.passed.saturating_add(count);
+        if self.passed > self.item_bytes_max {
+            let what = "what stands between two items of the list";
+            return Err(too_large(self.item_bytes_max, what));
+        }
+        Ok(())
     }
 
-    fn misplaced(&self, byte: u8) -> Error {
-        let at = self.offset.saturating_add(self.passed);
-        let found = char::from(byte).escape_debug();
-        let what = if self.place == Place::Body {
+    fn misplaced(&self, byte: Option<u8>) -> Error {
+        let used = self.offset.saturating_add(self.passed);
+        let at = used.saturating_add(self.members.at());
+        let found = char::from(byte.unwrap_or_default()).escape_debug();
+        let place = self.members.place();
+        let what = if place == MemberPlace::Start {
             "the answer is not a JSON object"
-        } else if self.place == Place::End {
+        } else if place == MemberPlace::End {
             "the list goes on behind its end"
-        } else if matches!(self.place, Place::FirstItem | Place::NextItem) {
+        } else if matches!(place, MemberPlace::FirstItem | MemberPlace::NextItem) {
             "an item of the list is not an object"
         } else {
             "the list is not JSON"

@@ -1,119 +1,213 @@
-//! Walks the members of one whole JSON object, each as the bytes that stand there.
+//! Walks the members of a JSON object, and the items of a list among them, across refills.
 
-use super::scan::{Misplaced, Scan, is_space};
+use std::iter;
 
-/// The members of an object, strict about what stands between them.
-pub(super) struct Members<'a> {
-    bytes: &'a [u8],
+use super::scan::{Cutting, NotJson, Scan, Span, is_space, spells};
+
+/// A part of the object that has come whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemberPart {
+    Key,
+    Value,
+    /// An item of the array that [`Expected::Items`] announced.
+    Item,
+    /// The object itself.
+    End,
+}
+
+/// What the next byte of the object can be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum MemberPlace {
+    #[default]
+    Start,
+    FirstKey,
+    NextKey,
+    Colon,
+    Value,
+    AfterValue,
+    FirstItem,
+    NextItem,
+    AfterItem,
+    End,
+    /// In a part that is not yet whole.
+    Inside(MemberPart),
+}
+
+/// How the value behind a key is walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Expected {
+    #[default]
+    Anything,
+    /// An object of the API, whose shape is noted.
+    Object,
+    /// If it is an array: an object of the API after the other.
+    Items,
+}
+
+/// One object being walked. The same bytes are handed in again with more behind them.
+#[derive(Debug, Default)]
+pub(super) struct Members {
     at: usize,
-    opened: bool,
+    place: MemberPlace,
+    expected: Expected,
+    cutting: Cutting,
     scan: Scan,
 }
 
-/// The bytes are no JSON object, or it is cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotAnObject;
-
-impl From<Misplaced> for NotAnObject {
-    fn from(_: Misplaced) -> Self {
-        Self
-    }
-}
-
-impl From<serde_json::Error> for NotAnObject {
-    fn from(_: serde_json::Error) -> Self {
-        Self
-    }
-}
-
-impl<'a> Members<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+impl Members {
+    /// The spans that are to be cut out of objects of the API are noted.
+    pub(super) fn new(cutting: Cutting) -> Self {
         Self {
-            bytes,
-            at: 0,
-            opened: false,
-            scan: Scan::default(),
+            cutting,
+            ..Self::default()
         }
     }
 
-    /// The next key, quotes included; `None` when the object ended and nothing stands behind it.
-    pub(super) fn key(&mut self) -> Result<Option<&'a [u8]>, NotAnObject> {
-        let before = self.token()?;
-        match (before, self.opened) {
-            (b'{', false) => {
-                self.opened = true;
-                if self.peek() == Some(b'}') {
-                    self.at = self.at.saturating_add(1);
-                    return self.end();
+    /// Begins the next object. The shape of the last one's object stays.
+    pub(super) fn begin(&mut self) {
+        self.at = 0;
+        self.place = MemberPlace::Start;
+    }
+
+    /// How the value behind the key that came last is walked.
+    pub(super) fn expect(&mut self, expected: Expected) {
+        self.expected = expected;
+    }
+
+    /// How far the walk has come.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn place(&self) -> MemberPlace {
+        self.place
+    }
+
+    /// Whether the bytes that came last stand in a string.
+    pub(super) fn is_in_text(&self) -> bool {
+        matches!(self.place, MemberPlace::Inside(_)) && self.scan.is_in_text()
+    }
+
+    /// The scan of the value that came last, or is coming.
+    pub(super) fn scan(&self) -> &Scan {
+        &self.scan
+    }
+
+    /// Gives back the memory of an object that had much to cut.
+    pub(super) fn release(&mut self) {
+        self.scan.release();
+    }
+
+    /// The first `count` bytes are gone. Within a part they may be those of a value that is passed
+    /// over.
+    pub(super) fn forget(&mut self, count: usize) {
+        self.scan.forget(count.saturating_sub(self.at));
+        self.at = self.at.saturating_sub(count);
+    }
+
+    /// Goes on in `bytes`, the object from its first byte on, to the next part; `None` asks for
+    /// more.
+    ///
+    /// Behind the end of the object only white space is no error.
+    pub(super) fn next(&mut self, bytes: &[u8]) -> Result<Option<(MemberPart, Span)>, NotJson> {
+        loop {
+            let start = self.at;
+            if let MemberPlace::Inside(part) = self.place {
+                let rest = bytes.get(start..).unwrap_or_default();
+                let Some(length) = self.scan.advance(rest)? else {
+                    return Ok(None);
+                };
+                self.at = start.saturating_add(length);
+                self.place = match part {
+                    MemberPart::Key => MemberPlace::Colon,
+                    MemberPart::Item => MemberPlace::AfterItem,
+                    MemberPart::Value | MemberPart::End => MemberPlace::AfterValue,
+                };
+                let end = self.at;
+                return Ok(Some((part, Span { start, end })));
+            }
+            let Some(&byte) = bytes.get(start) else {
+                return Ok(None);
+            };
+            if !is_space(byte) {
+                self.place = self.follow(byte)?;
+                if matches!(self.place, MemberPlace::Inside(_)) {
+                    // This byte is the scanner's to see.
+                    continue;
                 }
             }
-            (b',', true) => {}
-            (b'}', true) => return self.end(),
-            _ => return Err(NotAnObject),
-        }
-        if self.peek() != Some(b'"') {
-            return Err(NotAnObject);
-        }
-        let key = self.value()?;
-        match self.token()? {
-            b':' => Ok(Some(key)),
-            _ => Err(NotAnObject),
-        }
-    }
-
-    /// The value of the key that came last.
-    pub(super) fn value(&mut self) -> Result<&'a [u8], NotAnObject> {
-        let mut scan = std::mem::take(&mut self.scan);
-        scan.begin();
-        let value = self.value_by(&mut scan);
-        self.scan = scan;
-        value.map(|(_, value)| value)
-    }
-
-    /// The value of the key that came last, by a scan that has begun, and where it starts.
-    pub(super) fn value_by(&mut self, scan: &mut Scan) -> Result<(usize, &'a [u8]), NotAnObject> {
-        self.peek();
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let length = scan.advance(rest)?.ok_or(NotAnObject)?;
-        let start = self.at;
-        self.at = start.saturating_add(length);
-        Ok((start, rest.get(..length).unwrap_or_default()))
-    }
-
-    /// The value of the member of that name, the last one where there are several (as the decoder has it).
-    pub(super) fn find(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-        let mut found = None;
-        let mut members = Self::new(bytes);
-        while let Some(key) = members.key().ok()? {
-            let value = members.value().ok()?;
-            if super::scan::spells(key, name) {
-                found = Some(value);
+            self.at = start.saturating_add(1);
+            if self.place == MemberPlace::End && !is_space(byte) {
+                let end = self.at;
+                return Ok(Some((MemberPart::End, Span { start, end })));
             }
         }
-        found
     }
 
-    fn end(&mut self) -> Result<Option<&'a [u8]>, NotAnObject> {
-        match self.peek() {
-            None => Ok(None),
-            Some(_) => Err(NotAnObject),
-        }
-    }
-
-    /// The next byte that is no white space, left where it is.
-    fn peek(&mut self) -> Option<u8> {
-        while let Some(&byte) = self.bytes.get(self.at) {
-            if !is_space(byte) {
-                return Some(byte);
+    /// Where a byte of structure leads.
+    fn follow(&mut self, byte: u8) -> Result<MemberPlace, NotJson> {
+        let part = match (self.place, byte) {
+            (MemberPlace::Start, b'{') => return Ok(MemberPlace::FirstKey),
+            (MemberPlace::FirstKey | MemberPlace::AfterValue, b'}') => {
+                return Ok(MemberPlace::End);
             }
-            self.at = self.at.saturating_add(1);
+            (MemberPlace::AfterValue, b',') => return Ok(MemberPlace::NextKey),
+            (MemberPlace::Colon, b':') => return Ok(MemberPlace::Value),
+            (MemberPlace::FirstItem | MemberPlace::AfterItem, b']') => {
+                return Ok(MemberPlace::AfterValue);
+            }
+            (MemberPlace::AfterItem, b',') => return Ok(MemberPlace::NextItem),
+            (MemberPlace::Value, b'[') if self.expected == Expected::Items => {
+                return Ok(MemberPlace::FirstItem);
+            }
+            (MemberPlace::FirstKey | MemberPlace::NextKey, b'"') => MemberPart::Key,
+            (MemberPlace::FirstItem | MemberPlace::NextItem, b'{') => MemberPart::Item,
+            (MemberPlace::Value, _) => MemberPart::Value,
+            _ => return Err(NotJson(Some(byte))),
+        };
+        match part {
+            MemberPart::Value if self.expected != Expected::Object => self.scan.begin(),
+            MemberPart::Value | MemberPart::Item => self.scan.begin_object(self.cutting),
+            MemberPart::Key | MemberPart::End => {
+                self.expected = Expected::Anything;
+                self.scan.begin();
+            }
         }
-        None
+        Ok(MemberPlace::Inside(part))
     }
+}
 
-    fn token(&mut self) -> Result<u8, NotAnObject> {
-        let byte = self.peek().ok_or(NotAnObject)?;
-        self.at = self.at.saturating_add(1);
-        Ok(byte)
+/// The members of an object that is there whole: keys, quotes included, and values.
+///
+/// The last one is the error that ends the walk, if there is one.
+pub(super) fn members_of(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), NotJson>> {
+    let mut members = Members::default();
+    let mut key = Span::default();
+    iter::from_fn(move || {
+        loop {
+            match members.next(bytes) {
+                Ok(Some((MemberPart::Key, span))) => key = span,
+                Ok(Some((MemberPart::Value | MemberPart::Item, value))) => {
+                    return Some(Ok((key.of(bytes), value.of(bytes))));
+                }
+                Ok(Some((MemberPart::End, _))) => {}
+                Ok(None) if members.place == MemberPlace::End => return None,
+                Ok(None) => return Some(Err(NotJson(None))),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    })
+}
+
+/// The value of the member of that name, the last one where there are several (as the decoder has
+/// it).
+pub(super) fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let mut found = None;
+    for member in members_of(bytes) {
+        let (key, value) = member.ok()?;
+        if spells(key, name) {
+            found = Some(value);
+        }
     }
+    found
 }

@@ -7,9 +7,7 @@
 mod batch;
 mod buffer;
 mod event;
-mod event_scan;
 mod frame;
-mod initial;
 mod item;
 mod list;
 mod list_scan;

@@ -19,7 +19,7 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 const QUOTES: u64 = 0x2222_2222_2222_2222;
 
 /// A half-open range of bytes, from the first byte of the scanned value on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: usize,
     pub(super) end: usize,
@@ -54,12 +54,9 @@ pub(super) struct Shape {
     pub(super) secret_data: Option<Span>,
 }
 
-/// No value can start, or end, with this byte.
+/// A byte that cannot stand where it stands; none if the bytes end too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Misplaced {
-    pub(super) at: usize,
-    pub(super) byte: u8,
-}
+pub(super) struct NotJson(pub(super) Option<u8>);
 
 /// What a member of an open container means to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,16 +102,6 @@ enum Token {
     Scalar,
 }
 
-/// What is known of newlines in strings. JSON does not allow them: a string with one was cut off
-/// there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Newlines {
-    #[default]
-    NotSearched,
-    Searched,
-    Found,
-}
-
 /// One value being scanned. The same bytes are handed in again with more behind them until its end is found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
@@ -129,7 +116,6 @@ pub(super) struct Scan {
     outer: [Frame; ANNOTATIONS],
     track: bool,
     cutting: Cutting,
-    newlines: Newlines,
     shape: Shape,
 }
 
@@ -154,19 +140,9 @@ impl Scan {
         self.shape.api_version = None;
     }
 
-    /// Whether values that begin from now on end where a string of them has a newline. Servers
-    /// write none at all, so
-    /// nobody looks for it by default.
-    pub(super) fn be_strict(&mut self, strict: bool) {
-        self.newlines = if strict {
-            Newlines::Searched
-        } else {
-            Newlines::NotSearched
-        };
-    }
-
-    pub(super) fn is_strict(&self) -> bool {
-        self.newlines != Newlines::NotSearched
+    /// Whether the bytes that came last stand in a string.
+    pub(super) fn is_in_text(&self) -> bool {
+        matches!(self.token, Token::Text { .. })
     }
 
     /// What was seen of the object since `begin_object`.
@@ -192,7 +168,7 @@ impl Scan {
     /// Goes on in `bytes`, the value from its first byte on; `None` asks for more of it, `Some` is its length.
     ///
     /// A number or a word ends at the byte behind it, which must be there.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, Misplaced> {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
         loop {
             let done = match self.token {
                 Token::Before => match bytes.get(self.at) {
@@ -201,7 +177,7 @@ impl Scan {
                 },
                 Token::Text { start, escaped } => {
                     if !self.text(bytes, start, escaped) {
-                        return self.none();
+                        return Ok(None);
                     }
                     self.depth == 0
                 }
@@ -216,59 +192,25 @@ impl Scan {
                 }
                 Token::Between if self.depth > self.level => {
                     if !self.skip(bytes) {
-                        return self.none();
+                        return Ok(None);
                     }
                     self.depth == 0
                 }
                 Token::Between => {
                     if !self.members(bytes) {
-                        return self.none();
+                        return Ok(None);
                     }
                     self.depth == 0
                 }
             };
-            if self.newlines == Newlines::Found {
-                return Err(self.at_newline());
-            }
             if done {
                 return Ok(Some(self.at));
             }
         }
     }
 
-    /// Asks for more bytes.
-    fn none(&self) -> Result<Option<usize>, Misplaced> {
-        if self.newlines == Newlines::Found {
-            return Err(self.at_newline());
-        }
-        Ok(None)
-    }
-
-    fn at_newline(&self) -> Misplaced {
-        Misplaced {
-            at: self.at,
-            byte: b'\n',
-        }
-    }
-
-    /// Where the string ends whose inside goes on at `from`.
-    fn string_end(&mut self, bytes: &[u8], from: usize) -> StringEnd {
-        let end = string_end(bytes, from);
-        if self.newlines == Newlines::Searched {
-            let until = match end {
-                StringEnd::At(end) => end,
-                StringEnd::Beyond { .. } => bytes.len(),
-            };
-            let inside = bytes.get(from..until).unwrap_or_default();
-            if memchr(b'\n', inside).is_some() {
-                self.newlines = Newlines::Found;
-            }
-        }
-        end
-    }
-
     /// The first byte of the value. Never the end of it.
-    fn open(&mut self, byte: u8) -> Result<bool, Misplaced> {
+    fn open(&mut self, byte: u8) -> Result<bool, NotJson> {
         self.token = match byte {
             b'"' => Token::Text {
                 start: self.at,
@@ -282,7 +224,7 @@ impl Scan {
                 Token::Between
             }
             _ if is_scalar(byte) => Token::Scalar,
-            _ => return Err(Misplaced { at: self.at, byte }),
+            _ => return Err(NotJson(Some(byte))),
         };
         self.at = self.at.saturating_add(1);
         Ok(false)
@@ -294,7 +236,7 @@ impl Scan {
         if escaped && from > bytes.len() {
             return false;
         }
-        match self.string_end(bytes, from) {
+        match string_end(bytes, from) {
             StringEnd::At(end) => {
                 self.at = end;
                 self.token = Token::Between;
@@ -318,7 +260,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match self.string_end(bytes, next) {
+                b'"' => match string_end(bytes, next) {
                     StringEnd::At(end) => {
                         at = end;
                         continue;
@@ -354,7 +296,7 @@ impl Scan {
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
             match byte {
-                b'"' => match self.string_end(bytes, next) {
+                b'"' => match string_end(bytes, next) {
                     StringEnd::At(end) => {
                         self.named(bytes, Span { start: at, end });
                         at = end;

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::IgnoredAny;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::members::Members;
+use super::members::members_of;
 use super::reason;
 use super::scan::Shape;
 use crate::object::Object;
@@ -55,9 +55,8 @@ impl SecretData {
             _ => return Err(no_map(json)),
         }
         let mut data = Self(Some(BTreeMap::new()));
-        let mut members = Members::new(json);
-        while let Some(quoted) = members.key().map_err(|_broken| no_map(json))? {
-            let found = members.value().map_err(|_broken| no_map(json))?;
+        for member in members_of(json) {
+            let (quoted, found) = member.map_err(|_broken| no_map(json))?;
             let value = value(quoted, found)?;
             let key: String = serde_json::from_slice(quoted)
                 .map_err(|error| DataFault::Malformed(reason::without_values(&error)))?;

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::item::{self, Fault, text};
-use super::members::Members;
+use super::members::find;
 use super::options::DecodeOptions;
 use super::reason;
 use super::scan::Scan;
@@ -59,15 +59,15 @@ fn protocol(message: &str) -> Error {
 
 /// Decodes a body that is a `Status` of the API; `None` for anything else.
 pub fn decode_status(bytes: &[u8]) -> Option<Status> {
-    if text(Members::find(bytes, "kind")) != "Status" {
+    if text(find(bytes, "kind")) != "Status" {
         return None;
     }
     let status = serde_json::from_slice::<meta::Status>(bytes);
     Some(Status::from(status.unwrap_or_else(|error| {
         // What can be read of it says more than nothing.
-        let text = |name| Some(text(Members::find(bytes, name))).filter(|text| !text.is_empty());
+        let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
         meta::Status {
-            code: Members::find(bytes, "code").and_then(|code| serde_json::from_slice(code).ok()),
+            code: find(bytes, "code").and_then(|code| serde_json::from_slice(code).ok()),
             message: text("message").or_else(|| {
                 Some(format!(
                     "the server's status does not decode: {}",
