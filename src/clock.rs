@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, Bell, Belled, Monitor, Mutex, MutexGuard, Wake};
+use crate::sync::{Arc, Bell, Belled, Monitor, Mutex, MutexGuard, Rank, Wake};
 
 /// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +264,7 @@ impl FakeClock {
             next_id: 0,
             parked: Vec::new(),
         };
-        Self(Arc::new(Monitor::new(fake)))
+        Self(Arc::new(Monitor::ranked(Rank::FAKE_CLOCK, fake)))
     }
 
     /// The instant at which the clock stands.

@@ -1,8 +1,16 @@
 //! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model checker under `--cfg shuttle`.
 //!
-//! Locks are taken only upwards in rank: the manual's page on threads and locks has the ranks.
-//! Under
-//! none of them is there I/O, a join, user code or logging.
+//! Locks are taken only upwards in [`Rank`], which debug builds check. Under none of them is there
+//! I/O, a join, user code or logging.
+
+mod rank;
+
+use std::ops::{Deref, DerefMut};
+use std::time::Instant;
+
+pub(crate) use rank::Rank;
+
+use rank::{Held, Order};
 
 #[cfg(not(shuttle))]
 mod imp {
@@ -10,30 +18,50 @@ mod imp {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread::{self, JoinHandle, ThreadId};
+
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+
+    pub(super) fn wait<'a, T>(bell: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        bell.wait(&mut guard);
+        guard
+    }
+
+    pub(super) fn wait_until<'a, T>(
+        bell: &Condvar,
+        mut guard: MutexGuard<'a, T>,
+        until: std::time::Instant,
+    ) -> MutexGuard<'a, T> {
+        // The caller looks at its clock after every wake-up, so whether this one was a time-out says nothing more.
+        let _timed_out = bell.wait_until(&mut guard, until);
+        guard
+    }
 }
 
 #[cfg(shuttle)]
 mod imp {
-    pub(crate) use shuttle::sync::{Condvar, atomic};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
     pub(crate) use shuttle::thread::{self, JoinHandle, ThreadId};
     pub(crate) use std::sync::Arc;
 
-    pub(crate) type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+    use std::sync::PoisonError;
 
-    /// A `parking_lot`-shaped face for the checker's mutex: locking cannot fail.
-    #[derive(Debug, Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
+    pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
+    pub(super) fn wait<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        bell.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
 
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        }
+    /// The checker knows no timed wait: models advance the fake clock instead.
+    pub(super) fn wait_until<'a, T>(
+        bell: &Condvar,
+        guard: MutexGuard<'a, T>,
+        _until: std::time::Instant,
+    ) -> MutexGuard<'a, T> {
+        wait(bell, guard)
     }
 }
 
@@ -48,13 +76,70 @@ pub(crate) use parking_lot::Mutex as ProcessMutex;
 /// A flag of the whole process: as above.
 pub(crate) use std::sync::atomic::AtomicBool as ProcessFlag;
 
-pub(crate) use imp::{Arc, JoinHandle, Mutex, MutexGuard, ThreadId, atomic, thread};
-
-use std::time::Instant;
+pub(crate) use imp::{Arc, JoinHandle, ThreadId, atomic, thread};
 
 /// The thread that calls, for what must not wait for itself.
 pub(crate) fn current_thread() -> ThreadId {
     thread::current().id()
+}
+
+/// A mutex with a [`Rank`], which debug builds check at each lock.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T> {
+    value: imp::Mutex<T>,
+    order: Order,
+}
+
+/// The data of a locked [`Mutex`].
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    value: imp::MutexGuard<'a, T>,
+    held: Held,
+}
+
+impl<T> Mutex<T> {
+    /// A mutex without a rank, which nothing checks.
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: imp::Mutex::new(value),
+            order: Order::default(),
+        }
+    }
+
+    pub(crate) fn ranked(rank: Rank, value: T) -> Self {
+        Self {
+            value: imp::Mutex::new(value),
+            order: Order::of(rank),
+        }
+    }
+
+    /// Blocks until no other thread holds the lock. A panic under it poisons nothing.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds: if the thread holds a lock of the same or a higher rank.
+    #[track_caller]
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let held = self.order.enter();
+        MutexGuard {
+            value: imp::lock(&self.value),
+            held,
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
 }
 
 /// One mutex and its one condvar: the usual shape of waiting in the crate.
@@ -63,60 +148,47 @@ pub(crate) fn current_thread() -> ThreadId {
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<T> {
     state: Mutex<T>,
-    changed: imp::Condvar,
+    changed: Bell,
 }
 
 impl<T> Monitor<T> {
+    /// A monitor without a rank, which nothing checks.
     pub(crate) fn new(state: T) -> Self {
         Self {
             state: Mutex::new(state),
-            changed: imp::Condvar::default(),
+            changed: Bell::default(),
         }
     }
 
+    pub(crate) fn ranked(rank: Rank, state: T) -> Self {
+        Self {
+            state: Mutex::ranked(rank, state),
+            changed: Bell::default(),
+        }
+    }
+
+    #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.state.lock()
     }
 
     /// Wakes every waiter: waiters of one monitor may wait for different things.
     pub(crate) fn notify_all(&self) {
-        self.changed.notify_all();
+        self.changed.ring();
     }
 
     /// Waits for a notification. Spurious wake-ups happen: callers loop over their predicate.
-    #[cfg(not(shuttle))]
-    pub(crate) fn wait<'a>(&'a self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.changed.wait(&mut guard);
-        guard
+    pub(crate) fn wait<'a>(&'a self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.changed.wait(guard)
     }
 
     /// Waits for a notification, at most until `until` on the system's monotonic clock.
-    #[cfg(not(shuttle))]
-    pub(crate) fn wait_until<'a>(
-        &'a self,
-        mut guard: MutexGuard<'a, T>,
-        until: Instant,
-    ) -> MutexGuard<'a, T> {
-        // The caller looks at its clock after every wake-up, so whether this one was a time-out says nothing more.
-        let _timed_out = self.changed.wait_until(&mut guard, until);
-        guard
-    }
-
-    #[cfg(shuttle)]
-    pub(crate) fn wait<'a>(&'a self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.changed
-            .wait(guard)
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// The checker knows no timed wait: models advance the fake clock instead.
-    #[cfg(shuttle)]
     pub(crate) fn wait_until<'a>(
         &'a self,
         guard: MutexGuard<'a, T>,
-        _until: Instant,
+        until: Instant,
     ) -> MutexGuard<'a, T> {
-        self.wait(guard)
+        self.changed.wait_until(guard, until)
     }
 }
 
@@ -147,37 +219,25 @@ impl Bell {
     }
 
     /// Waits for the bell. Spurious wake-ups happen: callers loop over their predicate.
-    #[cfg(not(shuttle))]
-    pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(&mut guard);
-        guard
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        let MutexGuard { value, held } = guard;
+        MutexGuard {
+            value: imp::wait(&self.0, value),
+            held,
+        }
     }
 
     /// Waits for the bell, at most until `until` on the system's monotonic clock.
-    #[cfg(not(shuttle))]
-    pub(crate) fn wait_until<'a, T>(
-        &self,
-        mut guard: MutexGuard<'a, T>,
-        until: Instant,
-    ) -> MutexGuard<'a, T> {
-        let _timed_out = self.0.wait_until(&mut guard, until);
-        guard
-    }
-
-    #[cfg(shuttle)]
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0
-            .wait(guard)
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    #[cfg(shuttle)]
     pub(crate) fn wait_until<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
-        _until: Instant,
+        until: Instant,
     ) -> MutexGuard<'a, T> {
-        self.wait(guard)
+        let MutexGuard { value, held } = guard;
+        MutexGuard {
+            value: imp::wait_until(&self.0, value, until),
+            held,
+        }
     }
 }
 

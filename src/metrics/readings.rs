@@ -1,6 +1,6 @@
 //! The readings of the owners that share a series: added as owners start, let go once they are over.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// So many readings are kept before it is worth looking for those that are over.
 const LOOK_AT: usize = 16;
@@ -21,10 +21,13 @@ struct Kept<R> {
 impl<R: Clone> Readings<R> {
     /// `is_over` takes no lock.
     pub(super) fn new(is_over: fn(&R) -> bool) -> Self {
-        let kept = Mutex::new(Kept {
-            readings: Vec::new(),
-            look_at: LOOK_AT,
-        });
+        let kept = Mutex::ranked(
+            Rank::METRICS,
+            Kept {
+                readings: Vec::new(),
+                look_at: LOOK_AT,
+            },
+        );
         Self { is_over, kept }
     }
 

@@ -10,7 +10,7 @@ use super::table::{Table, Ticket, Wait};
 use super::{Timestamp, timeout};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::sync::{Arc, Belled, Mutex, MutexGuard};
+use crate::sync::{Arc, Belled, Mutex, MutexGuard, Rank};
 use crate::worker::{StopToken, Wake};
 
 /// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
@@ -78,7 +78,10 @@ impl<S: Status> PodStatusCache<S> {
     /// An empty cache.
     pub fn with_options(options: PodStatusOptions) -> Self {
         Self {
-            table: Arc::new(Mutex::new(Table::new(options.evented_pleg))),
+            table: Arc::new(Mutex::ranked(
+                Rank::POD_STATUS,
+                Table::new(options.evented_pleg),
+            )),
             clock: options.clock,
         }
     }

@@ -2,19 +2,25 @@
 
 use super::{StopSource, Worker};
 use crate::clock::{Clock, Deadline};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// Threads that end together.
 ///
 /// Dropping the group stops and joins them, except those that [`join`](Self::join) named as late:
 /// these end detached, and the log says so.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WorkerGroup(Mutex<Vec<Member>>);
 
 #[derive(Debug)]
 struct Member {
     worker: Worker,
     is_late: bool,
+}
+
+impl Default for WorkerGroup {
+    fn default() -> Self {
+        Self(Mutex::ranked(Rank::WORKER_GROUP, Vec::new()))
+    }
 }
 
 impl WorkerGroup {

@@ -23,8 +23,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, JoinHandle, Monitor, Mutex, ProcessCounter, ThreadId, atomic::Ordering, current_thread,
-    thread,
+    Arc, JoinHandle, Monitor, Mutex, ProcessCounter, Rank, ThreadId, atomic::Ordering,
+    current_thread, thread,
 };
 
 /// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
@@ -68,11 +68,11 @@ impl Worker {
         let name = name.into().replace('\0', "?");
         let stop = StopSource::new();
         let token = stop.token();
-        let panic = Arc::new(Mutex::new(None));
+        let panic = Arc::new(Mutex::ranked(Rank::WORKER_END, None));
         let report = Arc::clone(&panic);
         let thread_name = name.clone();
         let alive = Alive::new();
-        let ended = Arc::new(Monitor::new(false));
+        let ended = Arc::new(Monitor::ranked(Rank::WORKER_END, false));
         let end = Ended(Arc::clone(&ended));
         let thread = thread::Builder::new()
             .name(name.clone())

@@ -6,7 +6,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, Monitor, Wake,
+    Arc, Monitor, Rank, Wake,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -70,7 +70,7 @@ impl StopSource {
         };
         Self(Arc::new(Shared {
             stopped: AtomicBool::new(false),
-            state: Arc::new(Monitor::new(state)),
+            state: Arc::new(Monitor::ranked(Rank::STOP, state)),
             closed,
         }))
     }

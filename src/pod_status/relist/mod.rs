@@ -23,7 +23,7 @@ use std::time::Duration;
 use super::{PodStatusCache, Timestamp};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Worker;
 
 use driver::Driver;
@@ -150,7 +150,7 @@ impl Relist {
         options: RelistOptions,
     ) -> Result<Self, Error> {
         let clock = cache.clock().clone();
-        let progress = Arc::new(Monitor::new(Progress::default()));
+        let progress = Arc::new(Monitor::ranked(Rank::RELIST_PROGRESS, Progress::default()));
         let health_threshold = options.health_threshold;
         let close = options.close_cache.then(|| {
             let cache = cache.clone();

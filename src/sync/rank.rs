@@ -1,0 +1,216 @@
+//! The order in which locks are taken: the rank of each lock, and its check in debug builds.
+
+/// The place of a lock in the order. A thread takes locks only upwards: each has a higher number
+/// than all that the thread holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rank {
+    order: u8,
+    name: &'static str,
+}
+
+macro_rules! ranks {
+    ($($order:literal $constant:ident $name:literal)*) => {
+        impl Rank {
+            $(pub(crate) const $constant: Self = Self { order: $order, name: $name };)*
+
+            #[cfg(all(test, not(shuttle)))]
+            const ALL: &[Self] = &[$(Self::$constant),*];
+        }
+
+        // Each is used, whatever the features.
+        $(const _: Rank = Rank::$constant;)*
+    };
+}
+
+// The manual's page on threads and locks has the same table; a test compares them.
+ranks! {
+    10 REGISTRY "a manager's registry of pods"
+    20 REFERENCES "a manager's references"
+    30 REFLECTOR_STATUS "a reflector's status"
+    30 RELIST_PROGRESS "a relist loop's progress"
+    35 OWN_WRITES "a mutation cache's own writes"
+    40 STORE "a store's content"
+    40 ENTRY "the entry of one object in a manager"
+    40 POD_STATUS "the pod-status cache"
+    44 INFORMER_SET "a set's list of informers"
+    45 READY_OBJECTS "the objects of a manager that are ready to be read"
+    46 INFORMER_LIFE "an informer's life: not started, running, stopped"
+    48 HANDLERS "an informer's table of handlers"
+    49 CHECKS "a manager's checks: those that wait, and their threads"
+    49 WORKER_GROUP "threads that end together"
+    50 DELTA_FIFO "a delta FIFO"
+    50 HANDLER_QUEUE "a handler's queue"
+    50 HOUSEKEEPER "what waits for the housekeeper"
+    50 SUBSCRIPTIONS "subscriptions to changes"
+    50 DEMAND "who waits for a first sync"
+    50 ADMISSION "the queues of a client's rate limit and of its slots"
+    50 HELPERS "the questions of helper threads"
+    51 SUBSCRIBER "what one subscriber has not taken yet"
+    52 OLD_STATES "an informer's old states"
+    53 BYTE_BUDGET "a client's byte budget"
+    54 JOBS "the jobs of a client's threads"
+    54 HANDOVER "what one thread hands another"
+    54 HELD_SLOT "a request's hold on its slot"
+    55 STOP "a stop token's state"
+    55 WORKER_END "how a worker has ended"
+    57 METRICS "the tables of metrics"
+    60 FAKE_CLOCK "the fake clock"
+}
+
+/// What a lock knows of its rank: nothing in builds without checks, nor where it has none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Order(check::Known);
+
+/// A rank that the thread holds until this is dropped.
+#[derive(Debug)]
+pub(super) struct Held(check::Known);
+
+impl Order {
+    /// Notes that the thread is about to take the lock.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds: if the thread holds a lock of the same or a higher rank.
+    #[track_caller]
+    pub(super) fn enter(self) -> Held {
+        check::enter(self.0);
+        Held(self.0)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        check::leave(self.0);
+    }
+}
+
+#[cfg(all(debug_assertions, not(shuttle)))]
+mod check {
+    use std::cell::Cell;
+
+    use super::Rank;
+
+    pub(super) type Known = Option<Rank>;
+
+    /// Locks that one thread may hold at a time.
+    const HELD_MAX: usize = 8;
+
+    impl super::Order {
+        pub(in crate::sync) fn of(rank: Rank) -> Self {
+            Self(Some(rank))
+        }
+    }
+
+    thread_local! {
+        static HELD: Cell<[Known; HELD_MAX]> = const { Cell::new([None; HELD_MAX]) };
+    }
+
+    #[track_caller]
+    pub(super) fn enter(known: Known) {
+        let Some(rank) = known else { return };
+        let mut held = HELD.get();
+        let highest = held.iter().flatten().max_by_key(|held| held.order);
+        if let Some(highest) = highest {
+            // A second panic would end the process, and hide the first.
+            assert!(
+                rank.order > highest.order || std::thread::panicking(),
+                "the lock of {} (rank {}) is taken under the lock of {} (rank {})",
+                rank.name,
+                rank.order,
+                highest.name,
+                highest.order
+            );
+        }
+        if let Some(free) = held.iter_mut().find(|held| held.is_none()) {
+            *free = known;
+        }
+        HELD.set(held);
+    }
+
+    pub(super) fn leave(known: Known) {
+        let mut held = HELD.get();
+        if known.is_some()
+            && let Some(left) = held.iter_mut().find(|held| **held == known)
+        {
+            *left = None;
+        }
+        HELD.set(held);
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(shuttle))))]
+mod check {
+    use super::Rank;
+
+    pub(super) type Known = ();
+
+    impl super::Order {
+        pub(in crate::sync) fn of(rank: Rank) -> Self {
+            let Rank { order: _, name: _ } = rank;
+            Self(())
+        }
+    }
+
+    pub(super) fn enter(_known: Known) {}
+
+    pub(super) fn leave(_known: Known) {}
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::sync::Mutex;
+
+    /// The rows of the page: number and locks.
+    fn page() -> Vec<(u8, Vec<&'static str>)> {
+        let page = include_str!("../manual/threads_and_locks.md");
+        let rows = page.lines().filter_map(|row| {
+            let (order, locks) = row.strip_prefix("| ")?.split_once(" | ")?;
+            let locks = locks.strip_suffix(" |")?.split("; ");
+            Some((order.parse().ok()?, locks.collect()))
+        });
+        rows.collect()
+    }
+
+    #[test]
+    fn the_page_on_locks_has_the_ranks_of_the_code_and_no_others() {
+        let of_code: Vec<_> = Rank::ALL
+            .chunk_by(|one, next| one.order == next.order)
+            .map(|same| {
+                let names = same.iter().map(|rank| rank.name);
+                (same[0].order, names.collect())
+            })
+            .collect();
+        assert_eq!(page(), of_code);
+        assert!(of_code.is_sorted());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(
+        expected = "the lock of the pod-status cache (rank 40) is taken under the lock of the tables of metrics (rank 57)"
+    )]
+    fn a_lock_that_is_taken_downwards_is_named() {
+        let (low, high) = (
+            Mutex::ranked(Rank::POD_STATUS, ()),
+            Mutex::ranked(Rank::METRICS, ()),
+        );
+        let _upwards = (low.lock(), high.lock());
+        let _downwards = low.lock();
+    }
+
+    #[test]
+    fn locks_are_free_again_in_any_order() {
+        let (low, high) = (
+            Mutex::ranked(Rank::POD_STATUS, ()),
+            Mutex::ranked(Rank::METRICS, ()),
+        );
+        for _ in 0..20 {
+            let (first, second) = (low.lock(), high.lock());
+            drop(first);
+            drop(second);
+        }
+        drop(high.lock());
+        drop(low.lock());
+    }
+}
