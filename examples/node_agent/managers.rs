@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::http::Client;
 use kubecache::manager::{
-    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, PodReport, SecretManager,
+    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, OwnerReport, SecretManager,
     visit_pod_config_map_names, visit_pod_secret_names,
 };
 use kubecache::object::{Object, ObjectKey};
@@ -82,7 +82,7 @@ impl Managers {
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.
-    pub(crate) fn inspect(&self) -> Vec<PodReport> {
+    pub(crate) fn inspect(&self) -> Vec<OwnerReport> {
         let mut reports = self.secrets.inspect();
         reports.extend(self.config_maps.inspect());
         reports

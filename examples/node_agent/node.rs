@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
-use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, PodReport};
+use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, OwnerReport};
 use kubecache::object::{Held, Object, ObjectKey};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
@@ -114,8 +114,8 @@ impl Node {
 
     /// A row per pod and object.
     pub(crate) fn rows(&self) -> Rows {
-        let reports = self.managers.inspect().into_iter();
-        reports.flat_map(rows_of).collect()
+        let reports = self.managers.inspect();
+        reports.iter().flat_map(rows_of).collect()
     }
 
     /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads is not watched for
@@ -171,8 +171,8 @@ pub(crate) fn followed<K: Object>(
     Ok(followed)
 }
 
-fn rows_of(pod: PodReport) -> Vec<(RowKey, Facts)> {
-    let key = ObjectKey::new(pod.namespace, pod.name);
+fn rows_of(pod: &OwnerReport) -> Vec<(RowKey, Facts)> {
+    let key = pod.owner.key();
     let rows = pod.objects.iter().map(|object| {
         let row = RowKey {
             pod: key.clone(),

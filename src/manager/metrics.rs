@@ -49,7 +49,7 @@ pub struct ManagerReading {
 pub struct ManagerState {
     /// How many objects are referenced.
     pub objects: usize,
-    /// How many references pods hold: an object that two pods reference counts twice.
+    /// How many references owners hold: an object that two owners reference counts twice.
     pub references: usize,
     /// How many objects have a watch that is open or being opened. With `Watch` only.
     pub watches: usize,
@@ -68,7 +68,7 @@ impl ManagerReading {
         }
     }
 
-    /// `Secret` or `ConfigMap`.
+    /// The kind of its objects, such as `Secret`.
     pub fn kind(&self) -> &'static str {
         self.kind
     }

@@ -120,7 +120,7 @@
 //! | R4 | a refusal looks like silence | it is an answer once it has outlasted the node authorizer's lag of about three seconds |
 //!
 //! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
-//! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (names are stored, not pods).
+//! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (keys are stored, not pods).
 
 mod answers;
 mod ask;
@@ -139,7 +139,6 @@ mod object_manager;
 mod options;
 mod pod_references;
 mod references;
-mod registry;
 mod report;
 mod stores;
 mod ttl;
@@ -157,7 +156,8 @@ pub use pod_references::{
     AnyContainer, ContainerKinds, ReferencedByPods, visit_containers, visit_pod_config_map_names,
     visit_pod_secret_names,
 };
-pub use report::{ObjectReport, ObjectState, PodReport};
+pub use references::Owner;
+pub use report::{ObjectReport, ObjectState, OwnerReport};
 
 #[cfg(test)]
 mod tests;

@@ -15,8 +15,8 @@ use super::kinds::cache_name;
 use super::metrics::ManagerReading;
 use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
-use super::registry::{Difference, PodId, Registry};
-use super::report::{ObjectReport, PodReport};
+use super::references::{Owner, ReferenceChange};
+use super::report::{ObjectReport, OwnerReport};
 use super::stores::Stores;
 use super::ttl::store::TtlStore;
 use super::watch::launch::Reflectors;
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::guard::{guard, guard_call};
 use crate::list_watch::Api;
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
-use crate::sync::{Arc, Mutex};
+use crate::sync::Arc;
 
 /// Keeps the Secrets of the registered pods.
 #[doc(alias = "secret.Manager")]
@@ -42,7 +42,6 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: Object> {
-    registry: Mutex<Registry>,
     store: Stores<K>,
 }
 
@@ -115,10 +114,7 @@ impl<K: Object> ObjectManager<K> {
     }
 
     pub(crate) fn over(store: Stores<K>) -> Self {
-        Self {
-            registry: Mutex::new(Registry::default()),
-            store,
-        }
+        Self { store }
     }
 
     /// The store, for tests that take a fresh read apart.
@@ -128,6 +124,38 @@ impl<K: Object> ObjectManager<K> {
             Stores::Watch(store) => store,
             Stores::Cache(_) | Stores::Get(_) => panic!("this manager does not watch"),
         }
+    }
+
+    /// Counts one more reference of `owner` to the object (OC-3). The first reference of all starts
+    /// what the strategy does for the object.
+    ///
+    /// With `Cache`, each added reference makes the next read fetch the object anew (OS-2).
+    ///
+    /// Never touches the network, never waits for it, never fails: what cannot be started says so when
+    /// it is read.
+    pub fn add_reference(&self, owner: &Owner, key: &ObjectKey) {
+        let change = ReferenceChange::Add(key.clone());
+        self.store.change_references(owner, change);
+    }
+
+    /// Takes back one reference of `owner` to the object; one that was never added is ignored (OC-4).
+    ///
+    /// With the last reference of all, the object is dropped. Its watch is stopped, and the thread of
+    /// the watch is joined elsewhere. Never blocks.
+    pub fn remove_reference(&self, owner: &Owner, key: &ObjectKey) {
+        let change = ReferenceChange::Remove(key.clone());
+        self.store.change_references(owner, change);
+    }
+
+    /// Makes `owner` reference exactly the objects of `keys`, each once: adds what is new, then takes
+    /// back everything else, however often it was added. Without keys, the owner is forgotten.
+    ///
+    /// With `Cache`, each object that the owner did not reference before is fetched anew by its next
+    /// read, and with [`ManagerOptions::invalidate_on_update`] each object of `keys` (OS-2). Never
+    /// blocks and never fails, as [`add_reference`](Self::add_reference).
+    pub fn set_references(&self, owner: &Owner, keys: impl IntoIterator<Item = ObjectKey>) {
+        let change = ReferenceChange::Set(keys.into_iter().collect());
+        self.store.change_references(owner, change);
     }
 
     /// The object, from memory if the strategy has a current answer there, else after a wait of at most
@@ -276,14 +304,12 @@ impl<K: Object> ObjectManager<K> {
         self.measured(|| self.store.get_at_least(namespace, name, version, deadline))
     }
 
-    /// Each registered pod with the objects it references, sorted by namespace and name. Never blocks on the network,
-    /// and does not count as a read.
-    pub fn inspect(&self) -> Vec<PodReport> {
-        let pods = self.registry.lock().pods();
-        let reports = pods.into_iter().map(|(pod, keys)| PodReport {
-            namespace: pod.key.namespace().to_owned(),
-            name: pod.key.name().to_owned(),
-            uid: pod.uid.into(),
+    /// Each owner with the objects it references, sorted by kind, namespace and name. Never blocks on
+    /// the network, and does not count as a read.
+    pub fn inspect(&self) -> Vec<OwnerReport> {
+        let owners = self.store.owners().into_iter();
+        let reports = owners.map(|(owner, keys)| OwnerReport {
+            owner,
             objects: keys
                 .iter()
                 .filter_map(|key| self.inspect_object(key))
@@ -319,12 +345,6 @@ impl<K: Object> ObjectManager<K> {
         self.store.len()
     }
 
-    fn invalidates_on_update(&self) -> bool {
-        let options = self.store.options();
-        // The other strategies have nothing to drop; a watch would be asked needless questions.
-        options.invalidate_on_update && options.change_detection == ChangeDetection::Cache
-    }
-
     /// Subscribes to the changes of this manager's objects, for programs that show each as it comes: with `Watch` as the
     /// server tells them, with `Cache` and `Get` as reads find them, or as a registration drops what was cached. The
     /// manager never waits for a subscriber and remembers a bounded amount for it.
@@ -341,48 +361,23 @@ impl<K: Object> ObjectManager<K> {
 }
 
 impl<K: ReferencedByPods> ObjectManager<K> {
-    /// References what the pod names; registering it again references what is new and lets go what is not named any
-    /// more (CM-1, CM-2). Call it when the pod is bound to the node and whenever it changes.
-    ///
-    /// With `Cache` each object that is newly referenced by the pod, and with
-    /// [`ManagerOptions::invalidate_on_update`] each that it names, is fetched anew by its next read (OS-2).
-    ///
-    /// Never touches the network, never waits for it, never fails: what cannot be started says so when it is read.
+    /// References exactly what the pod names (CM-1, CM-2): [`set_references`](Self::set_references)
+    /// with the pod as the owner. Call it when the pod is bound to the node and whenever it changes.
     pub fn register_pod(&self, pod: &Pod) {
-        let id = PodId::of(pod);
-        let mut names: BTreeSet<Box<str>> = BTreeSet::new();
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let mut keys = BTreeSet::new();
         K::visit_pod(pod, &mut |name| {
-            names.insert(name.into());
+            keys.insert(ObjectKey::new(namespace, name));
             true
         });
-        let due = {
-            let mut registry = self.registry.lock();
-            let difference = if self.invalidates_on_update() {
-                registry.register_anew(&id, names)
-            } else {
-                registry.register(&id, names)
-            };
-            self.store.change_references(&id.uid, &difference)
-        };
-        self.store.perform(due);
+        self.set_references(&Owner::of(pod), keys);
     }
 
-    /// Lets go what the pod named when it was last registered (CM-4); an unknown pod is ignored. Call it when the
-    /// pod's containers have ended and its volumes are unmounted: until then they may still ask for the objects.
-    ///
-    /// What is held of objects nobody references any more is dropped; their watches are stopped, and the threads of those
-    /// joined elsewhere.
+    /// Takes back what the pod referenced (CM-4); an unknown pod is ignored. Call it when the pod's
+    /// containers have ended and its volumes are unmounted: until then they may still ask for the
+    /// objects.
     pub fn unregister_pod(&self, pod: &Pod) {
-        let id = PodId::of(pod);
-        let due = {
-            let mut registry = self.registry.lock();
-            let difference = Difference {
-                added: Vec::new(),
-                removed: registry.unregister(&id),
-            };
-            self.store.change_references(&id.uid, &difference)
-        };
-        self.store.perform(due);
+        self.set_references(&Owner::of(pod), []);
     }
 }
 

@@ -1,187 +1,478 @@
-//! Who references which object: counts per pod uid, and the one place that owns the items (OC-3..OC-5, B6). Pure.
+//! Who references which object: counts per owner, and the one place that owns the items (OC-3..OC-5, B6). Pure.
 
-use std::num::NonZeroU32;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroUsize};
 
 use hashbrown::HashMap;
 
-use crate::object::{KeyRef, ObjectKey};
+use crate::object::{KeyRef, Object, ObjectKey};
+
+/// Who references objects: a pod, a route, a driver. Managers count references per owner.
+///
+/// Two owners are the same if their kinds, keys and uids are.
+///
+/// # Examples
+///
+/// ```
+/// use k8s_openapi::api::networking::v1::Ingress;
+/// use kubecache::manager::Owner;
+/// use kubecache::object::ObjectKey;
+///
+/// let mut ingress = Ingress::default();
+/// ingress.metadata.name = Some("web".to_owned());
+/// ingress.metadata.uid = Some("1".to_owned());
+/// assert_eq!(Owner::of(&ingress).to_string(), "Ingress web");
+///
+/// // Not an object of the API.
+/// let owner = Owner::new("mount", ObjectKey::new("", "/var/lib/data"));
+/// assert_eq!(owner.to_string(), "mount /var/lib/data");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    kind: Cow<'static, str>,
+    key: ObjectKey,
+    uid: Box<str>,
+}
+
+impl Owner {
+    /// The owner that `object` is. An object that is made again under the same name has another
+    /// uid, and so is another owner.
+    pub fn of<K: Object>(object: &K) -> Self {
+        Self {
+            kind: Cow::Borrowed(K::KIND),
+            key: object.key(),
+            uid: object.uid().into(),
+        }
+    }
+
+    /// An owner without a uid, by a kind and a key that the program chooses.
+    pub fn new(kind: impl Into<Cow<'static, str>>, key: ObjectKey) -> Self {
+        Self {
+            kind: kind.into(),
+            key,
+            uid: Box::default(),
+        }
+    }
+
+    /// The kind, such as `Pod`.
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The namespace and name.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The uid; empty for an owner that has none.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.key)
+    }
+}
+
+/// A change of one owner's references.
+#[derive(Debug)]
+pub(crate) enum ReferenceChange {
+    /// Counts one more.
+    Add(ObjectKey),
+    /// Takes one back.
+    Remove(ObjectKey),
+    /// The owner references these objects, each once, and no other.
+    Set(BTreeSet<ObjectKey>),
+}
+
+/// What a change of references means for an item.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Affected<I> {
+    /// The first reference of all made it.
+    Made(I),
+    /// It has one more reference.
+    Shared(I),
+    /// The last reference of all is gone, and the item with it.
+    Released(I),
+}
 
 /// The references to the objects of one kind, each object with its item `I`.
 ///
-/// An item is in here exactly while somebody references it. A count that is zero or less cannot be written down: it
-/// is no entry at all.
+/// An item is in here exactly while an owner references it. A count that is zero or less cannot be
+/// written down: it is no entry at all.
 #[derive(Debug)]
 pub(crate) struct References<I> {
-    entries: HashMap<ObjectKey, Entry<I>>,
+    objects: HashMap<ObjectKey, Referenced<I>>,
+    /// What each owner references, and how often. It keeps keys, not objects, so an owner that is
+    /// changed in place cannot mislead it (CM-5).
+    owners: HashMap<Owner, BTreeMap<ObjectKey, NonZeroU32>>,
 }
 
 #[derive(Debug)]
-struct Entry<I> {
+struct Referenced<I> {
     item: I,
-    pods: HashMap<Box<str>, NonZeroU32>,
-}
-
-/// What an added reference was.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Added<I> {
-    /// The first one: the item was just made.
-    First(I),
-    /// One more on an item that was there.
-    Shared(I),
-}
-
-/// What a deleted reference was.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Deleted<I> {
-    /// The last one: the item is no longer in here.
-    Last(I),
-    /// Others remain.
-    Shared,
-    /// Nobody had counted it (OC-3, OC-4).
-    Unknown,
+    owners: NonZeroUsize,
 }
 
 impl<I> Default for References<I> {
     fn default() -> Self {
         Self {
-            entries: HashMap::new(),
+            objects: HashMap::new(),
+            owners: HashMap::new(),
         }
     }
 }
 
 impl<I: Clone> References<I> {
-    /// Counts a reference of the pod `uid`; makes the item if it is the first one of all.
-    pub(crate) fn add(&mut self, key: &ObjectKey, uid: &str, make: impl FnOnce() -> I) -> Added<I> {
-        if let Some(entry) = self.entries.get_mut(key) {
-            let count = entry.pods.get(uid).copied();
-            let more = count.map_or(NonZeroU32::MIN, |count| count.saturating_add(1));
-            entry.pods.insert(uid.into(), more);
-            return Added::Shared(entry.item.clone());
-        }
-        let item = make();
-        let entry = Entry {
-            item: item.clone(),
-            pods: [(uid.into(), NonZeroU32::MIN)].into_iter().collect(),
+    /// Changes the owner's references (CM-1, CM-2); `make` makes the item of an object's first one.
+    /// `renews`: an owner that sets what it references anew references all of it once more.
+    pub(crate) fn change(
+        &mut self,
+        owner: &Owner,
+        change: ReferenceChange,
+        renews: bool,
+        mut make: impl FnMut(&ObjectKey) -> I,
+    ) -> Vec<Affected<I>> {
+        let mut held = self.owners.remove(owner).unwrap_or_default();
+        let affected = match change {
+            ReferenceChange::Add(key) => {
+                let count = held.get(&key).copied();
+                let more = count.map_or(NonZeroU32::MIN, |count| count.saturating_add(1));
+                let affected = self.add(&key, count.is_none(), &mut make);
+                held.insert(key, more);
+                vec![affected]
+            }
+            ReferenceChange::Remove(key) => {
+                let count = held.remove(&key).map(NonZeroU32::get);
+                match count.and_then(|count| NonZeroU32::new(count.saturating_sub(1))) {
+                    Some(less) => {
+                        held.insert(key, less);
+                        Vec::new()
+                    }
+                    None if count.is_some() => self.remove(&key).into_iter().collect(),
+                    // Nobody had counted it (OC-3, OC-4).
+                    None => Vec::new(),
+                }
+            }
+            ReferenceChange::Set(keys) => {
+                let before = std::mem::take(&mut held);
+                let is_new = |key| !before.contains_key(key);
+                let added = keys.iter().filter(|key| renews || is_new(key));
+                let mut affected: Vec<_> = added
+                    .map(|key| self.add(key, is_new(key), &mut make))
+                    .collect();
+                let removed = before.keys().filter(|key| !keys.contains(key));
+                affected.extend(removed.filter_map(|key| self.remove(key)));
+                held.extend(keys.into_iter().map(|key| (key, NonZeroU32::MIN)));
+                affected
+            }
         };
-        self.entries.insert(key.clone(), entry);
-        Added::First(item)
+        if !held.is_empty() {
+            self.owners.insert(owner.clone(), held);
+        }
+        affected
     }
 
-    /// Takes back one reference of the pod `uid`; gives the item out with the last one of all.
-    pub(crate) fn delete(&mut self, key: &ObjectKey, uid: &str) -> Deleted<I> {
-        let Some(entry) = self.entries.get_mut(key) else {
-            return Deleted::Unknown;
-        };
-        let Some(count) = entry.pods.get_mut(uid) else {
-            return Deleted::Unknown;
-        };
-        if let Some(less) = NonZeroU32::new(count.get().saturating_sub(1)) {
-            *count = less;
-            return Deleted::Shared;
+    fn add(
+        &mut self,
+        key: &ObjectKey,
+        by_another: bool,
+        make: &mut impl FnMut(&ObjectKey) -> I,
+    ) -> Affected<I> {
+        if let Some(object) = self.objects.get_mut(key) {
+            let more = object.owners.saturating_add(usize::from(by_another));
+            object.owners = more;
+            return Affected::Shared(object.item.clone());
         }
-        entry.pods.remove(uid);
-        if !entry.pods.is_empty() {
-            return Deleted::Shared;
+        let item = make(key);
+        let object = Referenced {
+            item: item.clone(),
+            owners: NonZeroUsize::MIN,
+        };
+        self.objects.insert(key.clone(), object);
+        Affected::Made(item)
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<Affected<I>> {
+        let object = self.objects.get_mut(key)?;
+        if let Some(less) = NonZeroUsize::new(object.owners.get().saturating_sub(1)) {
+            object.owners = less;
+            return None;
         }
-        let last = self.entries.remove(key);
-        last.map_or(Deleted::Unknown, |entry| Deleted::Last(entry.item))
+        let last = self.objects.remove(key);
+        last.map(|object| Affected::Released(object.item))
     }
 
     /// The item of an object that is referenced. Allocates nothing.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&I> {
         let key = KeyRef { namespace, name };
-        self.entries.get(&key).map(|entry| &entry.item)
+        self.objects.get(&key).map(|object| &object.item)
     }
 
     /// Puts another item in the place of the one of an object that is referenced.
     pub(crate) fn set_item(&mut self, key: &ObjectKey, item: I) {
-        if let Some(entry) = self.entries.get_mut(key) {
-            entry.item = item;
+        if let Some(object) = self.objects.get_mut(key) {
+            object.item = item;
         }
     }
 
-    /// How many pods reference the object.
-    pub(crate) fn pods(&self, key: &ObjectKey) -> usize {
-        self.entries.get(key).map_or(0, |entry| entry.pods.len())
+    /// How many owners reference the object.
+    pub(crate) fn owners_of(&self, key: &ObjectKey) -> usize {
+        self.objects
+            .get(key)
+            .map_or(0, |object| object.owners.get())
     }
 
-    /// How many references there are: an object that two pods reference counts twice.
+    /// How many references there are: an object that two owners reference counts twice.
     pub(crate) fn total(&self) -> usize {
-        self.entries.values().map(|entry| entry.pods.len()).sum()
+        self.owners.values().map(BTreeMap::len).sum()
     }
 
     /// Every item.
     pub(crate) fn items(&self) -> impl Iterator<Item = &I> {
-        self.entries.values().map(|entry| &entry.item)
+        self.objects.values().map(|object| &object.item)
     }
 
     /// How many objects are referenced.
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.objects.len()
+    }
+
+    /// The owners, sorted, and what each references, sorted.
+    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        let owners = self.owners.iter();
+        owners
+            .map(|(owner, held)| (owner.clone(), held.keys().cloned().collect()))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dice::Dice;
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new("ns", name)
     }
 
-    fn count(references: &References<u32>, name: &str, uid: &str) -> u32 {
-        references
-            .entries
-            .get(&key(name))
-            .and_then(|entry| entry.pods.get(uid))
+    fn keys(names: &[&str]) -> BTreeSet<ObjectKey> {
+        names.iter().map(|name| key(name)).collect()
+    }
+
+    fn owner(name: &str) -> Owner {
+        Owner::new("Route", key(name))
+    }
+
+    /// Adds, removes or sets without renewal; a new item is `made`.
+    fn change(
+        references: &mut References<u32>,
+        name: &str,
+        change: ReferenceChange,
+        made: u32,
+    ) -> Vec<Affected<u32>> {
+        references.change(&owner(name), change, false, |_| made)
+    }
+
+    fn count(references: &References<u32>, name: &str, of: &str) -> u32 {
+        let held = references.owners.get(&owner(of));
+        held.and_then(|held| held.get(&key(name)))
             .map_or(0, |count| count.get())
     }
 
     /// OC-4, first three rows; `TestRefMapHandlesReferencesCorrectly`.
     #[test]
-    fn the_reference_table_of_one_pod() {
+    fn the_reference_table_of_one_owner() {
         let rows: [(&str, &[u32]); 3] = [("aadd", &[1, 2, 1, 0]), ("d", &[0]), ("add", &[1, 0, 0])];
         for (steps, expected) in rows {
             let mut references = References::default();
             let counts: Vec<u32> = steps
                 .chars()
                 .map(|step| {
-                    match step {
-                        'a' => drop(references.add(&key("s1"), "pod1", || 7)),
-                        _ => drop(references.delete(&key("s1"), "pod1")),
-                    }
-                    count(&references, "s1", "pod1")
+                    let step = match step {
+                        'a' => ReferenceChange::Add(key("s1")),
+                        _ => ReferenceChange::Remove(key("s1")),
+                    };
+                    change(&mut references, "1", step, 7);
+                    count(&references, "s1", "1")
                 })
                 .collect();
             assert_eq!(counts, expected, "{steps}");
             assert_eq!(references.len(), 0, "{steps}: no item is left");
+            assert!(references.owners.is_empty(), "{steps}: no owner is left");
         }
     }
 
     /// OC-4, last row, without OC-5's count of -1 (B6): what was never added is not taken back.
     #[test]
-    fn deleting_what_others_added_changes_nothing() {
+    fn removing_what_others_added_changes_nothing() {
         let mut references = References::default();
-        assert_eq!(references.add(&key("s1"), "pod1", || 7), Added::First(7));
-        assert_eq!(references.delete(&key("s1"), "pod2"), Deleted::Unknown);
-        assert_eq!(references.delete(&key("s2"), "pod1"), Deleted::Unknown);
-        let elsewhere = ObjectKey::new("other", "s1");
-        assert_eq!(references.delete(&elsewhere, "pod1"), Deleted::Unknown);
-        assert_eq!(count(&references, "s1", "pod1"), 1);
-        assert_eq!(references.add(&key("s1"), "pod2", || 8), Added::Shared(7));
-        assert_eq!(references.delete(&key("s1"), "pod2"), Deleted::Shared);
-        assert_eq!(references.delete(&key("s1"), "pod1"), Deleted::Last(7));
+        let add = || ReferenceChange::Add(key("s1"));
+        let remove = || ReferenceChange::Remove(key("s1"));
+        assert_eq!(change(&mut references, "1", add(), 7), [Affected::Made(7)]);
+        assert_eq!(change(&mut references, "2", remove(), 8), []);
+        let other = ReferenceChange::Remove(key("s2"));
+        assert_eq!(change(&mut references, "1", other, 8), []);
+        let elsewhere = ReferenceChange::Remove(ObjectKey::new("other", "s1"));
+        assert_eq!(change(&mut references, "1", elsewhere, 8), []);
+        assert_eq!(count(&references, "s1", "1"), 1);
+        assert_eq!(
+            change(&mut references, "2", add(), 8),
+            [Affected::Shared(7)]
+        );
+        assert_eq!(change(&mut references, "2", remove(), 8), []);
+        let last = change(&mut references, "1", remove(), 8);
+        assert_eq!(last, [Affected::Released(7)]);
         assert_eq!(references.len(), 0);
+    }
+
+    /// CM-1, CM-2: the first time adds all, later times the difference only.
+    #[test]
+    fn a_set_touches_what_it_changes() {
+        let mut references = References::default();
+        let set = |names: &[&str]| ReferenceChange::Set(keys(names));
+        let first = change(&mut references, "1", set(&["a", "b"]), 1);
+        assert_eq!(first, [Affected::Made(1), Affected::Made(1)]);
+        assert_eq!(change(&mut references, "1", set(&["a", "b"]), 2), []);
+        let update = change(&mut references, "1", set(&["b", "c"]), 3);
+        assert_eq!(update, [Affected::Made(3), Affected::Released(1)]);
+        let end = change(&mut references, "1", set(&[]), 4);
+        assert_eq!(end, [Affected::Released(1), Affected::Released(3)]);
+        assert!(references.owners.is_empty());
+    }
+
+    /// CM-2 as kubelets before 1.29 had it: an update references everything anew. The counts end as
+    /// without that.
+    #[test]
+    fn a_set_that_renews_touches_everything() {
+        let mut references = References::default();
+        let mut set = |names: &[&str], made| {
+            let change = ReferenceChange::Set(keys(names));
+            references.change(&owner("1"), change, true, |_| made)
+        };
+        assert_eq!(set(&["a", "b"], 1), [Affected::Made(1), Affected::Made(1)]);
+        let update = [
+            Affected::Shared(1),
+            Affected::Made(2),
+            Affected::Released(1),
+        ];
+        assert_eq!(set(&["b", "c"], 2), update);
+        assert_eq!(set(&[], 3), [Affected::Released(1), Affected::Released(2)]);
+    }
+
+    /// A set makes each count one, whatever was added before.
+    #[test]
+    fn a_set_forgets_how_often_something_was_added() {
+        let mut references = References::default();
+        for _ in 0..3 {
+            change(&mut references, "1", ReferenceChange::Add(key("a")), 1);
+        }
+        let same = ReferenceChange::Set(keys(&["a"]));
+        assert_eq!(change(&mut references, "1", same, 2), []);
+        let removed = change(&mut references, "1", ReferenceChange::Remove(key("a")), 2);
+        assert_eq!(removed, [Affected::Released(1)]);
+    }
+
+    /// CM-3: an object made again is another owner, and references of its own.
+    #[test]
+    fn owners_are_told_apart_by_kind_key_and_uid() {
+        let named = |kind: &'static str, uid: &str| Owner {
+            uid: uid.into(),
+            ..Owner::new(kind, key("p"))
+        };
+        let owners = [named("Pod", "1"), named("Pod", "2"), named("Route", "1")];
+        let mut references = References::default();
+        for (number, owner) in owners.iter().enumerate() {
+            references.change(owner, ReferenceChange::Add(key("a")), false, |_| 7);
+            assert_eq!(references.owners_of(&key("a")), number + 1);
+        }
+        assert_eq!(references.total(), 3);
+        let listed: Vec<Owner> = references.owners().into_keys().collect();
+        assert_eq!(listed, owners);
+    }
+
+    /// Random owners against counts that are written down one by one.
+    #[test]
+    fn b6_random_owners_and_a_simple_model_agree() {
+        for (mut dice, seed) in Dice::histories(100) {
+            let mut below = |sides: u64| usize::try_from(dice.roll(sides)).unwrap();
+            let mut references = References::default();
+            let mut model: BTreeMap<(Owner, ObjectKey), u32> = BTreeMap::new();
+            let mut items: BTreeMap<ObjectKey, u32> = BTreeMap::new();
+            for step in 0..200 {
+                let owner = owner(["1", "2", "3"][below(3)]);
+                let name = key(["a", "b", "c", "d"][below(4)]);
+                let renews = below(4) == 0;
+                let change = match below(3) {
+                    0 => {
+                        *model.entry((owner.clone(), name.clone())).or_default() += 1;
+                        ReferenceChange::Add(name)
+                    }
+                    1 => {
+                        let entry = (owner.clone(), name.clone());
+                        let count = model.get(&entry).map_or(0, |count| count - 1);
+                        if count == 0 {
+                            model.remove(&entry);
+                        } else {
+                            model.insert(entry, count);
+                        }
+                        ReferenceChange::Remove(name)
+                    }
+                    _ => {
+                        let names = ["a", "b", "c", "d"];
+                        let set: BTreeSet<ObjectKey> = names
+                            .into_iter()
+                            .filter(|_| below(2) == 0)
+                            .map(key)
+                            .collect();
+                        model.retain(|(other, _), _| *other != owner);
+                        let counts = set.iter().map(|name| ((owner.clone(), name.clone()), 1));
+                        model.extend(counts);
+                        ReferenceChange::Set(set)
+                    }
+                };
+                let before = items.clone();
+                let mut made = Vec::new();
+                let affected = references.change(&owner, change, renews, |key| {
+                    made.push(key.clone());
+                    step
+                });
+                // An item lives exactly as long as its object is referenced.
+                let named: BTreeSet<&ObjectKey> = model.keys().map(|(_, key)| key).collect();
+                items.retain(|key, _| named.contains(key));
+                items.extend(made.iter().map(|key| (key.clone(), step)));
+                let released = before.keys().filter(|key| !items.contains_key(key)).count();
+                let is_released = |one: &&Affected<u32>| matches!(one, Affected::Released(_));
+                assert_eq!(
+                    affected.iter().filter(is_released).count(),
+                    released,
+                    "{seed}"
+                );
+                assert!(made.iter().all(|key| !before.contains_key(key)), "{seed}");
+                assert_eq!(references.len(), named.len(), "{seed}");
+                assert_eq!(references.total(), model.len(), "{seed}");
+                for name in ["a", "b", "c", "d"] {
+                    let owners = model.keys().filter(|(_, key)| key.name() == name).count();
+                    assert_eq!(references.owners_of(&key(name)), owners, "{seed}");
+                    assert_eq!(references.get("ns", name), items.get(&key(name)), "{seed}");
+                }
+            }
+        }
     }
 
     /// OC-26 and KEY-1: the borrowed key finds what the owned one stored.
     #[test]
     fn a_borrowed_key_finds_its_item() {
         let mut references = References::default();
-        references.add(&ObjectKey::new("ns", "a"), "pod", || 1);
-        references.add(&ObjectKey::new("", "a"), "pod", || 2);
-        assert_eq!(references.get("ns", "a"), Some(&1));
-        assert_eq!(references.get("", "a"), Some(&2));
+        let keys = [ObjectKey::new("ns", "a"), ObjectKey::new("", "a")];
+        let set = ReferenceChange::Set(keys.into());
+        references.change(&owner("1"), set, false, |key| key.namespace().len());
+        assert_eq!(references.get("ns", "a"), Some(&2));
+        assert_eq!(references.get("", "a"), Some(&0));
         assert_eq!(references.get("n", "sa"), None);
     }
 }

@@ -6,20 +6,17 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::kinds::KindTraits;
+use super::references::Owner;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 
-/// A registered pod and the objects of one kind it references.
+/// An owner and the objects of one kind that it references.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PodReport {
-    /// The pod's namespace.
-    pub namespace: String,
-    /// The pod's name.
-    pub name: String,
-    /// The pod's uid.
-    pub uid: String,
-    /// Its objects, sorted by name.
+pub struct OwnerReport {
+    /// The owner.
+    pub owner: Owner,
+    /// Its objects, sorted by namespace and name.
     pub objects: Vec<ObjectReport>,
 }
 
@@ -68,7 +65,7 @@ impl fmt::Display for ObjectState {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectReport {
-    /// `Secret` or `ConfigMap`.
+    /// Its kind, such as `Secret`.
     pub kind: &'static str,
     /// The object.
     pub key: ObjectKey,
@@ -95,8 +92,8 @@ pub struct ObjectReport {
     /// (B14), or is known to be behind: what is known of the object may be old. With `Watch` only;
     /// false for an object whose watch is stopped.
     pub is_overdue: bool,
-    /// How many registered pods reference the object.
-    pub pods: usize,
+    /// How many owners reference the object.
+    pub owners: usize,
     /// What went wrong last, if nothing has gone well since.
     pub last_failure: Option<Error>,
     /// How many requests failed one after the other.
@@ -130,7 +127,7 @@ impl Summary {
 
 impl ObjectReport {
     /// The row of an object of which nothing is known yet, for a store to fill in.
-    pub(crate) fn unknown<K: Object>(key: ObjectKey, pods: usize) -> Self {
+    pub(crate) fn unknown<K: Object>(key: ObjectKey, owners: usize) -> Self {
         Self {
             kind: K::KIND,
             key,
@@ -144,7 +141,7 @@ impl ObjectReport {
             since_contact: None,
             watched: false,
             is_overdue: false,
-            pods,
+            owners,
             last_failure: None,
             attempts: 0,
             refused: 0,

@@ -1,5 +1,6 @@
 //! The one type behind which the strategies stand: a manager asks it, and it asks the store of its strategy.
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use super::cached::Cached;
@@ -8,10 +9,10 @@ use super::fetch::store::FetchStore;
 use super::health::Overdue;
 use super::metrics::Books;
 use super::options::ManagerOptions;
-use super::registry::Difference;
+use super::references::{Owner, ReferenceChange};
 use super::report::ObjectReport;
-use super::ttl::store::{Due as Dropped, TtlStore};
-use super::watch::store::{Due, WatchStore};
+use super::ttl::store::TtlStore;
+use super::watch::store::WatchStore;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, ResourceVersion};
@@ -22,15 +23,6 @@ pub(crate) enum Stores<K: Object> {
     Watch(WatchStore<K>),
     Cache(TtlStore<K>),
     Get(FetchStore<K>),
-}
-
-/// What a change of references leaves to do once the registry's lock is released.
-#[derive(Debug)]
-#[must_use = "what is due must be performed"]
-pub(crate) enum Chore<K: Object> {
-    Watch(Due<K>),
-    Cache(Dropped<K>),
-    Nothing,
 }
 
 impl<K: Object> Stores<K> {
@@ -59,24 +51,21 @@ impl<K: Object> Stores<K> {
         }
     }
 
-    /// Counts and takes back references of the pod `uid`. Never blocks.
-    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Chore<K> {
+    /// Changes the references of `owner` and does what that asks for. Never blocks.
+    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         match self {
-            Self::Watch(store) => Chore::Watch(store.change_references(uid, change)),
-            Self::Cache(store) => Chore::Cache(store.change_references(uid, change)),
-            Self::Get(store) => {
-                store.change_references(uid, change);
-                Chore::Nothing
-            }
+            Self::Watch(store) => store.change_references(owner, change),
+            Self::Cache(store) => store.change_references(owner, change),
+            Self::Get(store) => store.change_references(owner, change),
         }
     }
 
-    /// Carries out what a change of references asked for. Called under no lock.
-    pub(crate) fn perform(&self, chore: Chore<K>) {
-        match (self, chore) {
-            (Self::Watch(store), Chore::Watch(due)) => store.perform(due),
-            (Self::Cache(store), Chore::Cache(due)) => store.perform(due),
-            (Self::Watch(_) | Self::Cache(_) | Self::Get(_), _) => {}
+    /// The owners and what each references, sorted.
+    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        match self {
+            Self::Watch(store) => store.owners(),
+            Self::Cache(store) => store.owners(),
+            Self::Get(store) => store.owners(),
         }
     }
 

@@ -85,7 +85,7 @@ impl Outcome {
     pub(super) fn report<K: Object>(
         &self,
         key: ObjectKey,
-        pods: usize,
+        owners: usize,
         now: Instant,
     ) -> ObjectReport {
         let (state, reason) = self.standing(now);
@@ -98,7 +98,7 @@ impl Outcome {
                 .map(|contact| now.saturating_duration_since(contact)),
             last_failure: trouble.map(|trouble| trouble.failure.clone()),
             attempts: trouble.map_or(0, |trouble| trouble.attempts),
-            ..ObjectReport::unknown::<K>(key, pods).with(self.summary.clone())
+            ..ObjectReport::unknown::<K>(key, owners).with(self.summary.clone())
         }
     }
 

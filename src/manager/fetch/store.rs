@@ -1,5 +1,6 @@
 //! The fetching store: a request on the reader's thread for each read, and a note of how it ended (SC-2).
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use super::outcome::Outcome;
@@ -13,8 +14,7 @@ use crate::manager::changes::Notifier;
 use crate::manager::gets::Gets;
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::References;
-use crate::manager::registry::Difference;
+use crate::manager::references::{Owner, ReferenceChange, References};
 use crate::manager::report::ObjectReport;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::{
@@ -64,20 +64,18 @@ impl<K: Object> FetchStore<K> {
         &self.changes
     }
 
-    /// Counts and takes back references of the pod `uid`: they decide which objects have a row, and nothing else.
-    pub(crate) fn change_references(&self, uid: &str, change: &Difference) {
-        let mut references = self.references.lock();
-        for key in &change.added {
-            references.add(key, uid, || {
-                Arc::new(Item {
-                    key: key.clone(),
-                    outcome: Mutex::new(Outcome::default()),
-                })
-            });
-        }
-        for key in &change.removed {
-            references.delete(key, uid);
-        }
+    /// Counts and takes back references of `owner`: they decide which objects have a row, and
+    /// nothing else.
+    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
+        let make = |key: &ObjectKey| {
+            Arc::new(Item {
+                key: key.clone(),
+                outcome: Mutex::new(Outcome::default()),
+            })
+        };
+        let affected = self.references.lock().change(owner, change, false, make);
+        // What was let go is dropped under no lock.
+        drop(affected);
     }
 
     /// The object as the server has it now, by a consistent read (SC-2).
@@ -146,13 +144,13 @@ impl<K: Object> FetchStore<K> {
     /// What is known of one object, if it is referenced.
     pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
         let now = self.options.clock.now();
-        let (item, pods) = {
+        let (item, owners) = {
             let references = self.references.lock();
             let item = references.get(key.namespace(), key.name())?;
-            (Arc::clone(item), references.pods(key))
+            (Arc::clone(item), references.owners_of(key))
         };
         let outcome = item.outcome.lock();
-        let mut report = outcome.report::<K>(key.clone(), pods, now);
+        let mut report = outcome.report::<K>(key.clone(), owners, now);
         if self.stop.token().is_stopped() && report.reason.is_empty() {
             "the manager was shut down".clone_into(&mut report.reason);
         }
@@ -170,6 +168,11 @@ impl<K: Object> FetchStore<K> {
 
     pub(crate) fn len(&self) -> usize {
         self.references.lock().len()
+    }
+
+    /// The owners and what each references, sorted.
+    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.references.lock().owners()
     }
 
     /// What a reading of the manager looks at.

@@ -251,7 +251,10 @@ fn a_row_shows_how_the_last_read_ended() {
         (row.state, row.reason.as_str()),
         (ObjectState::Waiting, "not read yet")
     );
-    assert_eq!((row.pods, row.watched, row.since_contact), (1, false, None));
+    assert_eq!(
+        (row.owners, row.watched, row.since_contact),
+        (1, false, None)
+    );
     stage.get().unwrap();
     stage.clock.advance(SECOND);
     let row = stage.row();

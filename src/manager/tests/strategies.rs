@@ -263,7 +263,7 @@ fn cm_2_which_registrations_force_fetches() {
     for stage in [new, old] {
         let pods = |name| {
             let row = stage.manager.inspect_object(&ObjectKey::new("ns", name));
-            row.map_or(0, |row| row.pods)
+            row.map_or(0, |row| row.owners)
         };
         let counts = ["s1", "s10", "s2", "s20", "s21"].map(pods);
         assert_eq!(counts, [2, 0, 2, 2, 1], "the counts end the same");
@@ -290,7 +290,7 @@ fn cm_2_the_older_rule_is_the_caches_alone() {
         let before = stage.source.requests().len();
         stage.manager.register_pod(&pod("p", &["s"]));
         let row = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
-        assert_eq!(row.unwrap().pods, 1, "{mode}");
+        assert_eq!(row.unwrap().owners, 1, "{mode}");
         if mode == ChangeDetection::Watch {
             stage.get("s").unwrap();
         }

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::options::ManagerOptions;
-use crate::manager::registry::Difference;
+use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::{Cached, ObjectReport};
 use crate::object::{ObjectKey, ResourceVersion, Status};
@@ -63,18 +63,15 @@ impl Stage {
     }
 
     pub(super) fn change(&self, uid: &str, added: &[&str], removed: &[&str]) {
-        let keys = |names: &[&str]| {
-            names
-                .iter()
-                .map(|name| ObjectKey::new("ns", *name))
-                .collect()
-        };
-        let difference = Difference {
-            added: keys(added),
-            removed: keys(removed),
-        };
-        self.store
-            .perform(self.store.change_references(uid, &difference));
+        let owner = Owner::new("Pod", ObjectKey::new("ns", uid));
+        for name in added {
+            let add = ReferenceChange::Add(ObjectKey::new("ns", *name));
+            self.store.change_references(&owner, add);
+        }
+        for name in removed {
+            let remove = ReferenceChange::Remove(ObjectKey::new("ns", *name));
+            self.store.change_references(&owner, remove);
+        }
     }
 
     pub(super) fn add(&self, name: &str, uid: &str) {

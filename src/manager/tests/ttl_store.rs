@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
+
 use super::fake::{VersionedGetter, secret, with_uid};
 use super::ttl_stage::{
     FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
 };
 use crate::clock::{Deadline, FakeClock};
 use crate::manager::options::ManagerOptions;
-use crate::manager::registry::Difference;
+use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::report::ObjectState;
 use crate::manager::ttl::store::TtlStore;
 use crate::object::ObjectKey;
@@ -48,7 +50,7 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
         assert!(stage.store.inspect(&ObjectKey::new("ns", name)).is_none());
     }
     assert_eq!(stage.requests(), 2);
-    let pods = |name: &str| stage.inspect(name).pods;
+    let pods = |name: &str| stage.inspect(name).owners;
     assert_eq!((pods("one"), pods("three")), (2, 1), "OS-1");
 }
 
@@ -307,6 +309,12 @@ fn os_14_a_failure_leaves_the_cached_absence() {
 }
 
 /// OS-15 with B18: versions are compared as numbers of any length, equal ones are accepted, others have no order.
+fn add_reference(store: &TtlStore<Secret>) {
+    let owner = Owner::new("Pod", ObjectKey::new("ns", "p"));
+    let add = ReferenceChange::Add(ObjectKey::new("ns", "s"));
+    store.change_references(&owner, add);
+}
+
 #[test]
 fn os_15_what_older_means() {
     let rows = [
@@ -323,12 +331,7 @@ fn os_15_what_older_means() {
         let clock = FakeClock::new();
         let options = ManagerOptions::default().clock(clock.clone().into());
         let store = TtlStore::new(Arc::new(getter.clone()), options.ttl(Duration::ZERO));
-        let key = ObjectKey::new("ns", "s");
-        let difference = Difference {
-            added: vec![key],
-            removed: Vec::new(),
-        };
-        store.perform(store.change_references("pod", &difference));
+        add_reference(&store);
         let mut last = String::new();
         for version in [held, incoming] {
             getter.answer(Ok(secret("s", version)));
@@ -347,11 +350,7 @@ fn os_15_another_object_from_before_what_is_known_is_refused() {
     let getter = VersionedGetter::default();
     let options = ManagerOptions::default().ttl(Duration::ZERO);
     let store = TtlStore::new(Arc::new(getter.clone()), options);
-    let difference = Difference {
-        added: vec![ObjectKey::new("ns", "s")],
-        removed: Vec::new(),
-    };
-    store.perform(store.change_references("pod", &difference));
+    add_reference(&store);
     let old = || with_uid(secret("s", "5"), "uid-before");
     for answer in [secret("s", "7"), old(), old()] {
         getter.answer(Ok(answer));

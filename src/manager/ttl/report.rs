@@ -5,11 +5,11 @@ use crate::error::Error;
 use crate::manager::report::{ObjectReport, ObjectState, failed_so_far};
 use crate::object::{Object, ObjectKey};
 
-/// The row of the object of `record`, which `pods` reference.
+/// The row of the object of `record`, which `owners` reference.
 pub(crate) fn report<K: Object>(
     record: &Record<K>,
     key: &ObjectKey,
-    pods: usize,
+    owners: usize,
     at: &Moment<'_>,
 ) -> ObjectReport {
     let (state, reason) = standing(record, at);
@@ -22,7 +22,7 @@ pub(crate) fn report<K: Object>(
         last_failure: trouble.failure().cloned(),
         attempts: trouble.attempts(),
         refused: content.refused(),
-        ..ObjectReport::unknown::<K>(key.clone(), pods).with(content.summary())
+        ..ObjectReport::unknown::<K>(key.clone(), owners).with(content.summary())
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Cached;
 use crate::manager::options::ManagerOptions;
-use crate::manager::registry::Difference;
+use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::tests::fake::secret;
 use crate::object::{Held, ObjectKey, ResourceVersion, Status};
 use crate::sync::{Arc, Monitor};
@@ -162,18 +162,15 @@ impl Model {
     }
 
     fn change(&self, added: &[&str], removed: &[&str]) {
-        let keys = |names: &[&str]| {
-            names
-                .iter()
-                .map(|name| ObjectKey::new("ns", *name))
-                .collect()
-        };
-        let difference = Difference {
-            added: keys(added),
-            removed: keys(removed),
-        };
-        self.store
-            .perform(self.store.change_references("pod", &difference));
+        let owner = Owner::new("Pod", ObjectKey::new("ns", "pod"));
+        for name in added {
+            let add = ReferenceChange::Add(ObjectKey::new("ns", *name));
+            self.store.change_references(&owner, add);
+        }
+        for name in removed {
+            let remove = ReferenceChange::Remove(ObjectKey::new("ns", *name));
+            self.store.change_references(&owner, remove);
+        }
     }
 
     fn get(&self, deadline: Deadline) -> Result<Cached<Secret>, Error> {

@@ -2,6 +2,7 @@
 
 mod past;
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
@@ -18,8 +19,7 @@ use crate::manager::gets::Gets;
 use crate::manager::kinds::cache_name;
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Added, Deleted, References};
-use crate::manager::registry::Difference;
+use crate::manager::references::{Affected, Owner, ReferenceChange, References};
 use crate::manager::report::ObjectReport;
 use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Monitor, Mutex};
@@ -44,10 +44,6 @@ struct Place<K: Object> {
 }
 
 /// What a change of references took out of use, to be let go once all locks are released.
-#[derive(Debug)]
-#[must_use = "what is due must be performed"]
-pub(crate) struct Due<K: Object>(Vec<Orphan<K>>);
-
 #[derive(Debug)]
 struct Orphan<K: Object> {
     place: Arc<Place<K>>,
@@ -78,24 +74,30 @@ impl<K: Object> TtlStore<K> {
         &self.changes
     }
 
-    /// Counts and takes back references of the pod `uid` (OS-2, OS-3): each added one drops what is cached. Never blocks.
-    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Due<K> {
-        let mut due = Vec::new();
-        let mut references = self.references.lock();
-        for key in &change.added {
-            let first = || Place::new(key, Record::default());
-            if let Added::Shared(place) = references.add(key, uid, first) {
-                let (orphan, record) = self.orphan(place);
-                due.push(orphan);
-                references.set_item(key, Place::new(key, record));
-            }
+    /// Counts and takes back references of `owner` (OS-2, OS-3): each added one drops what is cached.
+    /// Never blocks.
+    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
+        let orphans: Vec<Orphan<K>> = {
+            let mut references = self.references.lock();
+            let renews = self.options.invalidate_on_update;
+            let make = |key: &ObjectKey| Place::new(key, Record::default());
+            let affected = references.change(owner, change, renews, make);
+            let orphans = affected.into_iter().filter_map(|affected| match affected {
+                Affected::Made(_) => None,
+                Affected::Shared(place) => {
+                    let key = place.key.clone();
+                    let (orphan, record) = self.orphan(place);
+                    references.set_item(&key, Place::new(&key, record));
+                    Some(orphan)
+                }
+                Affected::Released(place) => Some(self.orphan(place).0),
+            });
+            orphans.collect()
+        };
+        for orphan in orphans {
+            orphan.place.record.notify_all();
+            self.changes.tell(&orphan.place.key);
         }
-        for key in &change.removed {
-            if let Deleted::Last(place) = references.delete(key, uid) {
-                due.push(self.orphan(place).0);
-            }
-        }
-        Due(due)
     }
 
     fn orphan(&self, place: Arc<Place<K>>) -> (Orphan<K>, Record<K>) {
@@ -110,14 +112,6 @@ impl<K: Object> TtlStore<K> {
             _ready: ready,
         };
         (orphan, successor)
-    }
-
-    /// Tells what a change of references dropped. Called under no lock.
-    pub(crate) fn perform(&self, due: Due<K>) {
-        for orphan in due.0 {
-            orphan.place.record.notify_all();
-            self.changes.tell(&orphan.place.key);
-        }
     }
 
     /// The object out of memory while it is fresh, else fetched, until `deadline` (OS-5, OS-6).
@@ -165,10 +159,10 @@ impl<K: Object> TtlStore<K> {
     pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
         let references = self.references.lock();
         let place = Arc::clone(references.get(key.namespace(), key.name())?);
-        let pods = references.pods(key);
+        let owners = references.owners_of(key);
         drop(references);
         let record = place.record.lock();
-        let mut report = report(&record, key, pods, &self.moment());
+        let mut report = report(&record, key, owners, &self.moment());
         drop(record);
         if report.reason.is_empty() && self.stop.token().is_stopped() {
             "the manager was shut down".clone_into(&mut report.reason);
@@ -191,6 +185,11 @@ impl<K: Object> TtlStore<K> {
     /// How many objects are referenced.
     pub(crate) fn len(&self) -> usize {
         self.references.lock().len()
+    }
+
+    /// The owners and what each references, sorted.
+    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.references.lock().owners()
     }
 
     /// What a reading of the manager looks at.

@@ -9,11 +9,11 @@ use crate::manager::report::{ObjectReport, ObjectState, failed_so_far};
 use crate::object::Object;
 use crate::reflector::Activity;
 
-/// The row of the object in `slot`, which `pods` reference.
+/// The row of the object in `slot`, which `owners` reference.
 pub(crate) fn report<K: Object>(
     slot: &Slot<K>,
     about: &About,
-    pods: usize,
+    owners: usize,
     now: Instant,
 ) -> ObjectReport {
     let (state, reason) = standing(slot, now);
@@ -27,7 +27,7 @@ pub(crate) fn report<K: Object>(
         last_failure: slot.failure().cloned(),
         attempts: slot.attempts(),
         refused: slot.refused(),
-        ..ObjectReport::unknown::<K>(about.key.clone(), pods).with(slot.content().summary())
+        ..ObjectReport::unknown::<K>(about.key.clone(), owners).with(slot.content().summary())
     }
 }
 

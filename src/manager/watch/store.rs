@@ -1,5 +1,6 @@
 //! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use super::housekeeper::keep_house;
@@ -16,8 +17,7 @@ use crate::manager::health::Overdue;
 use crate::manager::kinds::cache_name;
 use crate::manager::metrics::{Books as Counted, ManagerState};
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Added, Deleted, References};
-use crate::manager::registry::Difference;
+use crate::manager::references::{Affected, Owner, ReferenceChange, References};
 use crate::manager::report::ObjectReport;
 use crate::object::{Object, ObjectKey, resource_name};
 use crate::reflector::{Demand, DemandGuard};
@@ -46,11 +46,6 @@ struct Books<K: Object> {
     references: References<Item<K>>,
     shut_down: bool,
 }
-
-/// What a change of references leaves to do once all locks are released.
-#[derive(Debug)]
-#[must_use = "what is due must be performed"]
-pub(crate) struct Due<K: Object>(Vec<(Item<K>, Action)>);
 
 impl<K: Object> Shared<K> {
     /// Every item that is referenced now.
@@ -122,57 +117,55 @@ impl<K: Object> WatchStore<K> {
         &self.shared.works
     }
 
-    /// Counts and takes back references of the pod `uid`, and says what is due (OC-2, OC-3). Never blocks.
-    pub(crate) fn change_references(&self, uid: &str, change: &Difference) -> Due<K> {
-        let mut due = Vec::new();
-        let mut books = self.shared.books.lock();
-        for key in &change.added {
-            due.push(self.add_reference(&mut books, key, uid));
-        }
-        for key in &change.removed {
-            if let Deleted::Last(item) = books.references.delete(key, uid) {
-                let action = self.works().change(&item, |slot| slot.act(Input::Released));
-                due.push((item, action));
-            }
-        }
-        Due(due)
-    }
-
-    fn add_reference(&self, books: &mut Books<K>, key: &ObjectKey, uid: &str) -> (Item<K>, Action) {
-        let clock = self.works().clock();
-        let shut_down = books.shut_down;
-        let added = books.references.add(key, uid, || {
-            let machine = if shut_down {
-                Machine::shut_down()
-            } else {
-                Machine::starting()
-            };
-            Item {
+    /// Counts and takes back references of `owner`, then starts, stops and checks what that asks for
+    /// (OC-2, OC-3). Never blocks.
+    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
+        let works = self.works();
+        let due: Vec<(Item<K>, Action)> = {
+            let mut books = self.shared.books.lock();
+            let shut_down = books.shut_down;
+            let make = |key: &ObjectKey| Item {
                 about: Arc::new(About {
                     key: key.clone(),
                     demand: Demand::new(),
                 }),
-                slot: Arc::new(Monitor::new(Slot::new(machine, clock))),
-            }
-        });
-        match added {
-            Added::First(item) if shut_down => (item, Action::nothing()),
-            Added::First(item) => (item, Action::first()),
-            Added::Shared(item) if self.works().options.recheck_immutable => {
-                let action = self
-                    .works()
-                    .change(&item, |slot| slot.try_again(Input::Referenced, clock.now()));
-                (item, action)
-            }
-            Added::Shared(item) => (item, Action::nothing()),
+                slot: Arc::new(Monitor::new(Slot::new(
+                    if shut_down {
+                        Machine::shut_down()
+                    } else {
+                        Machine::starting()
+                    },
+                    works.clock(),
+                ))),
+            };
+            let affected = books.references.change(owner, change, false, make);
+            let due = affected.into_iter().map(|affected| match affected {
+                Affected::Made(item) if shut_down => (item, Action::nothing()),
+                Affected::Made(item) => (item, Action::first()),
+                Affected::Shared(item) => {
+                    let action = self.check_again(&item);
+                    (item, action)
+                }
+                Affected::Released(item) => {
+                    let action = works.change(&item, |slot| slot.act(Input::Released));
+                    (item, action)
+                }
+            });
+            due.collect()
+        };
+        for (item, action) in due {
+            works.perform(&item, action);
         }
     }
 
-    /// Starts, stops and checks what a change of references asked for. Called under no lock.
-    pub(crate) fn perform(&self, due: Due<K>) {
-        for (item, action) in due.0 {
-            self.works().perform(&item, action);
+    /// A new reference to an immutable object asks whether it is still the same one (B7).
+    fn check_again(&self, item: &Item<K>) -> Action {
+        if !self.works().options.recheck_immutable {
+            return Action::nothing();
         }
+        let now = self.works().clock().now();
+        self.works()
+            .change(item, |slot| slot.try_again(Input::Referenced, now))
     }
 
     /// The object out of memory, else after a wait until `deadline` (OC-8, B1).
@@ -269,10 +262,10 @@ impl<K: Object> WatchStore<K> {
         let now = self.works().clock().now();
         let books = self.shared.books.lock();
         let item = books.references.get(key.namespace(), key.name())?.clone();
-        let pods = books.references.pods(key);
+        let owners = books.references.owners_of(key);
         drop(books);
         let slot = item.slot.lock();
-        Some(report(&slot, &item.about, pods, now))
+        Some(report(&slot, &item.about, owners, now))
     }
 
     /// The objects whose watch should have heard from the server by now and has not (B14).
@@ -289,6 +282,11 @@ impl<K: Object> WatchStore<K> {
             })
         });
         overdue.collect()
+    }
+
+    /// The owners and what each references, sorted.
+    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.shared.books.lock().references.owners()
     }
 
     /// What keeps the housekeeper from its rounds, if anything does.
