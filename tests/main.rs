@@ -20,6 +20,7 @@ mod canned;
 mod cluster;
 mod cluster_control;
 mod corpus;
+mod event_allocations;
 mod freed_memory;
 #[path = "../benches/informer/history.rs"]
 mod history;
@@ -42,7 +43,11 @@ mod sockets;
 mod support;
 
 use peak_alloc::PeakAlloc;
+use stats_alloc::StatsAlloc;
 
-/// Counts what the tests of memory measure.
-#[global_allocator]
+/// Knows the size of the heap, and its peak.
 static HEAP: PeakAlloc = PeakAlloc;
+
+/// Counts allocations.
+#[global_allocator]
+static COUNTED: StatsAlloc<PeakAlloc> = StatsAlloc::new(HEAP);
