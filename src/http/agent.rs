@@ -1,18 +1,18 @@
 //! One ureq agent per lister-watcher, and one that getters share: requests out, answers in, one retry where it helps.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
-use super::blocking::{self, Blocking, Until};
+use super::blocking::{Blocking, Until};
 use super::buffers::UNREAD_BYTES_MAX;
 use super::credentials::{Authorization, Credentials};
-use super::dialer::{Dialer, Dialing, NoLookup};
-use super::failure::{self, Phase};
-use super::halt::{Halt, Limit, Outcome};
+use super::dialer::{Dialer, UreqDialer};
+use super::failure;
+use super::halt::{Halt, Limit};
 use super::requests;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -44,29 +44,22 @@ pub(crate) struct Site {
     pub(crate) credentials: Credentials,
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) body_idle: Duration,
+    /// After so much silence a request goes out once more.
+    pub(crate) second_try_after: Duration,
 }
 
 /// One request.
-pub(crate) struct Ask<'a> {
+pub(crate) struct HttpRequest<'a> {
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
-    pub(crate) until: Until,
-    pub(crate) second_try: Option<SecondTry<'a>>,
+    /// Waits until the request may go out once more, on a new connection, if it meets silence: one
+    /// of several servers behind an address may be dead.
+    pub(crate) second_try: Option<&'a dyn Fn() -> Result<(), Error>>,
+    /// Less silence is enough on a kept connection, whose path may have died while nothing moved.
+    pub(crate) sooner_if_kept: bool,
     /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
     pub(crate) of_collection: bool,
-}
-
-/// A request that meets silence goes out once more, on a new connection: one of several servers
-/// behind an address may be
-/// dead.
-pub(crate) struct SecondTry<'a> {
-    /// The silence.
-    pub(crate) after: Duration,
-    /// Less on a kept connection, whose path may have died while nothing moved.
-    pub(crate) sooner_if_kept: bool,
-    /// Waits until the second request may go.
-    pub(crate) count: &'a dyn Fn() -> Result<(), Error>,
 }
 
 /// A ureq agent with its pool of connections.
@@ -87,22 +80,23 @@ struct Pool {
     last_wait: Duration,
 }
 
-/// A successful answer, its body unread.
+/// An answer of any status, its body unread.
+pub(crate) struct Sent {
+    pub(crate) response: Response<ureq::Body>,
+    socket: Option<Arc<TcpStream>>,
+    authorization: Option<Arc<Authorization>>,
+}
+
+/// An answer whose body is read by a call.
 pub(crate) struct Answer {
     /// `GET` and the whole URL.
-    pub(crate) what: String,
-    pub(crate) body: ureq::BodyReader<'static>,
+    pub(crate) what: Arc<str>,
+    body: ureq::BodyReader<'static>,
     /// What the body comes in on.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// What the request was sent with: no error about the answer shows it.
-    pub(crate) authorization: Option<Arc<Authorization>>,
-}
-
-/// What came of a request: an answer of any status, its body unread.
-pub(crate) struct Sent {
-    pub(crate) response: Response<ureq::Body>,
-    pub(crate) socket: Option<Arc<TcpStream>>,
-    pub(crate) authorization: Option<Arc<Authorization>>,
+    authorization: Option<Arc<Authorization>>,
+    pub(crate) call: Blocking,
 }
 
 impl Site {
@@ -180,13 +174,18 @@ impl Agent {
     /// # Errors
     ///
     /// What the server said, or what the transport met.
-    pub(crate) fn ask(&self, site: &Site, ask: &Ask<'_>, call: &Blocking) -> Result<Answer, Error> {
-        let what = requests::shown(&format!("GET {}{}", site.base, ask.path));
+    pub(crate) fn ask(
+        &self,
+        site: &Site,
+        request: &HttpRequest<'_>,
+        call: &Blocking,
+    ) -> Result<Answer, Error> {
+        let what = requests::shown(&format!("GET {}{}", site.base, request.path));
         site.dialer.refresh(call);
-        let mut sent = self.send(site, ask, call, &what)?;
+        let mut sent = self.send(site, request, call, &what)?;
         if sent.response.status() == 401 && site.credentials.rejected() {
-            drop(read_refusal(&what, sent, ask, call));
-            sent = self.send(site, ask, call, &what)?;
+            drop(read_refusal(&what, sent, request, call));
+            sent = self.send(site, request, call, &what)?;
         }
         let status = sent.response.status();
         log::debug!("{what}: {status}");
@@ -195,70 +194,59 @@ impl Agent {
             return Err(failure::redirected(&what, status.as_u16(), &location));
         }
         if !status.is_success() {
-            return Err(read_refusal(&what, sent, ask, call));
+            return Err(read_refusal(&what, sent, request, call));
         }
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
             return Err(failure::not_json(&what, &content_type));
         }
         let encoding = sent.header("content-encoding");
-        let is_known = matches!(&*encoding, "" | "identity") || ask.gzip && encoding == "gzip";
+        let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
         if !is_known {
             return Err(failure::unknown_encoding(&what, &encoding));
         }
         // Making a reader of a compressed body reads the beginning of it.
-        let entered = call.until_idle(site.body_idle).enter();
-        let body = sent.response.into_body().into_reader();
-        drop(entered);
-        Ok(Answer {
-            what,
-            body,
-            socket: sent.socket,
-            authorization: sent.authorization,
-        })
+        let reading = call.within(site.body_idle, Limit::Idle);
+        let (answer, _) = reading.during(|| sent.into_answer(what, call.clone()));
+        Ok(answer)
     }
 
     /// Sends a request; an answer of any status is one.
     ///
     /// It goes out again if a kept connection was closed meanwhile, and once more if the server
-    /// stays silent (see [`SecondTry`]).
+    /// stays silent (see [`HttpRequest::second_try`]).
     pub(crate) fn send(
         &self,
         site: &Site,
-        ask: &Ask<'_>,
+        request: &HttpRequest<'_>,
         call: &Blocking,
         what: &str,
     ) -> Result<Sent, Error> {
         refuse_loud_logs()?;
-        let mut second_try = ask.second_try.as_ref();
-        let (mut first_byte, mut tried) = (ask.first_byte, String::new());
+        let mut second_try = request.second_try;
+        let (mut first_byte, mut tried) = (request.first_byte, String::new());
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();
-            let (request, authorization) = request(site, ask, call, what)?;
+            let (head, authorization) = head(site, request, call, what)?;
             let begun = Clock::system().now();
-            let left = ask.until.deadline.remaining(begun);
+            let left = call.whole.deadline.remaining(begun);
             let last_wait = self.pool.lock().last_wait;
-            let context = Blocking {
-                until: ask.until,
-                first_byte: Some((first_byte, ask.until)),
-                silence: second_try.map(|second| second.after),
-                kept_silence: second_try
-                    .filter(|second| second.sooner_if_kept)
-                    .and_then(|_| kept_first_byte(ask.first_byte, left, last_wait)),
-                output_bytes: head_bytes(&request),
-                dialed: false,
-                head_bytes_left: Some(HEADS_BYTES_MAX),
-                ..call.clone()
-            };
-            let entered = context.enter();
-            let answered = agent.run(request);
-            let (dialed, socket) = (blocking::has_dialed(), blocking::socket());
-            drop(entered);
+            let kept_silence = || kept_first_byte(request.first_byte, left, last_wait);
+            let sooner_if_kept = request.sooner_if_kept && second_try.is_some();
+            let mut trying = call.clone();
+            trying.first_byte = Some(first_byte);
+            trying.silence = second_try.map(|_| site.second_try_after);
+            trying.kept_silence = sooner_if_kept.then(kept_silence).flatten();
+            trying.output_bytes = head_bytes(&head);
+            trying.head_bytes_left = Some(HEADS_BYTES_MAX);
+            let (answered, tried_by) = trying.during(|| agent.run(head));
+            let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
+            let socket = tried_by.and_then(|call| call.socket);
             let now = Clock::system().now();
-            let outcome = match answered {
+            let halt = match answered {
                 Ok(response) => {
                     self.pool.lock().last_wait = now.saturating_duration_since(begun);
                     call.enter_phase(RequestPhase::Body {
@@ -271,21 +259,21 @@ impl Agent {
                         authorization,
                     });
                 }
-                Err(error) => Outcome::from(error),
+                Err(error) => Halt::from(error),
             };
             // Each turn uses up one kept connection, so this ends.
-            if !dialed && is_closed_by_peer(&outcome) {
+            if !dialed && halt.is_closed_by_peer() {
                 continue;
             }
             // The silent connection is closed before any wait.
             drop((agent, socket));
-            let silence = outcome.silence();
-            if silence.is_some() || !dialed && outcome.is_limit() {
+            let silence = halt.silence();
+            if silence.is_some() || !dialed && matches!(halt, Halt::Limit(_)) {
                 // Its path is dead, or the server is: those of its age are not tried one by one.
                 self.disconnect_older(begun);
             }
-            if let (Some(silence), Some(second)) = (silence, second_try.take())
-                && second.may_go(call, ask.until, what)?
+            if let (Some(silence), Some(permit)) = (silence, second_try.take())
+                && may_go_again(permit, call, what)?
             {
                 log::debug!("{what}: silent for {silence:.1?}, tried once more");
                 first_byte = first_byte.saturating_sub(silence);
@@ -294,33 +282,34 @@ impl Agent {
                 );
                 continue;
             }
-            let what = format!("{what}{tried}");
-            let error = failure::failed(&what, Phase::Head, call.explain(outcome));
+            let error = failure::failed(&format!("{what}{tried}"), call.explain(halt));
             return Err(hide(error, authorization.as_deref()));
         }
     }
 }
 
-impl SecondTry<'_> {
-    /// Whether the request may go once more; blocks for that without the slot of `call`.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped`, or that the caller's deadline passed before the request had its slot again.
-    fn may_go(&self, call: &Blocking, until: Until, what: &str) -> Result<bool, Error> {
-        if Clock::system().has_passed(until.deadline) {
-            return Ok(false);
+/// Whether the request may go once more; blocks for that without the slot of `call`.
+///
+/// # Errors
+///
+/// `Stopped`, or that the caller's deadline passed before the request had its slot again.
+fn may_go_again(
+    permit: &dyn Fn() -> Result<(), Error>,
+    call: &Blocking,
+    what: &str,
+) -> Result<bool, Error> {
+    if Clock::system().has_passed(call.whole.deadline) {
+        return Ok(false);
+    }
+    call.give_slot_back();
+    match permit() {
+        Ok(()) => {
+            let resumed = call.resume();
+            resumed.map_err(|halt| failure::failed(what, halt))?;
+            Ok(true)
         }
-        call.give_slot_back();
-        match (self.count)() {
-            Ok(()) => {
-                let resumed = call.resume();
-                resumed.map_err(|halt| failure::failed(what, Phase::Head, Outcome::Halt(halt)))?;
-                Ok(true)
-            }
-            Err(error) if error.is_stopped() => Err(error.context(what)),
-            Err(_) => Ok(false),
-        }
+        Err(error) if error.is_stopped() => Err(error.context(what)),
+        Err(_) => Ok(false),
     }
 }
 
@@ -356,16 +345,49 @@ impl Sent {
     fn header(&self, name: &str) -> String {
         let value = self.response.headers().get(name);
         let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
-        self.hide(&text.unwrap_or_default())
+        let text = text.unwrap_or_default();
+        match &self.authorization {
+            Some(authorization) => authorization.hide(&text),
+            None => text.into_owned(),
+        }
     }
 
-    fn hide(&self, text: &str) -> String {
-        let authorization = self.authorization.as_deref();
-        authorization.map_or_else(|| text.to_owned(), |authorization| authorization.hide(text))
+    pub(crate) fn into_answer(self, what: String, call: Blocking) -> Answer {
+        Answer {
+            what: what.into(),
+            body: self.response.into_body().into_reader(),
+            socket: self.socket,
+            authorization: self.authorization,
+            call,
+        }
     }
 }
 
 impl Answer {
+    /// Reads what has come and does not wait for more. 0 is the end of the body.
+    pub(crate) fn read_what_is_there(&mut self, into: &mut [u8]) -> Result<usize, Halt> {
+        let mut reading = self.call.clone();
+        reading.only_what_is_there = true;
+        let (read, _) = reading.during(|| self.body.read(into));
+        Ok(read?)
+    }
+
+    /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
+    pub(crate) fn read(&mut self, into: &mut [u8], until: Until) -> Result<usize, Halt> {
+        let reading = self.call.ending(until);
+        let (read, _) = reading.during(|| self.body.read(into));
+        let count = read?;
+        if let Some(progress) = &self.call.progress {
+            progress.came(count);
+        }
+        Ok(count)
+    }
+
+    /// The error of an answer that does not come to its end.
+    pub(crate) fn cut_off(&self, halt: Halt) -> Error {
+        self.hide(failure::cut_off(&self.what, self.call.explain(halt)))
+    }
+
     /// An error about this answer: with the request, and without the request's own credentials.
     pub(crate) fn failed(&self, error: Error) -> Error {
         self.hide(error).context(&self.what)
@@ -388,24 +410,24 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
         .max_idle_connections_per_host(keep)
         .max_idle_age(IDLE_AGE_MAX)
         .build();
-    ureq::Agent::with_parts(config, Dialing(Arc::clone(dialer)), NoLookup)
+    let dialer = UreqDialer(Arc::clone(dialer));
+    ureq::Agent::with_parts(config, dialer.clone(), dialer)
 }
 
-fn request(
+fn head(
     site: &Site,
-    ask: &Ask<'_>,
+    asked: &HttpRequest<'_>,
     call: &Blocking,
     what: &str,
 ) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
-    let unwritable = |error: ureq::http::Error| {
-        failure::failed(what, Phase::Head, Outcome::Ureq(ureq::Error::Http(error)))
-    };
-    let mut request = Request::get(format!("{}{}", site.base, ask.path))
+    let unwritable =
+        |error: ureq::http::Error| failure::failed(what, Halt::Protocol(ureq::Error::Http(error)));
+    let mut request = Request::get(format!("{}{}", site.base, asked.path))
         .body(())
         .map_err(unwritable)?;
     let headers = request.headers_mut();
     headers.clone_from(&site.headers);
-    let encoding = if ask.gzip { "gzip" } else { "identity" };
+    let encoding = if asked.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
     let authorization = site.credentials.authorization(call)?;
     if let Some(authorization) = &authorization {
@@ -434,41 +456,21 @@ fn head_bytes(request: &Request<()>) -> usize {
     head.saturating_add(256)
 }
 
-fn is_closed_by_peer(outcome: &Outcome) -> bool {
-    let Outcome::Halt(Halt::Io(error)) = outcome else {
-        return false;
-    };
-    matches!(
-        error.kind(),
-        io::ErrorKind::UnexpectedEof
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::BrokenPipe
-            | io::ErrorKind::NotConnected
-    )
-}
-
 /// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used
 /// again.
-fn read_refusal(what: &str, sent: Sent, ask: &Ask<'_>, call: &Blocking) -> Error {
+fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocking) -> Error {
     let code = sent.response.status().as_u16();
     let retry_after = failure::retry_after(Some(&sent.header("retry-after")));
     let authorization = sent.authorization;
     let mut text = Vec::new();
-    let entered = Blocking {
-        until: call.until.within(REFUSAL_WAIT, Limit::Body),
-        ..call.clone()
-    }
-    .enter();
-    let reader = sent.response.into_body().into_reader();
-    let read = reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text);
-    drop(entered);
-    if let Err(error) = read {
-        let outcome = Outcome::from(error);
-        if matches!(outcome, Outcome::Halt(Halt::Stopped)) {
-            return failure::failed(what, Phase::Body, outcome);
-        }
-        // The code has come: it says more than how the rest of the answer was lost.
+    let reading = call.within(REFUSAL_WAIT, Limit::Body);
+    let (read, _) = reading.during(|| {
+        let reader = sent.response.into_body().into_reader();
+        reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
+    });
+    // The code says more than how the rest of the answer was lost.
+    if let Err(halt @ Halt::Stopped) = read.map_err(Halt::from) {
+        return failure::cut_off(what, halt);
     }
     let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
@@ -476,7 +478,7 @@ fn read_refusal(what: &str, sent: Sent, ask: &Ask<'_>, call: &Blocking) -> Error
         Some(authorization) => authorization.hide(&text),
         None => text.into_owned(),
     };
-    let error = if ask.of_collection && code == 404 {
+    let error = if request.of_collection && code == 404 {
         failure::not_served(what, text.as_bytes())
     } else {
         failure::refused(what, code, text.as_bytes(), retry_after)
@@ -498,47 +500,6 @@ fn refuse_loud_logs() -> Result<(), Error> {
         ));
     }
     Ok(())
-}
-
-/// A body that is read by a call.
-pub(crate) struct Body {
-    pub(crate) answer: Answer,
-    pub(crate) call: Blocking,
-}
-
-impl Body {
-    /// Reads what has come and does not wait for more. 0 is the end of the body.
-    pub(crate) fn read_what_is_there(&mut self, into: &mut [u8]) -> Result<usize, Outcome> {
-        let entered = Blocking {
-            only_what_is_there: true,
-            ..self.call.clone()
-        }
-        .enter();
-        let read = self.answer.body.read(into);
-        drop(entered);
-        read.map_err(Outcome::from)
-    }
-
-    /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
-    pub(crate) fn read(&mut self, into: &mut [u8], until: Until) -> Result<usize, Outcome> {
-        let entered = Blocking {
-            until,
-            ..self.call.clone()
-        }
-        .enter();
-        let read = self.answer.body.read(into);
-        drop(entered);
-        if let (Ok(count), Some(progress)) = (&read, &self.call.progress) {
-            progress.came(*count);
-        }
-        read.map_err(Outcome::from)
-    }
-
-    pub(crate) fn failed(&self, outcome: Outcome) -> Error {
-        let outcome = self.call.explain(outcome);
-        let error = failure::failed(&self.answer.what, Phase::Body, outcome);
-        self.answer.hide(error)
-    }
 }
 
 #[cfg(test)]

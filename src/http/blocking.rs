@@ -7,13 +7,13 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::TcpStream;
-use std::os::fd::BorrowedFd;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::byte_budget::Account;
-use super::halt::{Halt, Limit, Outcome};
+use super::byte_budget::{Account, ByteBudget};
+use super::halt::{Halt, Limit};
 use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::Arc;
 use crate::wire::Growth;
-use crate::worker::StopToken;
+use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// Room a request needs besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;
@@ -31,13 +31,15 @@ const OUTPUT_BYTES_MIN: usize = 1024;
 pub(crate) struct Blocking {
     /// Ends every wait at once.
     pub(crate) stop: StopToken,
-    /// Registered with `stop` by whoever made it.
-    pub(crate) wake: Arc<WakeUp>,
+    /// Ended by the stop, or by the byte budget.
+    wake: Arc<WakeUp>,
+    _registration: Arc<WakeRegistration>,
+    /// When the whole call ends.
+    pub(crate) whole: Until,
     /// When the wait ends, and which limit that is.
     pub(crate) until: Until,
-    /// The limit of sending the request, and once more of the wait for the answer to it; and the
-    /// end of the whole call.
-    pub(crate) first_byte: Option<(Duration, Until)>,
+    /// The limit of sending the request, and once more of the wait for the answer to it.
+    pub(crate) first_byte: Option<Duration>,
     /// After so much silence, before the first byte of the answer, this try of the request ends.
     pub(crate) silence: Option<Duration>,
     /// A shorter one for a kept connection, whose path may have died while nothing moved.
@@ -54,10 +56,8 @@ pub(crate) struct Blocking {
     pub(crate) slot: Option<Arc<Slot>>,
     /// Told of each phase.
     pub(crate) progress: Option<RequestProgress>,
-    /// The deadline of the caller, whatever other limits end before it.
-    pub(crate) caller: Deadline,
     /// What the answer's unfinished part is counted in; it may be closed.
-    pub(crate) account: Option<Account>,
+    account: Option<Account>,
     /// So many bytes more may come before the head of the answer is whole.
     pub(crate) head_bytes_left: Option<usize>,
 }
@@ -100,24 +100,33 @@ thread_local! {
     static CURRENT: RefCell<Option<Blocking>> = const { RefCell::new(None) };
 }
 
-/// Restores the context that was there before.
-#[derive(Debug)]
-pub(crate) struct Entered {
-    before: Option<Blocking>,
-}
+/// Ends the context of the thread, also by a panic.
+struct Entered;
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let before = self.before.take();
-        CURRENT.with(|current| *current.borrow_mut() = before);
+        let left = CURRENT.with_borrow_mut(Option::take);
+        drop(left);
     }
 }
 
 impl Blocking {
-    pub(crate) fn new(stop: &StopToken, wake: &Arc<WakeUp>, until: Until) -> Self {
-        Self {
+    /// A call that `stop` and `until` end.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor to wake it by.
+    pub(crate) fn new(stop: &StopToken, until: Until) -> Result<Self, Error> {
+        let wake = WakeUp::new().map_err(|error| {
+            let message = format!("no descriptor for a request: {error}");
+            Error::new(ErrorKind::Resources, message)
+        })?;
+        let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
+        Ok(Self {
             stop: stop.clone(),
-            wake: Arc::clone(wake),
+            wake,
+            _registration: Arc::new(stop.register(&as_wake)),
+            whole: until,
             until,
             first_byte: None,
             silence: None,
@@ -130,8 +139,33 @@ impl Blocking {
             head_bytes_left: None,
             slot: None,
             progress: None,
-            caller: until.deadline,
-        }
+        })
+    }
+
+    /// The same call; its answer is counted in `budget`.
+    pub(crate) fn counted_in(mut self, budget: &Arc<ByteBudget>) -> Self {
+        self.account = Some(budget.open(Arc::<WakeUp>::clone(&self.wake)));
+        self
+    }
+
+    /// The same call; its waits end after `duration` if not before.
+    pub(crate) fn within(&self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
+        self.ending(self.until.within(duration, limit))
+    }
+
+    /// The same call; its waits end at `until`.
+    pub(crate) fn ending(&self, until: Until) -> Self {
+        let mut call = self.clone();
+        call.until = until;
+        call
+    }
+
+    /// Makes this the context of the calling thread while `run` runs; gives it back as that left
+    /// it.
+    pub(crate) fn during<T>(self, run: impl FnOnce() -> T) -> (T, Option<Self>) {
+        CURRENT.set(Some(self));
+        let _entered = Entered;
+        (run(), CURRENT.take())
     }
 
     /// The same call, on a thread that works with `slot`.
@@ -156,15 +190,15 @@ impl Blocking {
         }
     }
 
-    /// A limit's end says which phase it ended; any other outcome stays as it is.
-    pub(crate) fn explain(&self, outcome: Outcome) -> Outcome {
+    /// A limit's end says which phase it ended; anything else stays as it is.
+    pub(crate) fn explain(&self, halt: Halt) -> Halt {
         let doing = self.progress.as_ref().and_then(RequestProgress::describe);
-        match (outcome, doing) {
-            (Outcome::Halt(Halt::Limit(limit)), Some(doing)) => {
+        match (halt, doing) {
+            (Halt::Limit(limit), Some(doing)) => {
                 let message = format!("{limit}: {doing}");
-                Outcome::Halt(Halt::Failed(Error::new(ErrorKind::Timeout, message)))
+                Halt::Failed(Error::new(ErrorKind::Timeout, message))
             }
-            (outcome, _) => outcome,
+            (halt, _) => halt,
         }
     }
 
@@ -183,16 +217,8 @@ impl Blocking {
     /// The stop, or the caller's deadline.
     pub(crate) fn resume(&self) -> Result<(), Halt> {
         match &self.slot {
-            Some(slot) => slot.resume(&self.stop, self.caller),
+            Some(slot) => slot.resume(&self.stop, self.whole.deadline),
             None => Ok(()),
-        }
-    }
-
-    /// The same call while it reads a body that may be silent for so long.
-    pub(crate) fn until_idle(&self, limit: Duration) -> Self {
-        Self {
-            until: self.until.within(limit, Limit::Idle),
-            ..self.clone()
         }
     }
 
@@ -235,12 +261,6 @@ impl Blocking {
         }
     }
 
-    fn begin_first_byte(&mut self) {
-        if let Some((limit, whole)) = self.first_byte {
-            self.until = self.unless_silent(whole.within(limit, Limit::FirstByte));
-        }
-    }
-
     /// The earlier of `until` and the end of the silence, which begins now.
     pub(crate) fn unless_silent(&self, until: Until) -> Until {
         let kept = self.kept_silence.filter(|_| !self.dialed);
@@ -250,189 +270,134 @@ impl Blocking {
         }
     }
 
-    /// Makes this the context of the calling thread until the guard is dropped.
-    pub(crate) fn enter(self) -> Entered {
-        let before = CURRENT.with(|current| current.borrow_mut().replace(self));
-        Entered { before }
+    fn begin_first_byte(&mut self) {
+        if let Some(limit) = self.first_byte {
+            self.until = self.unless_silent(self.whole.within(limit, Limit::FirstByte));
+        }
+    }
+
+    /// Told which socket the request goes out on: the connection is there, and what it took is not
+    /// the answer's to bear.
+    pub(crate) fn goes_out_on(&mut self, socket: &Arc<TcpStream>) {
+        self.socket = Some(Arc::clone(socket));
+        self.begin_first_byte();
+    }
+
+    /// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
+    pub(crate) fn sent(&mut self) {
+        self.begin_first_byte();
+        self.enter_phase(RequestPhase::AwaitingHead);
+    }
+
+    /// Told that so many bytes came.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for ever.
+    pub(crate) fn received(&mut self, count: usize) -> Result<(), Halt> {
+        if let Some(left) = &mut self.head_bytes_left {
+            *left = left.saturating_sub(count);
+            if *left == 0 {
+                let message = "interim answers without end: the head of the answer did not come";
+                return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until `descriptor` is ready for `interest`. A wait that takes long gives the slot of
+    /// the call back meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the limit.
+    pub(crate) fn wait(&self, descriptor: impl AsFd, interest: PollFlags) -> Result<(), Halt> {
+        let mut descriptors = [PollFd::new(&descriptor, interest), self.wake_descriptor()];
+        self.wait_for_any(&mut descriptors, Deadline::NEVER)?;
+        Ok(())
+    }
+
+    /// Becomes readable by the stop or the byte budget; the last descriptor of each wait.
+    pub(crate) fn wake_descriptor(&self) -> PollFd<'_> {
+        PollFd::new(&*self.wake, PollFlags::IN)
+    }
+
+    /// Waits until some of `descriptors` are ready, as they tell then; `false` is when `pause`
+    /// ended first.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the limit.
+    pub(crate) fn wait_for_any(
+        &self,
+        descriptors: &mut [PollFd<'_>],
+        pause: Deadline,
+    ) -> Result<bool, Halt> {
+        let is_ready = self.poll(descriptors, pause)?;
+        self.resume()?;
+        Ok(is_ready)
+    }
+
+    fn poll(&self, descriptors: &mut [PollFd<'_>], pause: Deadline) -> Result<bool, Halt> {
+        let clock = Clock::system();
+        loop {
+            if self.stop.is_stopped() {
+                return Err(Halt::Stopped);
+            }
+            self.check_account()?;
+            if self.only_what_is_there {
+                return Err(Halt::WouldBlock);
+            }
+            let now = clock.now();
+            let patience = self.slot.as_ref().and_then(|slot| slot.patience());
+            let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
+            let end = self.until.deadline.earlier(pause).earlier(patience);
+            // What is ready comes before a deadline that has passed: it may be this program that
+            // was late.
+            let polled = poll(descriptors, timespec(end, now).as_ref());
+            if let Some(slot) = &self.slot {
+                slot.has_waited(clock.now().saturating_duration_since(now));
+            }
+            match polled {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(Halt::Io(error.into())),
+                Ok(0) => {}
+                Ok(_) => {
+                    // The wake-up is this call's own, and is not taken back: whoever else waits by
+                    // it sees it too.
+                    let wake = descriptors.last();
+                    if wake.is_some_and(|wake| !wake.revents().is_empty()) {
+                        self.check_account()?;
+                        return Err(Halt::Stopped);
+                    }
+                    return Ok(true);
+                }
+            }
+            if self.until.deadline.has_passed(now) {
+                return Err(Halt::Limit(self.until.limit));
+            }
+            if pause.has_passed(now) {
+                return Ok(false);
+            }
+        }
     }
 }
 
-/// A copy of the thread's context.
-pub(crate) fn current() -> Result<Blocking, Halt> {
-    CURRENT
-        .with(|current| current.borrow().clone())
-        .ok_or_else(outside)
-}
-
-/// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
-pub(crate) fn sent() {
-    change(|call| {
-        call.begin_first_byte();
-        call.enter_phase(RequestPhase::AwaitingHead);
-    });
-}
-
-/// Told when the call needed a new connection.
-pub(crate) fn dialed() {
-    change(|call| call.dialed = true);
-}
-
-/// Told which socket the request goes out on: the connection is there, and what it took is not the
-/// answer's to bear.
-pub(crate) fn goes_out_on(socket: &Arc<TcpStream>) {
-    change(|call| {
-        call.socket = Some(Arc::clone(socket));
-        call.begin_first_byte();
-    });
-}
-
-/// The socket the request went out on.
-pub(crate) fn socket() -> Option<Arc<TcpStream>> {
-    CURRENT.with(|current| current.borrow().as_ref()?.socket.clone())
-}
-
-/// Told that so many bytes came.
+/// What `run` makes of the thread's context.
 ///
 /// # Errors
 ///
-/// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for ever.
-pub(crate) fn received(count: usize) -> Result<(), Halt> {
-    let mut is_too_much = false;
-    change(|call| {
-        if let Some(left) = &mut call.head_bytes_left {
-            *left = left.saturating_sub(count);
-            is_too_much = *left == 0;
-        }
-    });
-    if is_too_much {
-        let message = "interim answers without end: the head of the answer did not come";
-        return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
-    }
-    Ok(())
-}
-
-/// Whether the call needed a new connection.
-pub(crate) fn has_dialed() -> bool {
-    CURRENT.with(|current| current.borrow().as_ref().is_some_and(|call| call.dialed))
+/// Those of `run`.
+pub(crate) fn current<T>(run: impl FnOnce(&mut Blocking) -> Result<T, Halt>) -> Result<T, Halt> {
+    CURRENT.with_borrow_mut(|current| {
+        let outside = || io::Error::other("a transport was used outside of a call");
+        run(current.as_mut().ok_or_else(|| Halt::Io(outside()))?)
+    })
 }
 
 /// How large the output buffer has to be for the request under way.
 pub(crate) fn output_bytes() -> usize {
-    CURRENT.with(|current| {
-        current
-            .borrow()
-            .as_ref()
-            .map_or(OUTPUT_BYTES_MIN, |call| call.output_bytes)
-    })
-}
-
-fn change(change: impl FnOnce(&mut Blocking)) {
-    CURRENT.with(|current| {
-        if let Some(call) = current.borrow_mut().as_mut() {
-            change(call);
-        }
-    });
-}
-
-fn outside() -> Halt {
-    Halt::Io(io::Error::other("a transport was used outside of a call"))
-}
-
-/// The thread's context: whether it goes on.
-///
-/// # Errors
-///
-/// The stop, or the limit.
-pub(crate) fn check() -> Result<(), Halt> {
-    CURRENT.with(|current| {
-        let current = current.borrow();
-        current.as_ref().ok_or_else(outside)?.check()
-    })
-}
-
-/// Waits until `descriptor` is ready for `interest`, by the thread's context.
-///
-/// # Errors
-///
-/// The stop, or the limit.
-pub(crate) fn wait(descriptor: BorrowedFd<'_>, interest: PollFlags) -> Result<(), Halt> {
-    CURRENT.with(|current| {
-        let current = current.borrow();
-        let call = current.as_ref().ok_or_else(outside)?;
-        wait_for_any(call, &[descriptor], interest, Deadline::NEVER).map(drop)
-    })
-}
-
-/// Waits by `call` until some of `descriptors` are ready, and says which; none is when `pause`
-/// ended first. A wait that takes long gives the slot of the call back meanwhile.
-///
-/// # Errors
-///
-/// The stop, or the limit.
-pub(crate) fn wait_for_any(
-    call: &Blocking,
-    descriptors: &[BorrowedFd<'_>],
-    interest: PollFlags,
-    pause: Deadline,
-) -> Result<Vec<bool>, Halt> {
-    let ready = poll_for_any(call, descriptors, interest, pause)?;
-    call.resume()?;
-    Ok(ready)
-}
-
-fn poll_for_any(
-    call: &Blocking,
-    descriptors: &[BorrowedFd<'_>],
-    interest: PollFlags,
-    pause: Deadline,
-) -> Result<Vec<bool>, Halt> {
-    let clock = Clock::system();
-    let polled = descriptors.iter();
-    let mut fds: Vec<_> = polled
-        .map(|descriptor| PollFd::from_borrowed_fd(*descriptor, interest))
-        .chain([PollFd::new(&*call.wake, PollFlags::IN)])
-        .collect();
-    loop {
-        if call.stop.is_stopped() {
-            return Err(Halt::Stopped);
-        }
-        call.check_account()?;
-        if call.only_what_is_there {
-            return Err(Halt::WouldBlock);
-        }
-        let now = clock.now();
-        let patience = call.slot.as_ref().and_then(|slot| slot.patience());
-        let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
-        let end = call.until.deadline.earlier(pause);
-        // What is ready comes before a deadline that has passed: it may be this program that was
-        // late.
-        let timeout = timespec(end.earlier(patience), now);
-        let polled = poll(&mut fds, timeout.as_ref());
-        if let Some(slot) = &call.slot {
-            slot.has_waited(clock.now().saturating_duration_since(now));
-        }
-        match polled {
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(Halt::Io(error.into())),
-            Ok(0) => {}
-            Ok(_) => {
-                let mut ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-                // The stop or the byte budget wakes. The wake-up is this call's own, and is not
-                // taken back: whoever else waits by it sees it too.
-                if ready.pop() == Some(true) {
-                    call.check_account()?;
-                    return Err(Halt::Stopped);
-                }
-                return Ok(ready);
-            }
-        }
-        if call.until.deadline.has_passed(now) {
-            return Err(Halt::Limit(call.until.limit));
-        }
-        if pause.has_passed(now) {
-            return Ok(vec![false; descriptors.len()]);
-        }
-    }
+    current(|call| Ok(call.output_bytes)).unwrap_or(OUTPUT_BYTES_MIN)
 }
 
 fn timespec(deadline: Deadline, now: Instant) -> Option<Timespec> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Site};
+use super::blocking::{Blocking, Until};
 use super::byte_budget::ByteBudget;
 use super::config::Config;
 use super::dialer::Dialer;
@@ -22,6 +23,7 @@ use crate::error::Error;
 use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::object::{Object, Scope};
 use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
 
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
@@ -83,6 +85,17 @@ pub(crate) struct Common {
     pub(crate) bookmark_intervals: Kinds<Duration>,
 }
 
+impl Common {
+    /// A call whose answer is counted in the client's byte budget.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor to give.
+    pub(crate) fn call(&self, stop: &StopToken, until: Until) -> Result<Blocking, Error> {
+        Ok(Blocking::new(stop, until)?.counted_in(&self.budget))
+    }
+}
+
 /// What was learnt of a server, by group and resource: few of them, each put in once. The larger
 /// value stays.
 #[derive(Default)]
@@ -141,6 +154,7 @@ impl Client {
             credentials: config.credentials().clone(),
             dialer: Arc::clone(&dialer),
             body_idle: options.body_idle_timeout,
+            second_try_after: options.second_try_after,
         };
         let common = Common {
             site,

@@ -1,15 +1,15 @@
-//! A TCP connection to the first of several addresses that answers, and the TLS handshake on it.
+//! A TCP connection to the first of several addresses that answers.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::blocking::{self, Blocking};
+use super::blocking::Blocking;
 use super::halt::Halt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -83,9 +83,14 @@ impl Attempts {
     /// Waits until an attempt has ended or the pause is over.
     fn wait(&mut self, call: &Blocking, pause: Deadline) -> Result<Option<TcpStream>, Halt> {
         let ready: Vec<bool> = {
-            let attempts = self.under_way.iter();
-            let sockets: Vec<_> = attempts.map(|(socket, _)| socket.as_fd()).collect();
-            blocking::wait_for_any(call, &sockets, PollFlags::OUT, pause)?
+            let sockets = self.under_way.iter().map(|(socket, _)| socket);
+            let sockets = sockets.map(|socket| PollFd::new(socket, PollFlags::OUT));
+            let mut polled: Vec<_> = sockets.chain([call.wake_descriptor()]).collect();
+            call.wait_for_any(&mut polled, pause)?;
+            polled
+                .iter()
+                .map(|polled| !polled.revents().is_empty())
+                .collect()
         };
         let mut won = None;
         let attempts = std::mem::take(&mut self.under_way);
@@ -180,68 +185,17 @@ fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Performs the handshake on a fresh connection. Blocks by `call`.
-///
-/// # Errors
-///
-/// The stop, the limit, or the handshake's failure as rustls or the system has it.
-pub(crate) fn handshake(
-    tls: &mut rustls::ClientConnection,
-    socket: &TcpStream,
-    call: &Blocking,
-) -> Result<(), HandshakeFailure> {
-    while tls.is_handshaking() || tls.wants_write() {
-        call.check().map_err(HandshakeFailure::Halt)?;
-        let moved = if tls.wants_write() {
-            tls.write_tls(&mut &*socket)
-        } else {
-            tls.read_tls(&mut &*socket)
-        };
-        match moved {
-            Ok(0) => return Err(HandshakeFailure::Closed),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let interest = if tls.wants_write() {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::IN
-                };
-                blocking::wait_for_any(call, &[socket.as_fd()], interest, Deadline::NEVER)
-                    .map_err(HandshakeFailure::Halt)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(HandshakeFailure::Halt(Halt::Io(error))),
-        }
-        if let Err(error) = tls.process_new_packets() {
-            // The peer is told why, as far as that goes without waiting.
-            let _alert = tls.write_tls(&mut &*socket);
-            return Err(HandshakeFailure::Tls(error));
-        }
-    }
-    Ok(())
-}
-
-/// How a handshake failed.
-#[derive(Debug)]
-pub(crate) enum HandshakeFailure {
-    Halt(Halt),
-    Tls(rustls::Error),
-    /// The peer closed the connection in the middle.
-    Closed,
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
     use super::super::blocking::Until;
     use super::super::halt::Limit;
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::worker::StopToken;
 
     fn call(until: Until) -> Blocking {
-        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), until)
+        Blocking::new(&StopToken::never(), until).unwrap()
     }
 
     fn closed_port() -> SocketAddr {

@@ -11,7 +11,6 @@ use super::blocking::{Blocking, Until};
 use super::halt::{Halt, Limit};
 use super::helpers::Helpers;
 use super::pem::read_bounded;
-use super::wakeup::WakeUp;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
@@ -200,11 +199,7 @@ impl Credentials {
     ///
     /// As [`authorization`](Self::authorization).
     pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
-        let wake = WakeUp::new().map_err(|error| {
-            let message = format!("no descriptor for the read of a token file: {error}");
-            Error::new(ErrorKind::Resources, message)
-        })?;
-        let call = Blocking::new(&StopToken::never(), &wake, Until::NEVER);
+        let call = Blocking::new(&StopToken::never(), Until::NEVER)?;
         self.authorization(&call)
     }
 
@@ -281,10 +276,7 @@ impl TokenFile {
             state.header.is_some()
         };
         let wait = if has_token { READ_WAIT } else { FIRST_WAIT };
-        let call = Blocking {
-            until: call.until.within(wait, Limit::File),
-            ..call.clone()
-        };
+        let call = call.within(wait, Limit::File);
         match self.reads.ask(self.path.clone()).answer(&call) {
             Ok(header) => {
                 let recovered = {
@@ -552,7 +544,7 @@ mod tests {
     }
 
     fn call(stop: &StopToken, until: Until) -> Blocking {
-        Blocking::new(stop, &WakeUp::new().unwrap(), until)
+        Blocking::new(stop, until).unwrap()
     }
 
     /// F21: a file on a network whose server is gone costs one short wait, and the token at hand

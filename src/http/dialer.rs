@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use rustix::event::PollFlags;
 use rustls::ClientConnection;
 use ureq::config::Config as UreqConfig;
 use ureq::http::Uri;
@@ -12,12 +13,12 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver}
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::blocking::{self, Blocking};
-use super::connect::{self, HandshakeFailure};
+use super::connect;
 use super::halt::{Halt, Limit};
 use super::resolve::{Lookup, Resolver};
 use super::server::Server;
 use super::tls::Tls;
-use super::transport::{Connection, Session};
+use super::transport::{Connection, Session, attempt};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
@@ -55,8 +56,10 @@ impl Dialer {
 
     /// A new connection, by the context of the calling thread.
     fn dial(&self) -> Result<Connection, Halt> {
-        blocking::dialed();
-        let mut call = blocking::current()?;
+        let mut call = blocking::current(|call| {
+            call.dialed = true;
+            Ok(call.clone())
+        })?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
         let Server { host, port, .. } = &self.server;
         call.enter_phase(RequestPhase::LookingUp);
@@ -86,31 +89,40 @@ impl Dialer {
     }
 }
 
-/// A TLS connection on a fresh socket.
+/// A TLS connection on a fresh socket. Blocks by `call`.
 fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Connection, Halt> {
     let (config, generation) = tls.current();
-    let mut connection = ClientConnection::new(config, tls.server_name())
-        .map_err(|error| Halt::Failed(tls.explain(error)))?;
+    let explain = |error| Halt::Failed(tls.explain(error));
+    let mut connection = ClientConnection::new(config, tls.server_name()).map_err(explain)?;
     // The largest request is a bearer token: it is written whole.
     connection.set_buffer_limit(None);
-    if let Err(failure) = connect::handshake(&mut connection, &socket, call) {
-        return Err(explain(failure, tls));
+    while connection.is_handshaking() || connection.wants_write() {
+        call.check()?;
+        let moved = if connection.wants_write() {
+            attempt(|| connection.write_tls(&mut &socket))
+        } else {
+            attempt(|| connection.read_tls(&mut &socket))
+        };
+        match moved {
+            Ok(Some(0)) => return Err(cut_off("the server closed the connection")),
+            Ok(Some(_)) => {}
+            Ok(None) if connection.wants_write() => call.wait(&socket, PollFlags::OUT)?,
+            Ok(None) => call.wait(&socket, PollFlags::IN)?,
+            Err(error) => return Err(cut_off(&error.to_string())),
+        }
+        if let Err(error) = connection.process_new_packets() {
+            // The peer is told why, as far as that goes without waiting.
+            let _alert = connection.write_tls(&mut &socket);
+            return Err(explain(error));
+        }
     }
     let session = Session::new(Box::new(connection), Arc::clone(tls), generation);
     Ok(Connection::new(socket, Some(session)))
 }
 
-fn explain(failure: HandshakeFailure, tls: &Tls) -> Halt {
-    let cut_off = |why: &str| {
-        let message = format!("the TLS handshake was cut off: {why}");
-        Halt::Failed(Error::new(ErrorKind::Unreachable, message))
-    };
-    match failure {
-        HandshakeFailure::Halt(Halt::Io(error)) => cut_off(&error.to_string()),
-        HandshakeFailure::Halt(halt) => halt,
-        HandshakeFailure::Tls(error) => Halt::Failed(tls.explain(error)),
-        HandshakeFailure::Closed => cut_off("the server closed the connection"),
-    }
+fn cut_off(why: &str) -> Halt {
+    let message = format!("the TLS handshake was cut off: {why}");
+    Halt::Failed(Error::new(ErrorKind::Unreachable, message))
 }
 
 impl fmt::Debug for Dialer {
@@ -122,10 +134,10 @@ impl fmt::Debug for Dialer {
 }
 
 /// The dialer as ureq wants it.
-#[derive(Debug)]
-pub(crate) struct Dialing(pub(crate) Arc<Dialer>);
+#[derive(Clone, Debug)]
+pub(crate) struct UreqDialer(pub(crate) Arc<Dialer>);
 
-impl Connector<()> for Dialing {
+impl Connector<()> for UreqDialer {
     type Out = Connection;
 
     fn connect(
@@ -137,11 +149,8 @@ impl Connector<()> for Dialing {
     }
 }
 
-/// ureq looks names up before it looks into its pool; ours are looked up by the dialer, only when it dials.
-#[derive(Debug)]
-pub(crate) struct NoLookup;
-
-impl UreqResolver for NoLookup {
+impl UreqResolver for UreqDialer {
+    /// ureq looks names up before it looks into its pool. The dialer does so only when it dials.
     fn resolve(
         &self,
         _: &Uri,

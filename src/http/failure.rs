@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::halt::{Halt, Outcome};
+use super::halt::Halt;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
@@ -11,45 +11,32 @@ use crate::wire::decode_status;
 /// As much of a text that is no `Status` is repeated.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// Where in the exchange it failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Before the whole head of the answer had come.
-    Head,
-    /// While the body came.
-    Body,
+/// The error of a request that was not answered.
+pub(crate) fn failed(what: &str, halt: Halt) -> Error {
+    let eof = "the server closed the connection without an answer";
+    ended(what, halt, (ErrorKind::Unreachable, eof))
 }
 
-/// The error of a request that was not answered, or not to the end.
-pub(crate) fn failed(what: &str, phase: Phase, outcome: Outcome) -> Error {
-    match outcome {
-        Outcome::Halt(Halt::Stopped) => Error::stopped(what),
-        Outcome::Halt(Halt::Limit(limit)) => {
-            Error::new(ErrorKind::Timeout, format!("{what}: {limit}"))
+/// The error of an answer whose head has come, and its body not to the end.
+pub(crate) fn cut_off(what: &str, halt: Halt) -> Error {
+    ended(what, halt, (ErrorKind::Protocol, "the answer was cut off"))
+}
+
+fn ended(what: &str, halt: Halt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
+    match halt {
+        Halt::Stopped => Error::stopped(what),
+        Halt::Limit(limit) => Error::new(ErrorKind::Timeout, format!("{what}: {limit}")),
+        Halt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
+        Halt::Failed(error) => error.context(what),
+        Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            let message = format!("{what}: {eof} (unexpected EOF)");
+            Error::new(kind_of_eof, message).with_source(error)
         }
-        Outcome::Halt(Halt::WouldBlock) => {
-            Error::new(ErrorKind::Timeout, format!("{what}: nothing came"))
+        Halt::Io(error) => {
+            Error::new(ErrorKind::Unreachable, format!("{what}: {error}")).with_source(error)
         }
-        Outcome::Halt(Halt::Failed(error)) => error.context(what),
-        Outcome::Halt(Halt::Io(error)) => on_the_socket(what, phase, error),
-        Outcome::Ureq(error) => of_the_protocol(what, error),
+        Halt::Protocol(error) => of_the_protocol(what, error),
     }
-}
-
-fn on_the_socket(what: &str, phase: Phase, error: io::Error) -> Error {
-    let closed = error.kind() == io::ErrorKind::UnexpectedEof;
-    let (kind, message) = match (phase, closed) {
-        (Phase::Head, true) => (
-            ErrorKind::Unreachable,
-            format!("{what}: the server closed the connection without an answer (unexpected EOF)"),
-        ),
-        (Phase::Body, true) => (
-            ErrorKind::Protocol,
-            format!("{what}: the answer was cut off (unexpected EOF)"),
-        ),
-        (_, false) => (ErrorKind::Unreachable, format!("{what}: {error}")),
-    };
-    Error::new(kind, message).with_source(error)
 }
 
 #[expect(

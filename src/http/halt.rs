@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Why the transport gave up.
+/// Why a call gave up.
 #[derive(Debug)]
 pub(crate) enum Halt {
     /// The stop was raised.
@@ -19,6 +19,8 @@ pub(crate) enum Halt {
     Failed(Error),
     /// The system's own error on the socket.
     Io(io::Error),
+    /// What ureq says of the request or of its answer.
+    Protocol(ureq::Error),
 }
 
 /// The limits of a request, each with its length.
@@ -63,15 +65,42 @@ impl fmt::Display for Halt {
             Self::WouldBlock => f.write_str("nothing is there yet"),
             Self::Failed(error) => error.fmt(f),
             Self::Io(error) => error.fmt(f),
+            Self::Protocol(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for Halt {}
 
-impl From<io::Error> for Halt {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
+impl Halt {
+    /// How long the server was silent, where that ended the first try.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        if let Self::Limit(Limit::Silence(silence)) = self {
+            Some(*silence)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the system gave the connection up, as its peer did not answer.
+    pub(crate) fn is_timed_out(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+
+    /// Whether the system says that the peer has ended the connection.
+    pub(crate) fn is_closed_by_peer(&self) -> bool {
+        use io::ErrorKind as Io;
+        let Self::Io(error) = self else {
+            return false;
+        };
+        matches!(
+            error.kind(),
+            Io::UnexpectedEof
+                | Io::ConnectionReset
+                | Io::ConnectionAborted
+                | Io::BrokenPipe
+                | Io::NotConnected
+        )
     }
 }
 
@@ -80,6 +109,7 @@ impl From<Halt> for ureq::Error {
     fn from(halt: Halt) -> Self {
         match halt {
             Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
+            Halt::Protocol(error) => error,
             other @ (Halt::Stopped
             | Halt::Limit(_)
             | Halt::WouldBlock
@@ -89,46 +119,24 @@ impl From<Halt> for ureq::Error {
     }
 }
 
-/// What came back out of ureq: ours, or an error of its own.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Halt(Halt),
-    Ureq(ureq::Error),
-}
-
-impl Outcome {
-    /// How long the server was silent, where that ended the first try.
-    pub(crate) fn silence(&self) -> Option<Duration> {
-        if let Self::Halt(Halt::Limit(Limit::Silence(silence))) = self {
-            Some(*silence)
-        } else {
-            None
-        }
-    }
-
-    pub(crate) fn is_limit(&self) -> bool {
-        matches!(self, Self::Halt(Halt::Limit(_)))
-    }
-}
-
-impl From<ureq::Error> for Outcome {
+impl From<ureq::Error> for Halt {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all but two are the caller's to name"
     )]
     fn from(error: ureq::Error) -> Self {
         match error {
-            ureq::Error::Other(inner) => match inner.downcast::<Halt>() {
-                Ok(halt) => Self::Halt(*halt),
-                Err(inner) => Self::Ureq(ureq::Error::Other(inner)),
+            ureq::Error::Other(inner) => match inner.downcast::<Self>() {
+                Ok(halt) => *halt,
+                Err(inner) => Self::Protocol(ureq::Error::Other(inner)),
             },
-            ureq::Error::Io(error) => Self::Halt(Halt::Io(error)),
-            other => Self::Ureq(other),
+            ureq::Error::Io(error) => Self::Io(error),
+            other => Self::Protocol(other),
         }
     }
 }
 
-impl From<io::Error> for Outcome {
+impl From<io::Error> for Halt {
     fn from(error: io::Error) -> Self {
         // ureq wraps its own errors in an io::Error when it is read from, and unwraps them in this conversion.
         Self::from(ureq::Error::from(error))

@@ -173,12 +173,11 @@ mod tests {
 
     use super::super::blocking::Until;
     use super::super::halt::Limit;
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::worker::{StopSource, Worker};
 
     fn call(source: &StopSource, until: Until) -> Blocking {
-        Blocking::new(&source.token(), &WakeUp::new().unwrap(), until)
+        Blocking::new(&source.token(), until).unwrap()
     }
 
     #[test]

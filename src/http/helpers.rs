@@ -118,12 +118,11 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
     use super::super::blocking::{Blocking, Until};
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::worker::StopToken;
 
     fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
+        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
     }
 
     /// Helpers that tell each question they are at, and answer when they are let go.

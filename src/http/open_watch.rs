@@ -5,23 +5,21 @@
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 use rustix::event::PollFlags;
 
-use super::agent::Body;
-use super::blocking::{self, Blocking, Until};
+use super::agent::Answer;
+use super::blocking::{Blocking, Until};
 use super::client::Inner;
-use super::failure::{self, Phase};
-use super::halt::{Halt, Outcome};
+use super::failure;
+use super::halt::Halt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
 use crate::wire::EventDecoder;
-use crate::worker::WakeRegistration;
 
 /// After so many bytes the events decoded so far are handed over, though more are there.
 const BURST_BYTES: usize = 64 * 1024;
@@ -37,17 +35,16 @@ const LATE_READS: usize = 256;
 pub(crate) struct OpenWatch<K: Object> {
     client: Arc<Inner>,
     call: Blocking,
-    what: String,
+    what: Arc<str>,
     socket: Option<Arc<TcpStream>>,
     /// `None` once it was lost with a thread.
     stream: Option<Box<Stream<K>>>,
-    _registration: WakeRegistration,
 }
 
 /// The half that travels between threads.
 pub(crate) struct Stream<K: Object> {
     /// Gone at the end: that gives the connection back, or closes it.
-    body: Option<Body>,
+    answer: Option<Answer>,
     decoder: EventDecoder<K>,
     events: VecDeque<WatchEvent<K>>,
     events_max: usize,
@@ -59,57 +56,48 @@ pub(crate) struct Stream<K: Object> {
 }
 
 impl<K: Object> OpenWatch<K> {
-    pub(crate) fn new(
-        client: &Arc<Inner>,
-        call: Blocking,
-        stream: Box<Stream<K>>,
-        registration: WakeRegistration,
-    ) -> Self {
-        let answer = stream.body.as_ref().map(|body| &body.answer);
+    pub(crate) fn new(client: &Arc<Inner>, call: Blocking, stream: Box<Stream<K>>) -> Self {
+        let answer = stream.answer.as_ref();
         Self {
             client: Arc::clone(client),
             call,
-            what: answer.map(|answer| answer.what.clone()).unwrap_or_default(),
+            what: answer.map_or_else(|| "".into(), |answer| Arc::clone(&answer.what)),
             socket: answer.and_then(|answer| answer.socket.clone()),
             stream: Some(stream),
-            _registration: registration,
         }
     }
 
     /// Waits for more by the deadline, unless more is there; then has it read.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
-        let lost = || {
-            let error = Error::new(
-                ErrorKind::Resources,
-                "the watch was lost with the failure before",
-            );
-            Halt::Failed(error)
+        let Some(mut stream) = self.stream.take() else {
+            let lost = "the watch was lost with the failure before";
+            return Err(Halt::Failed(Error::new(ErrorKind::Resources, lost)));
         };
-        let call = Blocking {
-            until: Until::caller(deadline),
-            ..self.call.clone()
-        };
-        let drained = self.stream.as_ref().is_some_and(|stream| stream.drained);
-        if let (true, Some(socket)) = (drained, &self.socket) {
-            let socket = [socket.as_fd()];
-            let waited = blocking::wait_for_any(&call, &socket, PollFlags::IN, Deadline::NEVER);
-            if let Err(Halt::Failed(error)) = waited {
-                // What it holds goes now, and not when its caller drops it.
-                let stream = self.stream.as_mut().ok_or_else(lost)?;
-                stream.fail(error.context(&self.what));
-                return Ok(());
+        if let (true, Some(socket)) = (stream.drained, &self.socket) {
+            self.call.until = Until::caller(deadline);
+            let waited = self.call.wait(&**socket, PollFlags::IN);
+            if let Err(halt) = waited {
+                let ended = if let Halt::Failed(error) = halt {
+                    // What it holds goes now, and not when its caller drops it.
+                    stream.fail(error.context(&self.what));
+                    Ok(())
+                } else {
+                    Err(halt)
+                };
+                self.stream = Some(stream);
+                return ended;
             }
-            waited?;
         }
-        let mut stream = self.stream.take().ok_or_else(lost)?;
+        let reading = move || {
+            stream.read();
+            Ok(stream)
+        };
         let read = self
             .client
             .readers
-            .run("the decoder of the objects", move || {
-                stream.read();
-                Ok(stream)
-            });
+            .run("the decoder of the objects", reading);
         // A reader waits for nothing, so that only the stop is to be heeded.
+        self.call.until = Until::NEVER;
         self.stream = Some(read.answer(&self.call)?);
         Ok(())
     }
@@ -130,7 +118,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                 if let Some(error) = stream.failure.take() {
                     return Err(error);
                 }
-                if stream.body.is_none() {
+                if stream.answer.is_none() {
                     return Ok(Next::Ended(stream.end.take()));
                 }
                 stream.events = VecDeque::new();
@@ -145,13 +133,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             match self.more(deadline) {
                 Ok(()) => {}
                 Err(Halt::Limit(_)) => return Ok(Next::DeadlinePassed),
-                Err(halt) => {
-                    return Err(failure::failed(
-                        &self.what,
-                        Phase::Body,
-                        Outcome::Halt(halt),
-                    ));
-                }
+                Err(halt) => return Err(failure::cut_off(&self.what, halt)),
             }
         }
     }
@@ -173,10 +155,10 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
 }
 
 impl<K: Object> Stream<K> {
-    /// A stream of `body`, in the box in which it travels.
-    pub(crate) fn boxed(decoder: EventDecoder<K>, body: Body, events_max: usize) -> Box<Self> {
+    /// A stream of `answer`, in the box in which it travels.
+    pub(crate) fn boxed(decoder: EventDecoder<K>, answer: Answer, events_max: usize) -> Box<Self> {
         Box::new(Self {
-            body: Some(body),
+            answer: Some(answer),
             decoder,
             events: VecDeque::new(),
             events_max: events_max.clamp(1, BURST_EVENTS),
@@ -194,19 +176,19 @@ impl<K: Object> Stream<K> {
         // What the last burst left undecoded.
         self.decode();
         while read < BURST_BYTES && self.events.len() < self.events_max && !self.drained {
-            let Some(body) = &mut self.body else {
+            let Some(answer) = &mut self.answer else {
                 break;
             };
-            let reserved = self.decoder.reserve(&mut |growth| body.call.grow(growth));
+            let reserved = self.decoder.reserve(&mut |growth| answer.call.grow(growth));
             if let Err(error) = reserved {
-                let error = error.context(&body.answer.what);
+                let error = error.context(&answer.what);
                 self.fail(error);
                 break;
             }
-            body.call.settle(self.decoder.held_bytes());
-            match body.read_what_is_there(self.decoder.space()) {
+            answer.call.settle(self.decoder.held_bytes());
+            match answer.read_what_is_there(self.decoder.space()) {
                 Ok(0) => {
-                    self.body = None;
+                    self.answer = None;
                     self.end = self.decoder.finish();
                 }
                 Ok(count) => {
@@ -215,12 +197,13 @@ impl<K: Object> Stream<K> {
                     self.decoder.filled(count);
                     self.decode();
                 }
-                Err(Outcome::Halt(Halt::WouldBlock)) => self.drained = true,
-                Err(outcome) => {
-                    let everyday = is_everyday_end(&outcome);
-                    let closed = body.call.check_account().is_err();
-                    let error = body.failed(outcome);
-                    self.body = None;
+                Err(Halt::WouldBlock) => self.drained = true,
+                Err(halt) => {
+                    // RS-5, over HTTP/1.1: how a connection ends in everyday life.
+                    let everyday = halt.is_closed_by_peer() || halt.is_timed_out();
+                    let closed = answer.call.check_account().is_err();
+                    let error = answer.cut_off(halt);
+                    self.answer = None;
                     if everyday {
                         self.end = Some(error);
                     } else if error.is_stopped() {
@@ -235,8 +218,8 @@ impl<K: Object> Stream<K> {
             }
         }
         self.decoder.release();
-        if let Some(body) = &self.body {
-            body.call.settle(self.decoder.held_bytes());
+        if let Some(answer) = &self.answer {
+            answer.call.settle(self.decoder.held_bytes());
         }
     }
 
@@ -244,8 +227,8 @@ impl<K: Object> Stream<K> {
     fn fail(&mut self, error: Error) {
         self.failure = Some(error);
         self.decoder.discard();
-        if let Some(body) = self.body.take() {
-            body.call.settle(0);
+        if let Some(answer) = self.answer.take() {
+            answer.call.settle(0);
         }
     }
 
@@ -254,8 +237,8 @@ impl<K: Object> Stream<K> {
         while self.events.len() < self.events_max {
             match self.decoder.next() {
                 Ok(Some(WatchEvent::Error(error))) => {
-                    let error = match &self.body {
-                        Some(body) => body.answer.hide(error),
+                    let error = match &self.answer {
+                        Some(answer) => answer.hide(error),
                         None => error,
                     };
                     self.events.push_back(WatchEvent::Error(error));
@@ -269,24 +252,7 @@ impl<K: Object> Stream<K> {
             }
         }
         if self.decoder.is_ended() {
-            self.body = None;
+            self.answer = None;
         }
     }
-}
-
-/// RS-5, over HTTP/1.1: how a connection ends in everyday life.
-fn is_everyday_end(outcome: &Outcome) -> bool {
-    use std::io::ErrorKind as Io;
-    let Outcome::Halt(Halt::Io(error)) = outcome else {
-        return false;
-    };
-    matches!(
-        error.kind(),
-        Io::UnexpectedEof
-            | Io::ConnectionReset
-            | Io::ConnectionAborted
-            | Io::BrokenPipe
-            | Io::NotConnected
-            | Io::TimedOut
-    )
 }

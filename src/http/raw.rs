@@ -1,21 +1,18 @@
 //! Answers as they come, undecoded and whatever their status: for the recorder, which passes them on.
 
-use super::agent::{Answer, Ask, Body};
+use super::agent::{Answer, HttpRequest};
 use super::blocking::{Blocking, Until};
 use super::client::Client;
 use super::requests;
-use super::wakeup::WakeUp;
-use crate::error::{Error, ErrorKind};
-use crate::sync::Arc;
-use crate::worker::{StopToken, Wake, WakeRegistration};
+use crate::error::Error;
+use crate::worker::StopToken;
 
 /// An answer whose body is read piece by piece.
 pub(crate) struct RawAnswer {
     pub(crate) status: u16,
     /// Names in lower case; values that are no text are left out.
     pub(crate) headers: Vec<(String, String)>,
-    body: Body,
-    _registration: WakeRegistration,
+    answer: Answer,
 }
 
 impl Client {
@@ -27,43 +24,26 @@ impl Client {
     /// What the transport met; an answer of any status is none.
     pub(crate) fn raw(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let inner = self.inner();
-        let wake = WakeUp::new().map_err(|error| {
-            Error::new(
-                ErrorKind::Resources,
-                format!("no descriptor for a request: {error}"),
-            )
-        })?;
-        let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
-        let registration = stop.register(&as_wake);
-        let call = Blocking::new(stop, &wake, Until::NEVER);
-        let ask = Ask {
+        let call = Blocking::new(stop, Until::NEVER)?;
+        let request = HttpRequest {
             path,
             gzip: false,
             first_byte: inner.common.options.list_first_byte_timeout,
-            until: Until::NEVER,
             second_try: None,
+            sooner_if_kept: false,
             of_collection: false,
         };
-        let what = requests::shown(&format!("GET {}{path}", inner.common.site.base));
-        inner.common.site.dialer.refresh(&call);
-        let sent = inner.pool.send(&inner.common.site, &ask, &call, &what)?;
-        let response = sent.response;
-        let headers = response.headers().iter().filter_map(|(name, value)| {
+        let site = &inner.common.site;
+        let what = requests::shown(&format!("GET {}{path}", site.base));
+        site.dialer.refresh(&call);
+        let sent = inner.pool.send(site, &request, &call, &what)?;
+        let headers = sent.response.headers().iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });
         Ok(RawAnswer {
-            status: response.status().as_u16(),
+            status: sent.response.status().as_u16(),
             headers: headers.collect(),
-            body: Body {
-                answer: Answer {
-                    what,
-                    body: response.into_body().into_reader(),
-                    socket: sent.socket,
-                    authorization: sent.authorization,
-                },
-                call,
-            },
-            _registration: registration,
+            answer: sent.into_answer(what, call),
         })
     }
 }
@@ -75,7 +55,7 @@ impl RawAnswer {
     ///
     /// The stop, or how the body broke off.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
-        let read = self.body.read(into, Until::NEVER);
-        read.map_err(|outcome| self.body.failed(outcome))
+        let read = self.answer.read(into, Until::NEVER);
+        read.map_err(|halt| self.answer.cut_off(halt))
     }
 }

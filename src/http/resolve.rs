@@ -79,7 +79,6 @@ mod tests {
     use super::super::blocking::Until;
     use super::super::halt::Limit;
     use super::super::handover::Taker;
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::sync::Arc;
     use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +117,7 @@ mod tests {
     }
 
     fn call(source: &StopSource, until: Until) -> Blocking {
-        Blocking::new(&source.token(), &WakeUp::new().unwrap(), until)
+        Blocking::new(&source.token(), until).unwrap()
     }
 
     #[test]

@@ -195,7 +195,6 @@ mod tests {
 
     use super::super::blocking::{Blocking, Until};
     use super::super::thread_pool::Jobs;
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::error::ErrorKind;
     use crate::worker::{StopSource, Worker};
@@ -203,7 +202,7 @@ mod tests {
     const SLOTS: usize = 4;
 
     fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
+        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
     }
 
     fn progress() -> RequestProgress {

@@ -4,17 +4,15 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::admission::Urgency;
-use super::agent::{Agent, Answer, Ask, Body, SecondTry};
+use super::agent::{Agent, Answer, HttpRequest};
 use super::blocking::{Blocking, Until};
-use super::byte_budget::ByteBudget;
 use super::client::{Common, Inner};
-use super::failure::{self, Phase};
-use super::halt::{Halt, Limit, Outcome};
+use super::failure;
+use super::halt::{Halt, Limit};
 use super::handover::{Giver, Taker, handover};
 use super::open_watch::{OpenWatch, Stream};
 use super::requests;
 use super::slots::Slot;
-use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
@@ -24,7 +22,7 @@ use crate::list_watch::{
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
 use crate::wire::{EventDecoder, Growth, ListDecoder, Trim, Wiped, decode_object};
-use crate::worker::{StopToken, Wake, WakeRegistration};
+use crate::worker::StopToken;
 
 /// Room to read a single object into, at first.
 const OBJECT_BYTES: usize = 8 * 1024;
@@ -42,35 +40,6 @@ pub(crate) struct ScopeWatcher<K> {
     /// Of the list that is under way.
     urgency: Urgency,
     kind: PhantomData<fn() -> K>,
-}
-
-/// A stop's way to the threads that are blocked in one call.
-struct Wakeable {
-    wake: Arc<WakeUp>,
-    registration: WakeRegistration,
-}
-
-impl Wakeable {
-    /// # Errors
-    ///
-    /// `Resources`, when the system has no descriptor.
-    fn new(stop: &StopToken) -> Result<Self, Error> {
-        let wake = WakeUp::new().map_err(|error| {
-            let message = format!("no descriptor for a request: {error}");
-            Error::new(ErrorKind::Resources, message)
-        })?;
-        let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
-        let registration = stop.register(&as_wake);
-        Ok(Self { wake, registration })
-    }
-
-    /// A call whose answer is counted in `budget`.
-    fn call(&self, budget: &Arc<ByteBudget>, stop: &StopToken, until: Until) -> Blocking {
-        Blocking {
-            account: Some(budget.open(Arc::<WakeUp>::clone(&self.wake))),
-            ..Blocking::new(stop, &self.wake, until)
-        }
-    }
 }
 
 impl<K: Object> ScopeWatcher<K> {
@@ -104,26 +73,21 @@ impl<K: Object> ScopeWatcher<K> {
         Ok(slot.run((asking, readers), port, stop, job))
     }
 
-    /// A call whose answer is counted in the client's byte budget.
-    fn call(&self, wakeable: &Wakeable, stop: &StopToken) -> Blocking {
-        wakeable.call(&self.client.common.budget, stop, Until::NEVER)
-    }
-
     fn failed(&self, halt: Halt) -> Error {
         let what = requests::describe::<K>(&self.scope);
-        failure::failed(&what, Phase::Head, Outcome::Halt(halt))
+        failure::failed(&what, halt)
     }
 }
 
 /// Reads of a body what has come; waits until `until` for the first of it.
-fn read_some(body: &mut Body, space: &mut [u8], until: Until) -> Result<usize, Error> {
+fn read_some(answer: &mut Answer, space: &mut [u8], until: Until) -> Result<usize, Error> {
     // Of a body that never pauses no read ever waits.
     let read = if Clock::system().has_passed(until.deadline) {
-        Err(Outcome::Halt(Halt::Limit(until.limit)))
+        Err(Halt::Limit(until.limit))
     } else {
-        body.read(space, until)
+        answer.read(space, until)
     };
-    read.map_err(|outcome| body.failed(outcome))
+    read.map_err(|halt| answer.cut_off(halt))
 }
 
 /// One list, on a thread of its own.
@@ -142,13 +106,8 @@ impl<K: Object> Listing<K> {
         let call = self.call.with_slot(slot);
         let options = &self.common.options;
         let limiter = &self.common.limiter;
-        let count = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
-        let second_try = SecondTry {
-            after: options.second_try_after,
-            sooner_if_kept: false,
-            count: &count,
-        };
-        let ask = Ask {
+        let permit = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
+        let request = HttpRequest {
             path: &self.path,
             gzip: self.common.gzip,
             first_byte: if self.one_object {
@@ -156,13 +115,12 @@ impl<K: Object> Listing<K> {
             } else {
                 options.list_first_byte_timeout
             },
-            until: Until::NEVER,
             // A collection may take its time before its first byte.
-            second_try: self.one_object.then_some(second_try),
+            second_try: self.one_object.then_some(&permit),
+            sooner_if_kept: false,
             of_collection: true,
         };
-        let answer = self.agent.ask(&self.common.site, &ask, &call)?;
-        let mut body = Body { answer, call };
+        let mut answer = self.agent.ask(&self.common.site, &request, &call)?;
         let mut decoder = if self.one_object {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
@@ -172,23 +130,23 @@ impl<K: Object> Listing<K> {
         loop {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             decoder
-                .reserve(&mut |growth| body.call.grow(growth))
-                .map_err(|error| error.context(&body.answer.what))?;
-            body.call.settle(decoder.held_bytes());
-            let count = read_some(&mut body, decoder.space(), until)?;
+                .reserve(&mut |growth| answer.call.grow(growth))
+                .map_err(|error| error.context(&answer.what))?;
+            answer.call.settle(decoder.held_bytes());
+            let count = read_some(&mut answer, decoder.space(), until)?;
             if count == 0 {
                 break;
             }
             let mut items = Vec::new();
             decoder
                 .filled(count, &mut |item| items.push(item))
-                .map_err(|error| body.answer.failed(error))?;
-            let gone = !items.is_empty() && !self.items.give(items, Some(&body.call));
-            if gone || body.call.stop.is_stopped() {
-                return Err(Error::stopped(&body.answer.what));
+                .map_err(|error| answer.failed(error))?;
+            let gone = !items.is_empty() && !self.items.give(items, Some(&answer.call));
+            if gone || answer.call.stop.is_stopped() {
+                return Err(Error::stopped(&answer.what));
             }
         }
-        decoder.finish().map_err(|error| body.answer.failed(error))
+        decoder.finish().map_err(|error| answer.failed(error))
     }
 }
 
@@ -206,8 +164,8 @@ impl<K: Object> ScopeWatcher<K> {
         }
         let limiter = &self.client.common.limiter;
         limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
-        let wakeable = Wakeable::new(stop)?;
-        let call = self.call(&wakeable, stop).with_progress(&self.progress);
+        let call = self.client.common.call(stop, Until::NEVER)?;
+        let call = call.with_progress(&self.progress);
         let (send_items, items) = handover(BATCHES);
         let listing = Listing {
             common: Arc::clone(&self.client.common),
@@ -227,8 +185,7 @@ impl<K: Object> ScopeWatcher<K> {
 
     fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let wakeable = Wakeable::new(stop)?;
-        let call = self.call(&wakeable, stop);
+        let call = self.client.common.call(stop, Until::NEVER)?;
         let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
@@ -243,26 +200,19 @@ impl<K: Object> ScopeWatcher<K> {
         };
         let progress = self.progress.clone();
         let opening = move |slot| {
-            let ask = Ask {
+            let request = HttpRequest {
                 path: &path,
                 gzip: false,
                 first_byte,
-                until: Until::NEVER,
-                second_try: Some(SecondTry {
-                    after: common.options.second_try_after,
-                    sooner_if_kept: false,
-                    // The limiter does not count what opens a watch (RS-1).
-                    count: &|| Ok(()),
-                }),
+                // The limiter does not count what opens a watch (RS-1).
+                second_try: Some(&|| Ok(())),
+                sooner_if_kept: false,
                 of_collection: true,
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
-            let answer = agent.ask(&common.site, &ask, &telling)?;
+            let mut answer = agent.ask(&common.site, &request, &telling)?;
             // The events are read on other threads, and without a slot: nothing waits there.
-            let body = Body {
-                answer,
-                call: asking,
-            };
+            answer.call = asking;
             let decode = &common.options.decode;
             let decoder = if initial_events {
                 EventDecoder::with_initial_events(decode)
@@ -271,12 +221,11 @@ impl<K: Object> ScopeWatcher<K> {
             } else {
                 EventDecoder::new(decode)
             };
-            Ok(Stream::boxed(decoder, body, decode.list_items_max))
+            Ok(Stream::boxed(decoder, answer, decode.list_items_max))
         };
         let stream = self.run(&Urgency::new(waited_for), stop, opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
-        let registration = wakeable.registration;
-        Ok(OpenWatch::new(&self.client, call, stream?, registration))
+        Ok(OpenWatch::new(&self.client, call, stream?))
     }
 }
 
@@ -359,13 +308,12 @@ impl<K: Object> ObjectGetter<K> {
         }
     }
 
-    fn decode(&self, answer: Answer, call: Blocking) -> Result<Arc<Held<K>>, Error> {
+    fn decode(&self, mut answer: Answer) -> Result<Arc<Held<K>>, Error> {
         let options = &self.client.common.options;
         let bytes_max = options.decode.item_bytes_max;
-        let mut body = Body { answer, call };
         let mut bytes = Wiped::beginning_with(&[], OBJECT_BYTES);
         let mut filled = 0_usize;
-        let end = body.call.until.within(options.body_timeout, Limit::Body);
+        let end = answer.call.until.within(options.body_timeout, Limit::Body);
         loop {
             if filled == bytes.len() {
                 let least = filled.saturating_add(OBJECT_BYTES);
@@ -378,20 +326,20 @@ impl<K: Object> ObjectGetter<K> {
                     least,
                     most,
                 };
-                let granted = body.call.grow(growth);
-                let granted = granted.map_err(|error| error.context(&body.answer.what))?;
+                let granted = answer.call.grow(growth);
+                let granted = granted.map_err(|error| error.context(&answer.what))?;
                 bytes = Wiped::beginning_with(&bytes, granted);
-                body.call.settle(granted);
+                answer.call.settle(granted);
             }
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             let room = bytes.get_mut(filled..).unwrap_or_default();
-            let count = read_some(&mut body, room, until)?;
+            let count = read_some(&mut answer, room, until)?;
             if count == 0 {
                 break;
             }
             filled = filled.saturating_add(count);
             if filled > bytes_max {
-                let what = &body.answer.what;
+                let what = &answer.what;
                 let message = format!("{what}: the object is larger than {bytes_max} bytes");
                 return Err(Error::new(ErrorKind::TooLarge, message));
             }
@@ -400,7 +348,7 @@ impl<K: Object> ObjectGetter<K> {
         // A plain get keeps what only writers need (B19).
         decode.trim = Trim::Keep;
         let bytes = bytes.get(..filled).unwrap_or_default();
-        decode_object(bytes, &decode).map_err(|error| body.answer.failed(error))
+        decode_object(bytes, &decode).map_err(|error| answer.failed(error))
     }
 }
 
@@ -415,37 +363,26 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         let path = requests::get::<K>(key, version)?;
         let limiter = &self.client.common.limiter;
         let urgency = Urgency::new(true);
-        let count = || limiter.acquire(stop, deadline, &urgency);
-        count()?;
+        let permit = || limiter.acquire(stop, deadline, &urgency);
+        permit()?;
         let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
         let slot = self.client.slots.enter(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
-            failure::failed(&what, Phase::Head, Outcome::Halt(halt))
+            failure::failed(&what, halt)
         })?;
-        let wakeable = Wakeable::new(stop)?;
-        let until = Until::caller(deadline);
-        let call = wakeable
-            .call(&self.client.common.budget, stop, until)
-            .with_slot(slot)
-            .with_progress(&progress);
-        let ask = Ask {
+        let call = self.client.common.call(stop, Until::caller(deadline))?;
+        let call = call.with_slot(slot).with_progress(&progress);
+        let request = HttpRequest {
             path: &path,
             gzip: false,
             first_byte: self.client.common.options.get_first_byte_timeout,
-            until,
-            second_try: Some(SecondTry {
-                after: self.client.common.options.second_try_after,
-                // A server may hold back a version that it has not come to for seconds.
-                sooner_if_kept: version.is_unset(),
-                count: &count,
-            }),
+            second_try: Some(&permit),
+            // A server may hold back a version that it has not come to for seconds.
+            sooner_if_kept: version.is_unset(),
             of_collection: false,
         };
-        let answer = self
-            .client
-            .pool
-            .ask(&self.client.common.site, &ask, &call)?;
-        self.decode(answer, call)
+        let Inner { common, pool, .. } = &*self.client;
+        self.decode(pool.ask(&common.site, &request, &call)?)
     }
 }

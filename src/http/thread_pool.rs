@@ -239,12 +239,11 @@ mod tests {
     use crossbeam_channel::bounded;
 
     use super::super::blocking::{Blocking, Until};
-    use super::super::wakeup::WakeUp;
     use super::*;
     use crate::worker::StopToken;
 
     fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), &WakeUp::new().unwrap(), Until::NEVER)
+        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
     }
 
     const THREADS_MAX: usize = 8;

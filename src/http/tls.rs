@@ -136,10 +136,7 @@ impl Tls {
         if !self.shared.settings.has_files() || self.looks.is_stuck(FILE_WAIT) {
             return;
         }
-        let call = Blocking {
-            until: call.until.within(FILE_WAIT, Limit::File),
-            ..call.clone()
-        };
+        let call = call.within(FILE_WAIT, Limit::File);
         match self.looks.ask("reading TLS files").answer(&call) {
             Ok(()) | Err(Halt::Stopped) => {}
             Err(Halt::Failed(error)) => {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 
 use rustix::event::PollFlags;
 use rustls::ClientConnection;
@@ -33,13 +32,6 @@ pub(crate) struct Session {
     generation: u64,
 }
 
-/// What one look at the socket gave.
-enum Filled {
-    Bytes,
-    Nothing,
-    End,
-}
-
 impl Session {
     pub(crate) fn new(connection: Box<ClientConnection>, tls: Arc<Tls>, generation: u64) -> Self {
         Self {
@@ -49,41 +41,30 @@ impl Session {
         }
     }
 
-    fn fill(&mut self, mut socket: &TcpStream, room: &mut [u8]) -> Result<(Filled, usize), Halt> {
+    /// Reads what has come; `None` is nothing, and 0 the end.
+    fn fill(&mut self, socket: &TcpStream, room: &mut [u8]) -> Result<Option<usize>, Halt> {
         loop {
-            match self.connection.reader().read(room) {
-                Ok(0) => return Ok((Filled::End, 0)),
-                Ok(count) => return Ok((Filled::Bytes, count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(Halt::Io(error)),
+            let read = attempt(|| self.connection.reader().read(room))?;
+            if read.is_some() {
+                return Ok(read);
             }
             self.flush(socket)?;
             // Trying before polling also makes rustls give back what a large record made it hold.
-            match self.connection.read_tls(&mut socket) {
-                Ok(_) => {
-                    if let Err(error) = self.connection.process_new_packets() {
-                        return Err(Halt::Failed(self.tls.explain(error)));
-                    }
-                    // Records without data can come for ever.
-                    blocking::check()?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok((Filled::Nothing, 0));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Halt::Io(error)),
+            if attempt(|| self.connection.read_tls(&mut &*socket))?.is_none() {
+                return Ok(None);
             }
+            let processed = self.connection.process_new_packets();
+            processed.map_err(|error| Halt::Failed(self.tls.explain(error)))?;
+            // Records without data can come for ever.
+            blocking::current(|call| call.check())?;
         }
     }
 
     /// Sends what TLS has to say of its own, as far as that goes without waiting.
-    fn flush(&mut self, mut socket: &TcpStream) -> Result<(), Halt> {
+    fn flush(&mut self, socket: &TcpStream) -> Result<(), Halt> {
         while self.connection.wants_write() {
-            match self.connection.write_tls(&mut socket) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(Halt::Io(error)),
+            if attempt(|| self.connection.write_tls(&mut &*socket))?.is_none() {
+                break;
             }
         }
         Ok(())
@@ -100,7 +81,8 @@ impl Connection {
         }
     }
 
-    fn fill(&mut self) -> Result<Filled, Halt> {
+    /// Reads what has come into the buffers; `None` is nothing, and 0 the end.
+    fn fill(&mut self) -> Result<Option<usize>, Halt> {
         if self.buffers.input().len() > UNREAD_BYTES_MAX {
             let message = format!(
                 "the answer's framing has no end: more than {UNREAD_BYTES_MAX} bytes of one chunk size or trailer"
@@ -108,43 +90,45 @@ impl Connection {
             return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
         }
         let room = self.buffers.input_append_buf();
-        let (filled, count) = match &mut self.tls {
+        let filled = match &mut self.tls {
             Some(session) => session.fill(&self.socket, room)?,
-            None => read(&self.socket, room)?,
+            None => attempt(|| (&*self.socket).read(room))?,
         };
+        let count = filled.unwrap_or_default();
         self.buffers.input_appended(count);
-        blocking::received(count)?;
+        blocking::current(|call| call.received(count))?;
         Ok(filled)
     }
 
     fn await_bytes(&mut self) -> Result<bool, Halt> {
         loop {
             // Where there is always something to read, nothing ever waits.
-            blocking::check()?;
-            match self.fill()? {
-                Filled::Bytes => return Ok(true),
-                Filled::End => return Ok(false),
-                Filled::Nothing => {}
+            blocking::current(|call| call.check())?;
+            if let Some(count) = self.fill()? {
+                return Ok(count > 0);
             }
             self.buffers.release();
-            blocking::wait(self.socket.as_fd(), PollFlags::IN)?;
+            blocking::current(|call| call.wait(&*self.socket, PollFlags::IN))?;
         }
     }
 
     fn send(&mut self, amount: usize) -> Result<(), Halt> {
-        blocking::goes_out_on(&self.socket);
+        blocking::current(|call| {
+            call.goes_out_on(&self.socket);
+            Ok(())
+        })?;
         let mut rest = self.buffers.to_send(amount);
         if let Some(session) = &mut self.tls {
             session.connection.writer().write_all(rest)?;
             while session.connection.wants_write() {
-                let written = session.connection.write_tls(&mut &*self.socket);
-                sent(written, &self.socket)?;
+                write(&self.socket, |mut socket| {
+                    session.connection.write_tls(&mut socket)
+                })?;
             }
             return Ok(());
         }
         while !rest.is_empty() {
-            let written = (&*self.socket).write(rest);
-            let count = sent(written, &self.socket)?;
+            let count = write(&self.socket, |mut socket| socket.write(rest))?;
             rest = rest.get(count..).unwrap_or_default();
         }
         Ok(())
@@ -158,31 +142,20 @@ impl Connection {
         let idle = match &mut self.tls {
             Some(session) if session.generation != session.tls.generation() => false,
             // Session tickets may stand there unread; data or an end may not.
-            Some(session) => {
-                matches!(
-                    session.fill(&self.socket, &mut [0]),
-                    Ok((Filled::Nothing, _))
-                )
-            }
-            None => would_block(self.socket.peek(&mut [0])),
+            Some(session) => matches!(session.fill(&self.socket, &mut [0]), Ok(None)),
+            None => matches!(attempt(|| self.socket.peek(&mut [0])), Ok(None)),
         };
         self.buffers.release();
         idle
     }
 }
 
-fn would_block(result: io::Result<usize>) -> bool {
-    result.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
-}
-
-fn read(mut socket: &TcpStream, room: &mut [u8]) -> Result<(Filled, usize), Halt> {
+/// Tries a read or a write that waits for nothing; `None` where it would have to wait.
+pub(crate) fn attempt(mut run: impl FnMut() -> io::Result<usize>) -> Result<Option<usize>, Halt> {
     loop {
-        match socket.read(room) {
-            Ok(0) => return Ok((Filled::End, 0)),
-            Ok(count) => return Ok((Filled::Bytes, count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok((Filled::Nothing, 0));
-            }
+        match run() {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Halt::Io(error)),
         }
@@ -190,16 +163,17 @@ fn read(mut socket: &TcpStream, room: &mut [u8]) -> Result<(Filled, usize), Halt
 }
 
 /// How much a write took; waits when the socket takes nothing.
-fn sent(written: io::Result<usize>, socket: &TcpStream) -> Result<usize, Halt> {
-    match written {
-        Ok(0) => Err(Halt::Io(io::ErrorKind::WriteZero.into())),
-        Ok(count) => Ok(count),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            blocking::wait(socket.as_fd(), PollFlags::OUT)?;
+fn write(
+    socket: &TcpStream,
+    mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+) -> Result<usize, Halt> {
+    match attempt(|| write(socket))? {
+        Some(0) => Err(Halt::Io(io::ErrorKind::WriteZero.into())),
+        Some(count) => Ok(count),
+        None => {
+            blocking::current(|call| call.wait(socket, PollFlags::OUT))?;
             Ok(0)
         }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
-        Err(error) => Err(Halt::Io(error)),
     }
 }
 
@@ -212,8 +186,11 @@ impl Transport for Connection {
         let sent = self.send(amount);
         self.buffers.release_output();
         self.broken |= sent.is_err();
-        blocking::sent();
-        Ok(sent?)
+        let told = blocking::current(|call| {
+            call.sent();
+            Ok(())
+        });
+        Ok(sent.and(told)?)
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
