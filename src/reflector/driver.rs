@@ -10,7 +10,9 @@ use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::demand::RestEnd;
 use crate::reflector::metrics::Measured;
-use crate::reflector::{Demand, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink};
+use crate::reflector::{
+    Demand, ErrorHook, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
+};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, Wake, panic_literal};
 
@@ -32,6 +34,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
     measured: Measured,
+    on_error: Option<ErrorHook>,
     /// The source's word that it lists one object.
     one_object: bool,
 }
@@ -54,6 +57,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             sink,
             core,
             measured,
+            on_error: options.on_error,
             clock: options.clock,
             demand: options.demand.unwrap_or_default(),
             status,
@@ -194,10 +198,27 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                     let what = self.source.describe();
                     log::log!(level, "{text} resource={what:?} reflector={}", self.name);
                 }
+                Effect::Failed {
+                    phase,
+                    error,
+                    attempts,
+                } => self.tell_of(phase, &error, attempts),
                 Effect::WatchListFailed => self.source.watch_list_failed(),
                 Effect::BookmarkCame(interval) => self.source.bookmark_came(interval),
                 Effect::Disconnect => self.source.disconnect(),
             }
+        }
+    }
+
+    fn tell_of(&self, phase: Phase, error: &Error, attempts: u32) {
+        if let Some(hook) = &self.on_error {
+            hook.tell(&FailedAttempt {
+                reflector: &self.name,
+                what: &self.source.describe(),
+                phase,
+                error,
+                attempts,
+            });
         }
     }
 

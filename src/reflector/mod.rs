@@ -5,6 +5,7 @@ mod core;
 mod demand;
 mod disposition;
 mod driver;
+mod error_hook;
 mod guarded;
 mod metrics;
 mod options;
@@ -15,6 +16,7 @@ mod status;
 mod tests;
 
 pub use demand::{Demand, DemandGuard};
+pub use error_hook::{ErrorHook, FailedAttempt};
 pub(crate) use metrics::announce;
 pub use metrics::{ReflectorMetrics, ReflectorReading};
 pub use options::{BackoffOptions, ReflectorOptions};

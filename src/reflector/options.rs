@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::object::ResourceVersion;
-use crate::reflector::{Demand, ReflectorMetrics};
+use crate::reflector::{Demand, ErrorHook, FailedAttempt, ReflectorMetrics};
 use crate::sync::Arc;
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
@@ -52,6 +52,54 @@ pub struct ReflectorOptions {
     pub forbidden_grace: Duration,
     /// Who is told of lists and watches, for metrics (RF-51). Default `None`: nobody, which costs nothing.
     pub metrics: Option<Arc<dyn ReflectorMetrics>>,
+    /// The function that is told of failed lists and watches. Default `None`; set it with
+    /// [`on_error`](Self::on_error).
+    pub on_error: Option<ErrorHook>,
+}
+
+impl ReflectorOptions {
+    /// The same, with a function that is told of each failed list or watch: what was asked for, the
+    /// cause, and the attempts so far.
+    ///
+    /// The reflector calls it on its own thread, under no lock, before it waits for the next
+    /// attempt. The function must not block: the watch waits for it. A panic of it is logged. An
+    /// expired version is told, too: it is part of a normal life, and a list follows soon. Not told
+    /// are answers after which the reflector asks otherwise at once, such as a refused streamed list.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use std::sync::Arc;
+    ///
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kubecache::object::Status;
+    /// use kubecache::reflector::ReflectorOptions;
+    /// use kubecache::store::{Indexers, Store};
+    /// use kubecache::testing::{FakeSource, RequestKind};
+    /// use kubecache::{Error, ErrorKind};
+    ///
+    /// let source = FakeSource::<Secret>::new();
+    /// let forbidden = Status::new(403, "secrets is forbidden");
+    /// source.fail_all(RequestKind::List, Error::from_status(forbidden));
+    ///
+    /// let (send, failures) = std::sync::mpsc::channel();
+    /// let options = ReflectorOptions::default().on_error(move |failed| {
+    ///     eprintln!("{}: attempt {}: {}", failed.what, failed.attempts, failed.error);
+    ///     drop(send.send(failed.error.clone()));
+    /// });
+    /// let (_store, _reflector) =
+    ///     Store::spawn("secrets", Arc::new(source), Indexers::new(), options)?;
+    /// assert_eq!(failures.recv().map(|error| error.kind()), Ok(ErrorKind::Forbidden));
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "WatchErrorHandler")]
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(ErrorHook::new(hook));
+        self
+    }
 }
 
 /// The waits between failed passes; each is drawn from its base up to base × (1 + jitter) (BK-2).
@@ -89,6 +137,7 @@ impl Default for ReflectorOptions {
             internal_error_retry: Duration::ZERO,
             forbidden_grace: FORBIDDEN_GRACE,
             metrics: None,
+            on_error: None,
         }
     }
 }

@@ -438,6 +438,11 @@ impl Memory {
         self.status.attempts = self.status.attempts.saturating_add(1);
         self.status.attempts_since = self.status.attempts_since.or(Some(facts.now));
         self.progress = None;
+        self.effects.push(Effect::Failed {
+            phase: self.status.phase,
+            error: error.clone(),
+            attempts: self.status.attempts,
+        });
         self.note_refusal(error, facts.now);
         self.log_failure(error, facts.now);
         self.backoff.after(health);

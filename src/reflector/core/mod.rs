@@ -121,6 +121,12 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) enum Effect {
     Log(log::Level, String),
+    /// An attempt of that phase failed, the latest of so many in a row.
+    Failed {
+        phase: Phase,
+        error: Error,
+        attempts: u32,
+    },
     /// Streamed lists do not work here (B8).
     WatchListFailed,
     /// Bookmarks come here, and so far apart (B11).

@@ -261,3 +261,64 @@ fn the_status_outlives_the_thread() {
     assert!(store.has_synced(), "the content stays");
     assert_eq!(store.status().phase, Phase::Stopped);
 }
+
+/// What the error hook is told, as `phase attempts: error`.
+fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
+    let (tell, told) = crossbeam_channel::unbounded();
+    let options = std::mem::take(&mut world.options);
+    world.options = options.on_error(move |failed| {
+        assert_eq!((failed.reflector, failed.what), ("t", "configmaps"));
+        let text = format!("{:?} {}: {}", failed.phase, failed.attempts, failed.error);
+        tell.send(text).unwrap();
+    });
+    told
+}
+
+/// A program that prints what the hook says is told why nothing comes, attempt by attempt.
+#[test]
+fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
+    let mut world = World::new();
+    let told = told(&mut world);
+    world.source.fail_all(RequestKind::List, status(403));
+    let (store, _reflector) = world.start();
+    let refused = |attempts| format!("Listing {attempts}: failed to list configmaps: made up 403");
+    assert_eq!(told.recv(), Ok(refused(1)));
+    world.pass(millis(800));
+    assert_eq!(told.recv(), Ok(refused(2)));
+    world.source.heal();
+    world
+        .source
+        .fail_next(RequestKind::Watch, SourceFault::Fail(status(429)));
+    world.fake.wait_for_timer(millis(1600));
+    world.fake.advance(millis(1600));
+    store.wait_until_synced(Deadline::NEVER).unwrap();
+    let opening = "Opening 1: failed to watch configmaps: made up 429";
+    assert_eq!(told.recv().unwrap(), opening, "the list had succeeded");
+    world.pass(millis(3200));
+    world.source.wait_for_watches(1);
+    world.source.send(|| WatchEvent::Error(status(500)));
+    let watching = "Watching 1: watch ended with error: made up 500";
+    assert_eq!(told.recv().unwrap(), watching);
+    assert!(told.is_empty());
+}
+
+/// A stop is no failure, and a hook that panics harms nobody.
+#[test]
+fn an_error_hook_that_panics_ends_nothing_and_a_stop_is_not_told() {
+    let mut world = World::new();
+    let (tell, told) = crossbeam_channel::unbounded();
+    let options = std::mem::take(&mut world.options);
+    world.options = options.on_error(move |failed| {
+        tell.send(failed.attempts).unwrap();
+        panic!("made so for a test");
+    });
+    world
+        .source
+        .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
+    let (store, reflector) = world.start();
+    world.pass(millis(800));
+    store.wait_until_synced(Deadline::NEVER).unwrap();
+    world.source.wait_for_watches(1);
+    reflector.join().unwrap();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [1]);
+}
