@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps of the registered pods: watched, cached for a time, or fetched, behind one type.
+//! Objects that owners reference, such as the Secrets of pods: watched, cached for a time, or fetched, behind one type.
 //!
 //! ```no_run
 //! use kubecache::manager::{SecretManager, ManagerOptions};
@@ -28,8 +28,8 @@
 //! | an object costs here | a thread and a socket; idle ones, and immutable ones that were read, only their size | its size | nothing but its row |
 //! | a missing object is | an answer from memory | asked for by each read (OS-16) | asked for by each read |
 //! | while the API fails, a read gives | what the watch brought last | the cached object, with the failure and its age; gets back off per object (B17) | the failure |
-//! | a registration of a pod | starts watches | drops what is cached of the objects it newly names (OS-2) | gives the object a row |
-//! | a read without registration is | `NotRegistered` | `NotRegistered` | answered (SC-2) |
+//! | an added reference | starts a watch, if it is the first | drops what is cached of the object (OS-2) | gives the object a row |
+//! | a read without a reference is | `NotRegistered` | `NotRegistered` | answered (SC-2) |
 //! | a plain [`get`](ObjectManager::get) waits | 1 s | 10 s | 10 s |
 //! | [`get_cached`](ObjectManager::get_cached) gives | what the watch brought | what was fetched last, whatever its age | nothing |
 //! | [`Cached::is_stale`] says that | no filled watch, and no checked immutability, stands behind it | its time to live is over and it could not be renewed | never |
@@ -42,12 +42,13 @@
 //!
 //! With each strategy:
 //!
-//! - [`register_pod`](ObjectManager::register_pod) and [`unregister_pod`](ObjectManager::unregister_pod) never touch the
-//!   network, never wait for it and never fail.
+//! - [`add_reference`](ObjectManager::add_reference), [`set_references`](ObjectManager::set_references),
+//!   [`register_pod`](ObjectManager::register_pod) and what undoes them never touch the network, never
+//!   wait for it and never fail.
 //! - A read never waits while a current answer is in memory, and never waits for ever. Such a read takes one lock, clones
 //!   one pointer and allocates nothing.
 //! - An error says why: the server's words, the attempts, and since when.
-//! - The reads of one registration never go back in time (B18); how old an answer is can be asked
+//! - The reads of one reference never go back in time (B18); how old an answer is can be asked
 //!   ([`Cached::age`]). A [fresh read](ObjectManager::get_fresh), and one of a state
 //!   [not older than a version](ObjectManager::get_at_least), raise the floor for the cached ones after them.
 //! - One slow answer holds up nobody but those who read that object.
@@ -55,7 +56,7 @@
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
 //!   last holder drops them.
 //!
-//! With `Watch`, an object is watched while at least one registered pod references it, and once only, however many pods
+//! With `Watch`, an object is watched while at least one owner references it, and once only, however many owners
 //! do; except immutable objects that were read, objects nobody has read for
 //! [`ManagerOptions::idle_max`] (a read
 //! watches them again), and those beyond the ceiling.
@@ -64,15 +65,16 @@
 //!
 //! - Freshness of plain reads, beyond the table. Who must not lag uses [`get_fresh`](ObjectManager::get_fresh).
 //! - With `Watch`, that a deletion or re-creation of an immutable object is noticed at once. Its watch is stopped when it
-//!   is first read (OC-15); the next pod that references it has it checked (B7).
-//! - With `Cache`, that all objects of one read of a pod are of one moment: each has a time to live of its own.
-//! - That the caller's pod is the one that holds the reference (CM-7).
+//!   is first read (OC-15); the next reference has it checked (B7).
+//! - With `Cache`, that all objects of one owner are of one moment: each has a time to live of its own.
+//! - That the caller is the owner that holds the reference (CM-7).
 //!
 //! # "Not registered"
 //!
-//! `object "ns"/"name" not registered` is not an answer of the API. It says that no pod which is registered with this
-//! manager names the object: register the pod first, unregister it last. Names count in the pod's own namespace only,
-//! and only those of [`visit_pod_secret_names`] and [`visit_pod_config_map_names`].
+//! `object "ns"/"name" not registered` is not an answer of the API. It says that no owner references the object in this
+//! manager: add the reference first, remove it last. [`owners`](crate::manual::owners) says who can be an owner. Of a
+//! pod, names count in its own namespace only, and only those of [`visit_pod_secret_names`] and
+//! [`visit_pod_config_map_names`].
 //!
 //! # Threads and locks
 //!

@@ -1,4 +1,4 @@
-//! The managers: pods are registered, reads are answered by the strategy that was chosen (CM-1..CM-8, SC-1).
+//! The manager: owners reference objects, and the strategy that was chosen answers reads (CM-1..CM-8, SC-1).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,16 +28,17 @@ use crate::list_watch::Api;
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
-/// Keeps the Secrets of the registered pods.
+/// Keeps the Secrets that pods and other owners reference.
 #[doc(alias = "secret.Manager")]
 pub type SecretManager = ObjectManager<Secret>;
 
-/// Keeps the ConfigMaps of the registered pods.
+/// Keeps the ConfigMaps that pods and other owners reference.
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Gives the objects of one kind that registered pods reference, by the strategy of its options: each kept by a watch of
-/// its own, cached for a time to live, or fetched by each read ([the module](super) compares them).
+/// Gives the objects of one namespaced kind that owners reference, by the strategy of its options:
+/// each kept by a watch of its own, cached for a time to live, or fetched by each read ([the
+/// module](super) compares them). [`owners`](crate::manual::owners) says who can reference objects.
 ///
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
@@ -58,7 +59,7 @@ impl<K> ObjectManager<K>
 where
     K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
 {
-    /// A manager without pods. Touches no network. With `Watch` it starts its housekeeper's thread; with `Cache` and `Get`
+    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's thread; with `Cache` and `Get`
     /// there is no thread, then or later.
     ///
     /// # Errors
@@ -186,7 +187,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// - `NotRegistered`: no registered pod references the object (OC-7). Not an API error. Not with `Get`.
+    /// - `NotRegistered`: no owner references the object (OC-7). Not an API error. Not with `Get`.
     /// - `NotFound`: the server has no such object; with `Watch` in OC-10's words, else in the server's own (OS-11).
     /// - `Forbidden`: the server refuses the object; with `Watch` only once it has for three seconds (R4).
     /// - `Undecodable`: the object is there but is not a `K`; see [`get_cached`](Self::get_cached) for the last good copy.
@@ -233,7 +234,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// - `NotRegistered`: no registered pod references the object; not with `Get`.
+    /// - `NotRegistered`: no owner references the object; not with `Get`.
     /// - What the server said (`NotFound` included), or what the transport met.
     /// - `Timeout`: no answer by `deadline`, with what was waited for, and how long.
     /// - What came in meanwhile (`NotFound`, `Undecodable`).
@@ -288,7 +289,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// - `NotRegistered`: no registered pod references the object; not with `Get`.
+    /// - `NotRegistered`: no owner references the object; not with `Get`.
     /// - `NotFound`: there is no such object at that version or a later one: an answer.
     /// - `Timeout`: there was no such state by `deadline`, in the server's own words if it said so
     ///   ([`Error::last_failure`]).

@@ -9,7 +9,8 @@ use hashbrown::HashMap;
 
 use crate::object::{KeyRef, Object, ObjectKey};
 
-/// Who references objects: a pod, a route, a driver. Managers count references per owner.
+/// Who references objects: a pod, a route, a storage class. Managers count references per owner;
+/// [`owners`](crate::manual::owners) has whole programs.
 ///
 /// Two owners are the same if their kinds, keys and uids are.
 ///

@@ -1,4 +1,4 @@
-//! What a manager knows of each pod and object, for tables and health pages: never a value.
+//! What a manager knows of each owner and object, for tables and health pages: never a value.
 
 use std::fmt;
 use std::time::Duration;

@@ -12,5 +12,8 @@ pub mod excluded {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("owners.md")]
+pub mod owners {}
+
 #[doc = include_str!("threads_and_locks.md")]
 pub mod threads_and_locks {}

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kubecache::clock::{Clock, Deadline, FakeClock};
 use kubecache::http::Client;
 use kubecache::list_watch::{Api, Getter, ListerWatcher};
-use kubecache::manager::{ChangeDetection, ManagerOptions, NodeTtl, SecretManager};
+use kubecache::manager::{
+    ChangeDetection, ManagerOptions, NodeTtl, ObjectManager, Owner, SecretManager,
+};
 use kubecache::object::{Held, Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::{StopToken, Worker, live_workers};
 use kubecache::{Error, ErrorKind};
@@ -161,6 +164,68 @@ fn oc_2_oc_6_a_watched_secret_is_listed_once_and_its_changes_come_by_themselves(
         .map(Asked::in_short)
         .collect();
     assert_eq!(asked, ["get"]);
+}
+
+/// OC-2, OC-3: owners that are no pods share the one watch of an object of a kind that no pod names; it
+/// ends with the last reference.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn oc_2_oc_3_any_owner_references_an_object_of_any_kind() {
+    let _up = cluster();
+    let agent = "strategies-leases";
+    let write = |holder: &str| {
+        apply(&format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"
+        ));
+        apply(&format!(
+            "{{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {{name: shard-1, \
+             namespace: {NAMESPACE}}}, spec: {{holderIdentity: {holder}}}}}"
+        ));
+    };
+    write("a");
+    let options = options(ChangeDetection::Watch).get_timeout(PATIENCE);
+    let client = client_named("admin.yaml", agent);
+    let leases = ObjectManager::<Lease>::new(client, options).unwrap();
+    let changes = leases.subscribe();
+    let holder = || {
+        let lease = leases.get(NAMESPACE, "shard-1").unwrap();
+        lease
+            .spec
+            .as_ref()
+            .unwrap()
+            .holder_identity
+            .clone()
+            .unwrap()
+    };
+    let key = |name: &str| ObjectKey::new(NAMESPACE, name);
+    let owners = ["x", "y"].map(|name| Owner::new("worker", ObjectKey::new("", name)));
+    for owner in &owners {
+        leases.add_reference(owner, &key("shard-1"));
+    }
+    write("b");
+    while holder() != "b" {
+        changes.signal().recv_timeout(PATIENCE).unwrap();
+    }
+    leases.set_references(&owners[0], [key("shard-2")]);
+    let absent = leases.get(NAMESPACE, "shard-2").unwrap_err();
+    let words = r#"lease.coordination.k8s.io "shard-2" not found"#;
+    assert_eq!(absent.to_string(), words);
+    assert_eq!(holder(), "b", "the other owner still references it");
+    leases.remove_reference(&owners[1], &key("shard-1"));
+    let refused = leases.get(NAMESPACE, "shard-1").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotRegistered);
+
+    let asked = asked_by(agent);
+    let of_first = "metadata.name%3Dshard-1";
+    let of_first = asked
+        .iter()
+        .filter(|asked| asked.query("fieldSelector") == of_first);
+    let verbs: Vec<&str> = of_first.map(|asked| asked.verb.as_str()).collect();
+    assert_eq!(verbs, ["list", "watch"]);
+    assert!(
+        asked.iter().all(|asked| asked.resource == "leases"),
+        "{asked:?}"
+    );
 }
 
 /// OS-6, OS-7: seen at the time to live and not before, by one get out of the server's cache.
