@@ -6,11 +6,11 @@ use std::time::Instant;
 use super::options::PodStatusOptions;
 use super::reading::{Entry, Reading, StatusError};
 use super::status::{PodStatus, Status};
-use super::table::{Table, Ticket, Wait};
+use super::table::{Table, Wait};
 use super::{Timestamp, timeout};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::sync::{Arc, Belled, Mutex, MutexGuard, Rank};
+use crate::sync::{Arc, Belled, Mutex, Rank};
 use crate::worker::{StopToken, Wake};
 
 /// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
@@ -101,7 +101,7 @@ impl<S: Status> PodStatusCache<S> {
         let table = self.table.lock();
         let entries = table.entries();
         entries
-            .map(|(uid, entry)| (Arc::clone(uid), Reading::from(entry.clone())))
+            .map(|(uid, entry)| (Arc::clone(uid), Reading::new(uid, Some(entry.clone()))))
             .collect()
     }
 
@@ -137,17 +137,7 @@ impl<S: Status> PodStatusCache<S> {
         min_time: Timestamp,
         deadline: Deadline,
     ) -> Result<Reading<S>, Error> {
-        let mut table = self.table.lock();
-        if let Some(found) = table.newer_than(uid, min_time) {
-            drop(table);
-            return Ok(Reading::new(uid, found));
-        }
-        let place = Place {
-            uid,
-            ticket: table.subscribe(uid, self.wait(min_time, deadline)),
-            stop: None,
-        };
-        self.wait_for_answer(&place, table)
+        self.wait_for(uid, min_time, deadline, None)
     }
 
     /// As [`get_newer_than_deadline`](Self::get_newer_than_deadline), and ended by `stop` within milliseconds: for a pod
@@ -183,25 +173,7 @@ impl<S: Status> PodStatusCache<S> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Reading<S>, Error> {
-        let mut table = self.table.lock();
-        if let Some(found) = table.newer_than(uid, min_time) {
-            drop(table);
-            return Ok(Reading::new(uid, found));
-        }
-        let ticket = table.subscribe(uid, self.wait(min_time, deadline));
-        // A stop that was raised already wakes at once, which takes the table's lock.
-        drop(table);
-        let wake: Arc<dyn Wake> = Arc::new(Belled {
-            mutex: Arc::clone(&self.table),
-            bell: Arc::clone(&ticket.bell),
-        });
-        let _registered = stop.register(&wake);
-        let place = Place {
-            uid,
-            ticket,
-            stop: Some(stop),
-        };
-        self.wait_for_answer(&place, self.table.lock())
+        self.wait_for(uid, min_time, deadline, Some(stop))
     }
 
     /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this pod and asked for
@@ -300,28 +272,41 @@ impl<S: Status> PodStatusCache<S> {
         waits.collect()
     }
 
-    fn wait(&self, min_time: Timestamp, deadline: Deadline) -> Wait {
-        Wait {
-            min_time,
-            since: self.clock.now(),
-            deadline,
-        }
-    }
-
-    fn wait_for_answer<'a>(
-        &'a self,
-        place: &Place<'_>,
-        mut table: MutexGuard<'a, Table<S>>,
+    fn wait_for(
+        &self,
+        uid: &str,
+        min_time: Timestamp,
+        deadline: Deadline,
+        stop: Option<&StopToken>,
     ) -> Result<Reading<S>, Error> {
-        let Place { uid, ticket, stop } = place;
+        let mut table = self.table.lock();
+        if let Some(found) = table.newer_than(uid, min_time) {
+            drop(table);
+            return Ok(Reading::new(uid, found));
+        }
+        let since = self.clock.now();
+        let wait = Wait {
+            min_time,
+            since,
+            deadline,
+        };
+        let ticket = table.subscribe(uid, wait);
+        // A stop that was raised already wakes at once, which takes the table's lock.
+        drop(table);
+        let wake: Arc<dyn Wake> = Arc::new(Belled {
+            mutex: Arc::clone(&self.table),
+            bell: Arc::clone(&ticket.bell),
+        });
+        let _registered = stop.map(|stop| stop.register(&wake));
+        let mut table = self.table.lock();
         loop {
-            if let Some(found) = table.take_answer(ticket) {
+            if let Some(found) = table.take_answer(&ticket) {
                 drop(table);
                 return Ok(Reading::new(uid, found));
             }
             let is_stopped = stop.is_some_and(StopToken::is_stopped);
             if is_stopped || table.is_closed() {
-                table.leave(ticket);
+                table.leave(&ticket);
                 drop(table);
                 return Err(if is_stopped {
                     timeout::stopped(uid)
@@ -329,25 +314,17 @@ impl<S: Status> PodStatusCache<S> {
                     timeout::closed(uid)
                 });
             }
-            let deadline = ticket.wait.deadline;
             if self.clock.has_passed(deadline) {
-                table.leave(ticket);
-                let known = timeout::Known::of(&*table, uid);
+                table.leave(&ticket);
+                let (found, global) = (table.get(uid), table.global());
                 drop(table);
-                return Err(known.timed_out(uid, ticket.wait, self.clock.now()));
+                let now = self.clock.now();
+                return Err(timeout::timed_out(uid, wait, (&found, global), now));
             }
-            table = self
-                .clock
-                .wait_for_bell(&self.table, &ticket.bell, table, deadline);
+            let bell = &ticket.bell;
+            table = self.clock.wait_for_bell(&self.table, bell, table, deadline);
         }
     }
-}
-
-/// Where somebody waits, and for what besides an answer.
-struct Place<'a> {
-    uid: &'a str,
-    ticket: Ticket,
-    stop: Option<&'a StopToken>,
 }
 
 impl<S: Status> Clone for PodStatusCache<S> {

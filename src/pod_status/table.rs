@@ -52,7 +52,6 @@ pub(super) struct Wait {
 pub(super) struct Ticket {
     uid: Arc<str>,
     number: u64,
-    pub(super) wait: Wait,
     pub(super) bell: Arc<Bell>,
 }
 
@@ -168,7 +167,6 @@ impl<S> Table<S> {
             return Ticket {
                 uid: Arc::clone(uid),
                 number,
-                wait,
                 bell: Arc::clone(&waited.bell),
             };
         }
@@ -178,12 +176,7 @@ impl<S> Table<S> {
             waiters: BTreeMap::from([(number, waiter)]),
         };
         self.waited.insert(Arc::clone(&uid), first);
-        Ticket {
-            uid,
-            number,
-            wait,
-            bell,
-        }
+        Ticket { uid, number, bell }
     }
 
     /// The answer, if there is one; the ticket is used up then.

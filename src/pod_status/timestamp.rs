@@ -1,6 +1,5 @@
 //! Times of the pod-status cache: monotonic, with a zero before all others.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
@@ -65,34 +64,19 @@ impl Timestamp {
     }
 
     /// The time in words, as seen at `now`: `3.2s ago`, `1.0s ahead`, `the zero time`.
-    pub fn relative_to(self, now: Instant) -> impl fmt::Display {
-        Relative { time: self.0, now }
+    pub fn relative_to(self, now: Instant) -> String {
+        match self.0 {
+            None => "the zero time".to_owned(),
+            Some(time) if time > now => {
+                format!("{:.1?} ahead", time.saturating_duration_since(now))
+            }
+            Some(time) => format!("{:.1?} ago", now.saturating_duration_since(time)),
+        }
     }
 }
 
 impl From<Instant> for Timestamp {
     fn from(instant: Instant) -> Self {
         Self(Some(instant))
-    }
-}
-
-struct Relative {
-    time: Option<Instant>,
-    now: Instant,
-}
-
-impl fmt::Display for Relative {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.time {
-            None => f.write_str("the zero time"),
-            Some(time) if time > self.now => {
-                let ahead = time.saturating_duration_since(self.now);
-                write!(f, "{ahead:.1?} ahead")
-            }
-            Some(time) => {
-                let ago = self.now.saturating_duration_since(time);
-                write!(f, "{ago:.1?} ago")
-            }
-        }
     }
 }

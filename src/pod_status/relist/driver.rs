@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use super::core::{Outcome, Records};
-use super::progress::{Call, Progress};
-use super::{RelistOptions, Runtime, RuntimePod};
+use super::progress::Progress;
+use super::{Closing, RelistOptions, Runtime, RuntimePod};
 use crate::clock::Clock;
 use crate::guard::guard;
-use crate::pod_status::{PodStatusCache, Status, StatusError, Timestamp};
-use crate::sync::{Arc, Monitor};
+use crate::pod_status::{PodStatusCache, Status as _, StatusError, Timestamp};
+use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
 
 /// The loop and what it works with.
@@ -22,15 +22,9 @@ pub(super) struct Driver<R: Runtime> {
     /// The last good status of pods whose inspection fails: the cache holds an error in its place, and the next good
     /// one may want to keep something of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
-    progress: Arc<Monitor<Progress>>,
+    progress: Arc<Mutex<Progress>>,
     /// The text of the last failure in a row, so that each is logged loudly once.
     logged: Option<String>,
-}
-
-/// The end of a relist that was not cut off by a failure.
-enum Relisted {
-    Complete,
-    Stopped,
 }
 
 impl<R: Runtime> Driver<R> {
@@ -38,7 +32,7 @@ impl<R: Runtime> Driver<R> {
         runtime: R,
         cache: PodStatusCache<R::Status>,
         options: RelistOptions,
-        progress: Arc<Monitor<Progress>>,
+        progress: Arc<Mutex<Progress>>,
     ) -> Self {
         let clock = cache.clock().clone();
         Self {
@@ -55,13 +49,12 @@ impl<R: Runtime> Driver<R> {
 
     /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
     pub(super) fn run(self, stop: &StopToken) {
-        // Dropped upwards: the waits end first, and the end is told last. Between them goes the runtime: its drop is the
-        // user's code, which may take its time, or wait for who waits.
-        let _ended = Ended(Arc::clone(&self.progress));
+        // Dropped upwards: the waits end first, then the runtime, whose drop is the user's code: it may take its time,
+        // or wait for who waits.
         let mut driver = self;
-        let _closing = CloseCache(driver.options.close_cache.then(|| driver.cache.clone()));
+        let _closing = Closing::new(&driver.cache, &driver.options);
         driver.relist_until(stop);
-        driver.begin_call(Call::End);
+        driver.begin_call("shutting down".to_owned());
     }
 
     fn relist_until(&mut self, stop: &StopToken) {
@@ -87,13 +80,13 @@ impl<R: Runtime> Driver<R> {
         stop.wait_until(&self.clock, self.clock.after(self.options.period))
     }
 
-    /// One relist. Its time is taken before the runtime is asked (PL-1).
-    fn relist(&mut self, asked: Instant, stop: &StopToken) -> Result<Relisted, StatusError> {
-        self.begin_call(Call::List);
+    /// One relist; `None` if the stop cut it off. Its time is taken before the runtime is asked (PL-1).
+    fn relist(&mut self, asked: Instant, stop: &StopToken) -> Result<Option<()>, StatusError> {
+        self.begin_call("listing its pods".to_owned());
         let listed = self.runtime.list_pods(stop);
         self.end_call();
         if stop.is_stopped() {
-            return Ok(Relisted::Stopped);
+            return Ok(None);
         }
         let pods = listed.map_err(StatusError::from)?;
         self.progress.lock().listed(asked);
@@ -105,29 +98,27 @@ impl<R: Runtime> Driver<R> {
         }
         for pod in plan.inspect {
             if stop.is_stopped() {
-                return Ok(Relisted::Stopped);
+                return Ok(None);
             }
             self.inspect(pod, stop);
         }
         if stop.is_stopped() {
-            return Ok(Relisted::Stopped);
+            return Ok(None);
         }
         // Behind all pods: whoever waits for this time finds what it brought (PL-4).
         self.cache.update_time(Timestamp::from(asked));
-        Ok(Relisted::Complete)
+        Ok(Some(()))
     }
 
     /// Inspects a pod and sets its entry, also when the inspection failed (PL-2).
     fn inspect(&mut self, pod: RuntimePod, stop: &StopToken) {
         let timestamp = Timestamp::now(&self.clock);
-        self.begin_call(Call::Inspect {
-            uid: pod.uid().to_owned(),
-            namespace: pod.namespace().to_owned(),
-            name: pod.name().to_owned(),
-        });
+        let (uid, namespace, name) = (pod.uid().to_owned(), pod.namespace(), pod.name());
+        let what = format!("inspecting pod {namespace}/{name} ({uid})");
+        self.begin_call(what.clone());
         let inspected = guarded(|| {
             let mut status = self.runtime.inspect_pod(&pod, stop)?;
-            if let Some(before) = self.last_good(pod.uid()) {
+            if let Some(before) = self.last_good(&uid) {
                 status.keep_from(&before);
             }
             Ok(status)
@@ -136,14 +127,11 @@ impl<R: Runtime> Driver<R> {
         if stop.is_stopped() {
             return;
         }
-        let uid = pod.uid().to_owned();
         match inspected {
             Ok(status) => {
                 self.last_good.remove(&uid);
-                let stored = self
-                    .cache
-                    .set(&uid, Some(Arc::new(status)), None, timestamp);
-                let outcome = if stored {
+                let status = Some(Arc::new(status));
+                let outcome = if self.cache.set(&uid, status, None, timestamp) {
                     Outcome::Stored
                 } else {
                     Outcome::Again
@@ -154,15 +142,12 @@ impl<R: Runtime> Driver<R> {
                 if let Some(good) = self.last_good(&uid) {
                     self.last_good.insert(uid.clone(), good);
                 }
-                let (namespace, name) = (pod.namespace().to_owned(), pod.name().to_owned());
-                let news = self.records.inspected(pod, Outcome::Again);
-                let level = if news {
-                    log::Level::Warn
-                } else {
-                    log::Level::Debug
-                };
                 let why = text_of(&error);
-                log::log!(level, "inspecting pod {namespace}/{name} ({uid}): {why}");
+                if self.records.inspected(pod, Outcome::Again) {
+                    log::warn!("{what}: {why}");
+                } else {
+                    log::debug!("{what}: {why}");
+                }
                 self.progress.lock().inspection_failed();
                 // A cache that refuses it has something newer; the pod is inspected again in any case.
                 let _stored = self.cache.set(&uid, None, Some(error), timestamp);
@@ -179,10 +164,10 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Takes the end of a relist, and returns whether the stop was what ended it.
-    fn end(&mut self, began: Instant, relisted: Result<Relisted, StatusError>) -> bool {
+    fn end(&mut self, began: Instant, relisted: Result<Option<()>, StatusError>) -> bool {
         let failure = match relisted {
-            Ok(Relisted::Stopped) => return true,
-            Ok(Relisted::Complete) => None,
+            Ok(None) => return true,
+            Ok(Some(())) => None,
             Err(error) => Some(error),
         };
         self.log(failure.as_ref());
@@ -206,7 +191,7 @@ impl<R: Runtime> Driver<R> {
         self.logged = text;
     }
 
-    fn begin_call(&self, call: Call) {
+    fn begin_call(&self, call: String) {
         let now = self.clock.now();
         self.progress.lock().call = Some((call, now));
     }
@@ -225,25 +210,4 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusE
 fn text_of(error: &StatusError) -> String {
     guard("the text of an error of the runtime", || error.to_string())
         .unwrap_or_else(|error| error.to_string())
-}
-
-/// Closes the cache at the end of the thread, however it comes: nobody waits for what will not come.
-struct CloseCache<S: Status>(Option<PodStatusCache<S>>);
-
-impl<S: Status> Drop for CloseCache<S> {
-    fn drop(&mut self) {
-        if let Some(cache) = &self.0 {
-            cache.close();
-        }
-    }
-}
-
-/// Tells the end of the thread, however it comes.
-struct Ended(Arc<Monitor<Progress>>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        self.0.lock().ended = true;
-        self.0.notify_all();
-    }
 }

@@ -1,50 +1,38 @@
 //! Durations in Go's text, such as `3m0.001s`: what users of the kubelet search for in the texts about health.
 
-use std::fmt;
 use std::time::Duration;
-
-/// Shows a duration as Go does: hours and minutes as far as needed, a fraction without closing zeros, small ones in
-/// `ms`, `µs` or `ns`.
-pub(super) struct GoDuration(pub(super) Duration);
 
 const MICRO: u32 = 1_000;
 const MILLI: u32 = 1_000_000;
 const SECOND: u32 = 1_000_000_000;
 
-impl fmt::Display for GoDuration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (seconds, nanos) = (self.0.as_secs(), self.0.subsec_nanos());
-        if seconds == 0 {
-            return match nanos {
-                0 => f.write_str("0s"),
-                1..MICRO => write!(f, "{nanos}ns"),
-                MICRO..MILLI => with_fraction(f, (nanos / MICRO).into(), nanos % MICRO, 3, "µs"),
-                MILLI.. => with_fraction(f, (nanos / MILLI).into(), nanos % MILLI, 6, "ms"),
-            };
-        }
-        let (minutes, hours) = (seconds / 60, seconds / 3_600);
-        if hours > 0 {
-            write!(f, "{hours}h")?;
-        }
-        if minutes > 0 {
-            write!(f, "{}m", minutes % 60)?;
-        }
-        with_fraction(f, seconds % 60, nanos % SECOND, 9, "s")
+/// A duration as Go shows it: hours and minutes as far as needed, a fraction without closing zeros, small ones in
+/// `ms`, `µs` or `ns`.
+pub(super) fn go_duration(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    if seconds == 0 {
+        return match nanos {
+            0 => "0s".to_owned(),
+            1..MICRO => format!("{nanos}ns"),
+            MICRO..MILLI => with_fraction((nanos / MICRO).into(), nanos % MICRO, 3, "µs"),
+            MILLI.. => with_fraction((nanos / MILLI).into(), nanos % MILLI, 6, "ms"),
+        };
+    }
+    let (minutes, hours) = (seconds / 60, seconds / 3_600);
+    let rest = with_fraction(seconds % 60, nanos % SECOND, 9, "s");
+    match (hours, minutes) {
+        (0, 0) => rest,
+        (0, _) => format!("{minutes}m{rest}"),
+        _ => format!("{hours}h{}m{rest}", minutes % 60),
     }
 }
 
 /// A whole number, the `digits` of its fraction as far as they are not zero, and the unit.
-fn with_fraction(
-    f: &mut fmt::Formatter<'_>,
-    whole: u64,
-    fraction: u32,
-    digits: usize,
-    unit: &str,
-) -> fmt::Result {
+fn with_fraction(whole: u64, fraction: u32, digits: usize, unit: &str) -> String {
     let fraction = format!("{fraction:0digits$}");
     let fraction = fraction.trim_end_matches('0');
     let point = if fraction.is_empty() { "" } else { "." };
-    write!(f, "{whole}{point}{fraction}{unit}")
+    format!("{whole}{point}{fraction}{unit}")
 }
 
 #[cfg(test)]
@@ -72,9 +60,9 @@ mod tests {
             (480_000_000_001, "8m0.000000001s"),
         ];
         for (nanos, text) in rows {
-            assert_eq!(GoDuration(Duration::from_nanos(nanos)).to_string(), text);
+            assert_eq!(go_duration(Duration::from_nanos(nanos)), text);
         }
-        let longest = GoDuration(Duration::MAX).to_string();
+        let longest = go_duration(Duration::MAX);
         assert!(longest.ends_with("15.999999999s"), "{longest}");
     }
 }

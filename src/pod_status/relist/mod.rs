@@ -20,10 +20,10 @@ pub use runtime::{Runtime, RuntimeError, RuntimePod};
 use std::fmt;
 use std::time::Duration;
 
-use super::{PodStatusCache, Timestamp};
+use super::{PodStatusCache, Status, Timestamp};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Monitor, Rank};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::Worker;
 
 use driver::Driver;
@@ -112,15 +112,23 @@ pub struct Relist {
     // Dropped in this order: the waits end although the runtime may not return to its worker for long.
     closing: Closing,
     worker: Worker,
-    progress: Arc<Monitor<Progress>>,
+    progress: Arc<Mutex<Progress>>,
     clock: Clock,
     health_threshold: Duration,
 }
 
-/// Closes the cache, or keeps it open; its drop closes.
+/// Closes the cache when it is dropped, unless an option says otherwise: nobody waits for what will not come.
 struct Closing(Option<Box<dyn Fn() + Send + Sync>>);
 
 impl Closing {
+    fn new<S: Status>(cache: &PodStatusCache<S>, options: &RelistOptions) -> Self {
+        Self(options.close_cache.then(|| {
+            let cache = cache.clone();
+            let close: Box<dyn Fn() + Send + Sync> = Box::new(move || cache.close());
+            close
+        }))
+    }
+
     fn close(&self) {
         if let Some(close) = &self.0 {
             close();
@@ -150,19 +158,16 @@ impl Relist {
         options: RelistOptions,
     ) -> Result<Self, Error> {
         let clock = cache.clock().clone();
-        let progress = Arc::new(Monitor::ranked(Rank::RELIST_PROGRESS, Progress::default()));
+        let progress = Arc::new(Mutex::ranked(Rank::RELIST_PROGRESS, Progress::default()));
         let health_threshold = options.health_threshold;
-        let close = options.close_cache.then(|| {
-            let cache = cache.clone();
-            let close: Box<dyn Fn() + Send + Sync> = Box::new(move || cache.close());
-            close
-        });
+        let kept = cache.clone();
+        let kept_options = options.clone();
         let driver = Driver::new(runtime, cache, options, Arc::clone(&progress));
         let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
             Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
         })?;
         // Not before there is a loop: its drop closes, and a cache that is closed stays so.
-        let closing = Closing(close);
+        let closing = Closing::new(&kept, &kept_options);
         Ok(Self {
             closing,
             worker,
@@ -182,6 +187,9 @@ impl Relist {
     /// the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
+        if self.worker.has_ended() {
+            return Err(Error::stopped("relist loop"));
+        }
         let now = self.clock.now();
         self.progress.lock().health(now, self.health_threshold)
     }
@@ -221,28 +229,17 @@ impl Relist {
     pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let asked = self.clock.now();
-        let mut progress = self.progress.lock();
-        while !progress.ended && !self.clock.has_passed(deadline) {
-            progress = self.clock.wait_until(&self.progress, progress, deadline);
-        }
-        if progress.ended {
-            drop(progress);
+        if let Ok(true) = self.worker.ending().wait_until(&self.clock, deadline) {
             return Ok(());
         }
         let now = self.clock.now();
-        let cause = progress.cause(now);
-        drop(progress);
         let waited = now.saturating_duration_since(asked);
         let name = self.worker.name();
-        let straggler = Error::new(
-            ErrorKind::Timeout,
-            format!("thread {name} has not ended {waited:.1?} after its stop"),
-        );
+        let text = format!("thread {name} has not ended {waited:.1?} after its stop");
+        let late = Error::new(ErrorKind::Timeout, text);
+        let late = self.progress.lock().because(late, now);
         self.worker.abandon();
-        Err(match cause {
-            Some(cause) => straggler.with_source(cause),
-            None => straggler,
-        })
+        Err(late)
     }
 }
 

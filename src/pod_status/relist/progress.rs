@@ -1,36 +1,20 @@
 //! How the relist loop is doing, shared between its thread and its owner: what health and the report are made of.
 
-use std::error::Error as StdError;
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::go_duration::GoDuration;
+use super::go_duration::go_duration;
 use crate::error::{Error, ErrorKind};
 use crate::pod_status::StatusError;
+use crate::sync::Arc;
 
-/// What the loop's thread tells; under a mutex of rank 30.
+/// What the loop's thread tells of itself.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) report: RelistReport,
     /// Why the last relist failed, until one succeeds.
-    pub(super) last_failure: Option<StatusError>,
-    /// The call into the runtime that is under way.
-    pub(super) call: Option<(Call, Instant)>,
-    /// Whether the thread is at its end.
-    pub(super) ended: bool,
-}
-
-/// A call into the runtime.
-#[derive(Clone, Debug)]
-pub(super) enum Call {
-    List,
-    Inspect {
-        uid: String,
-        namespace: String,
-        name: String,
-    },
-    /// Its drop, at the end of the loop.
-    End,
+    last_failure: Option<StatusError>,
+    /// The call into the runtime that is under way, in words, and when it began.
+    pub(super) call: Option<(String, Instant)>,
 }
 
 /// The numbers of a relist loop, for logs and metrics.
@@ -102,9 +86,6 @@ impl Progress {
 
     /// Whether the runtime answers, by the kubelet's rule and in its words (PL-6).
     pub(super) fn health(&self, now: Instant, threshold: Duration) -> Result<(), Error> {
-        if self.ended {
-            return Err(Error::stopped("relist loop"));
-        }
         let unhealthy = match self.report.last_relist {
             None => Error::new(ErrorKind::NotSynced, "pleg has yet to be successful"),
             Some(last) => {
@@ -112,80 +93,29 @@ impl Progress {
                 if elapsed <= threshold {
                     return Ok(());
                 }
-                let (elapsed, threshold) = (GoDuration(elapsed), GoDuration(threshold));
+                let (elapsed, threshold) = (go_duration(elapsed), go_duration(threshold));
                 Error::new(
                     ErrorKind::Timeout,
                     format!("pleg was last seen active {elapsed} ago; threshold is {threshold}"),
                 )
             }
         };
-        Err(match self.cause(now) {
-            Some(cause) => unhealthy.with_source(cause),
-            None => unhealthy,
-        })
+        Err(self.because(unhealthy, now))
     }
 
-    /// What keeps the loop: the call that does not return, and below it the last failure.
-    pub(super) fn cause(&self, now: Instant) -> Option<Cause> {
-        let failure = self.last_failure.clone().map(Cause::Failed);
+    /// Adds what keeps the loop: the call that does not return, and below it the last failure.
+    pub(super) fn because(&self, error: Error, now: Instant) -> Error {
+        let because_of_failure = |error: Error| match &self.last_failure {
+            Some(failure) => error.with_source(Arc::clone(failure)),
+            None => error,
+        };
         match &self.call {
-            Some((call, since)) => Some(Cause::Calling {
-                call: call.clone(),
-                elapsed: now.saturating_duration_since(*since),
-                before: failure.map(Box::new),
-            }),
-            None => failure,
-        }
-    }
-}
-
-/// Why the loop is unhealthy, or does not end.
-#[derive(Clone, Debug)]
-pub(super) enum Cause {
-    /// The runtime has not returned from a call.
-    Calling {
-        call: Call,
-        elapsed: Duration,
-        before: Option<Box<Cause>>,
-    },
-    /// The last relist failed.
-    Failed(StatusError),
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Calling { call, elapsed, .. } => {
-                let elapsed = GoDuration(*elapsed);
-                write!(f, "the runtime has been {call} for {elapsed}")
+            Some((call, since)) => {
+                let elapsed = go_duration(now.saturating_duration_since(*since));
+                let text = format!("the runtime has been {call} for {elapsed}");
+                error.with_source(because_of_failure(Error::new(ErrorKind::Timeout, text)))
             }
-            Self::Failed(error) => error.fmt(f),
-        }
-    }
-}
-
-impl StdError for Cause {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Calling { before, .. } => before.as_deref().map(|cause| {
-                let cause: &(dyn StdError + 'static) = cause;
-                cause
-            }),
-            Self::Failed(error) => error.source(),
-        }
-    }
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::List => f.write_str("listing its pods"),
-            Self::End => f.write_str("shutting down"),
-            Self::Inspect {
-                uid,
-                namespace,
-                name,
-            } => write!(f, "inspecting pod {namespace}/{name} ({uid})"),
+            None => because_of_failure(error),
         }
     }
 }

@@ -13,18 +13,19 @@ fn waiter(bench: &Bench) -> Waiting<ErrorKind> {
     })
 }
 
-/// Waits until the thread of the loop has said that it ended.
+/// Waits until the thread of the loop has ended.
 fn ended(bench: &Bench) {
     let gone = bench.asked.recv_timeout(PATIENCE);
     let gone = gone.expect_err("the runtime went with its thread");
     assert_eq!(gone, RecvTimeoutError::Disconnected);
-    let progress = crate::sync::Arc::clone(&bench.relist.progress);
-    let clock = Clock::from(bench.fake.clone());
-    within("the word that the loop has ended", move || {
-        let mut progress_now = progress.lock();
-        while !progress_now.ended {
-            progress_now = clock.wait_until(&progress, progress_now, Deadline::NEVER);
-        }
+    thread_ended(&bench.relist);
+}
+
+fn thread_ended(relist: &Relist) {
+    let end = relist.worker.ending();
+    within("the end of the loop", move || {
+        let has_ended = end.wait_until(&Clock::system(), Deadline::NEVER);
+        assert!(has_ended.unwrap());
     });
 }
 
@@ -414,8 +415,7 @@ fn a_loop_that_dies_ends_every_wait_and_is_not_healthy() {
     relist.stop();
     waiting.unwrap().join().unwrap();
     assert_eq!(ended, Ok(ErrorKind::Stopped));
-    let progress = crate::sync::Arc::clone(&relist.progress);
-    within("the end of the loop", || relist.shutdown(Deadline::NEVER)).unwrap();
-    let health = progress.lock().health(fake.now(), PERIOD);
-    assert!(health.unwrap_err().is_stopped());
+    thread_ended(&relist);
+    assert!(relist.health().unwrap_err().is_stopped());
+    relist.shutdown(Deadline::NEVER).unwrap();
 }

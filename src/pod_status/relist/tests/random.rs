@@ -8,7 +8,7 @@ use super::super::driver::Driver;
 use super::super::progress::Progress;
 use super::*;
 use crate::dice::Dice;
-use crate::sync::{Arc, Monitor, Mutex};
+use crate::sync::{Arc, Mutex};
 use crate::worker::{StopSource, StopToken};
 
 const HISTORIES: u64 = 300;
@@ -122,7 +122,7 @@ fn play((dice, seed): (Dice, u64)) {
         Random(Arc::clone(&world)),
         cache.clone(),
         RelistOptions::default(),
-        Arc::new(Monitor::new(Progress::default())),
+        Arc::new(Mutex::new(Progress::default())),
     );
     let mut global = None;
     for _ in 0..STEPS {
