@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use prometheus::{Histogram, IntCounterVec, IntGauge};
 
-use super::page::{Labels, Metric, Page};
+use super::page::{Labels, Metric, Page, number};
 use super::position::show_largest;
 use super::readings::Readings;
-use super::reflector::ReflectorSeries;
+use super::reflector::OwnerSeries;
 use crate::error::Error;
 use crate::informer::{InformerMetrics, InformerReading, InformerState, Registration};
-use crate::reflector::{ReflectorMetrics, ReflectorReading};
-use crate::sync::Arc;
 
 const QUEUED: Metric = Metric {
     name: "informer_queued_items",
@@ -52,7 +50,6 @@ const LATENCY_SECONDS: [f64; 12] = [
 #[derive(Debug)]
 pub(super) struct InformerSeries {
     labels: Labels,
-    reflector: Arc<ReflectorSeries>,
     latency: Histogram,
     panics: IntCounterVec,
     store_version: IntGauge,
@@ -71,13 +68,12 @@ struct Handlers {
 }
 
 impl InformerSeries {
-    pub(super) fn new(labels: Labels, reflector: Arc<ReflectorSeries>) -> Result<Self, Error> {
+    pub(super) fn new(labels: Labels) -> Result<Self, Error> {
         Ok(Self {
             latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
             panics: HANDLER_PANICS.counters(&labels, "handler")?,
             store_version: STORE_VERSION.int_gauge(&labels)?,
             readings: Readings::new(InformerReading::is_over),
-            reflector,
             labels,
         })
     }
@@ -100,9 +96,9 @@ impl InformerSeries {
             return;
         }
         let queued = running.iter().map(|state| state.queued).sum();
-        page.number(QUEUED, &self.labels, queued);
+        page.value(QUEUED, &self.labels, number(queued));
         let undecodable = running.iter().map(|state| state.undecodable).sum();
-        page.number(UNDECODABLE, &self.labels, undecodable);
+        page.value(UNDECODABLE, &self.labels, number(undecodable));
     }
 
     fn show_handlers(&self, handlers: &[&Registration], page: &Page) {
@@ -114,8 +110,8 @@ impl InformerSeries {
         }
         for (name, handlers) in by_name {
             let labels = self.labels.and("handler", name);
-            page.number(HANDLER_QUEUED, &labels, handlers.queued);
-            page.seconds(HANDLER_LAG, &labels, handlers.lag.as_secs_f64());
+            page.value(HANDLER_QUEUED, &labels, number(handlers.queued));
+            page.value(HANDLER_LAG, &labels, handlers.lag.as_secs_f64());
             // From its first scrape on, it is there with what it has lost: nothing.
             drop(self.panics.with_label_values(&[name]));
         }
@@ -123,47 +119,17 @@ impl InformerSeries {
     }
 }
 
-impl ReflectorMetrics for InformerSeries {
-    fn reflector_started(&self, reading: ReflectorReading) {
-        self.reflector.reflector_started(reading);
-    }
-
-    fn list_started(&self) {
-        self.reflector.list_started();
-    }
-
-    fn listed(&self, items: usize, took: Duration) {
-        self.reflector.listed(items, took);
-    }
-
-    fn watch_started(&self) {
-        self.reflector.watch_started();
-    }
-
-    fn watch_ended(&self, events: usize, lived: Duration) {
-        self.reflector.watch_ended(events, lived);
-    }
-
-    fn short_watch(&self) {
-        self.reflector.short_watch();
-    }
-
-    fn undecodable(&self) {
-        self.reflector.undecodable();
-    }
-}
-
-impl InformerMetrics for InformerSeries {
+impl InformerMetrics for OwnerSeries<InformerSeries> {
     fn informer_started(&self, reading: InformerReading) {
-        self.readings.add(reading);
+        self.own.readings.add(reading);
     }
 
     fn processed(&self, took: Duration) {
-        self.latency.observe(took.as_secs_f64());
+        self.own.latency.observe(took.as_secs_f64());
     }
 
     fn handler_panicked(&self, handler: Option<&str>) {
-        self.panics.with_label_values(&[label(handler)]).inc();
+        self.own.panics.with_label_values(&[label(handler)]).inc();
     }
 }
 

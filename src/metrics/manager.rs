@@ -4,13 +4,11 @@ use std::time::Duration;
 
 use prometheus::{Histogram, IntCounterVec};
 
-use super::page::{Labels, Metric, Page};
+use super::page::{Labels, Metric, Page, number};
 use super::readings::Readings;
-use super::reflector::ReflectorSeries;
+use super::reflector::OwnerSeries;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, ManagerMetrics, ManagerReading, ManagerState};
-use crate::reflector::{ReflectorMetrics, ReflectorReading};
-use crate::sync::Arc;
 
 const OBJECTS: Metric = Metric {
     name: "kubecache_object_cache_objects",
@@ -44,19 +42,13 @@ pub(super) struct ManagerSeries {
     kind: &'static str,
     strategy: ChangeDetection,
     labels: Labels,
-    /// Those of a manager that watches.
-    reflectors: Option<Arc<ReflectorSeries>>,
     duration: Histogram,
     errors: IntCounterVec,
     readings: Readings<ManagerReading>,
 }
 
 impl ManagerSeries {
-    pub(super) fn new(
-        kind: &'static str,
-        strategy: ChangeDetection,
-        reflectors: Option<Arc<ReflectorSeries>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(kind: &'static str, strategy: ChangeDetection) -> Result<Self, Error> {
         let labels = Labels::new([("kind", kind), ("strategy", strategy.as_str())]);
         Ok(Self {
             duration: DURATION.histogram(&labels, &READ_SECONDS)?,
@@ -65,7 +57,6 @@ impl ManagerSeries {
             kind,
             strategy,
             labels,
-            reflectors,
         })
     }
 
@@ -80,75 +71,35 @@ impl ManagerSeries {
             return;
         }
         let sum = |count: fn(&ManagerState) -> usize| running.iter().map(count).sum();
-        page.number(OBJECTS, &self.labels, sum(|state| state.objects));
-        page.number(REFERENCES, &self.labels, sum(|state| state.references));
-        page.number(WATCHES, &self.labels, sum(|state| state.watches));
+        page.value(OBJECTS, &self.labels, number(sum(|state| state.objects)));
+        page.value(
+            REFERENCES,
+            &self.labels,
+            number(sum(|state| state.references)),
+        );
+        page.value(WATCHES, &self.labels, number(sum(|state| state.watches)));
     }
 }
 
-impl ReflectorMetrics for ManagerSeries {
-    fn reflector_started(&self, reading: ReflectorReading) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.reflector_started(reading);
-        }
-    }
-
-    fn list_started(&self) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.list_started();
-        }
-    }
-
-    fn listed(&self, items: usize, took: Duration) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.listed(items, took);
-        }
-    }
-
-    fn watch_started(&self) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.watch_started();
-        }
-    }
-
-    fn watch_ended(&self, events: usize, lived: Duration) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.watch_ended(events, lived);
-        }
-    }
-
-    fn short_watch(&self) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.short_watch();
-        }
-    }
-
-    fn undecodable(&self) {
-        if let Some(reflectors) = &self.reflectors {
-            reflectors.undecodable();
-        }
-    }
-}
-
-impl ManagerMetrics for ManagerSeries {
+impl ManagerMetrics for OwnerSeries<ManagerSeries> {
     fn manager_started(&self, reading: ManagerReading) -> Result<(), Error> {
         let (kind, strategy) = (reading.kind(), reading.change_detection());
-        if (kind, strategy) != (self.kind, self.strategy) {
+        if (kind, strategy) != (self.own.kind, self.own.strategy) {
             let text = format!(
                 "metrics for a manager of {} by {} were given to one of {kind} by {strategy}",
-                self.kind, self.strategy
+                self.own.kind, self.own.strategy
             );
             return Err(Error::new(ErrorKind::Config, text));
         }
-        self.readings.add(reading);
+        self.own.readings.add(reading);
         Ok(())
     }
 
     fn read(&self, took: Duration, failure: Option<&Error>) {
-        self.duration.observe(took.as_secs_f64());
+        self.own.duration.observe(took.as_secs_f64());
         if let Some(failure) = failure {
             let reason = format!("{:?}", failure.kind());
-            self.errors.with_label_values(&[&reason]).inc();
+            self.own.errors.with_label_values(&[&reason]).inc();
         }
     }
 }

@@ -113,7 +113,7 @@ use std::fmt;
 use informer::InformerSeries;
 use manager::ManagerSeries;
 use page::{Labels, Page};
-use reflector::ReflectorSeries;
+use reflector::{OwnerSeries, ReflectorSeries};
 use shelf::Shelf;
 
 use crate::error::{Error, ErrorKind};
@@ -138,8 +138,8 @@ pub struct Exposition(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     reflectors: Shelf<Labels, ReflectorSeries>,
-    informers: Shelf<Labels, InformerSeries>,
-    managers: Shelf<(&'static str, ChangeDetection), ManagerSeries>,
+    informers: Shelf<Labels, OwnerSeries<InformerSeries>>,
+    managers: Shelf<(&'static str, ChangeDetection), OwnerSeries<ManagerSeries>>,
 }
 
 impl Exposition {
@@ -182,10 +182,11 @@ impl Exposition {
     pub fn informer<K: Object>(&self, name: &str) -> Result<Arc<dyn InformerMetrics>, Error> {
         let labels = labels::<K>("informer", name)?;
         let mut table = self.0.lock();
-        let reflector = table.reflector(&labels)?;
-        let series = table
-            .informers
-            .get_or_make(&labels, || InformerSeries::new(labels.clone(), reflector))?;
+        let reflectors = table.reflector(&labels)?;
+        let series = table.informers.get_or_make(&labels, || {
+            let own = InformerSeries::new(labels.clone())?;
+            Ok::<_, Error>(OwnerSeries { own, reflectors })
+        })?;
         Ok(series)
     }
 
@@ -224,11 +225,15 @@ impl Exposition {
         let labels = labels::<K>("manager", OBJECT_CACHE)?;
         let mut table = self.0.lock();
         let reflectors = match strategy {
-            ChangeDetection::Watch => Some(table.reflector(&labels)?),
-            ChangeDetection::Cache | ChangeDetection::Get => None,
+            ChangeDetection::Watch => table.reflector(&labels)?,
+            // They have no reflectors, so there is nothing to show of these.
+            ChangeDetection::Cache | ChangeDetection::Get => {
+                Arc::new(ReflectorSeries::new(labels)?)
+            }
         };
         let series = table.managers.get_or_make(&(K::KIND, strategy), || {
-            ManagerSeries::new(K::KIND, strategy, reflectors)
+            let own = ManagerSeries::new(K::KIND, strategy)?;
+            Ok::<_, Error>(OwnerSeries { own, reflectors })
         })?;
         Ok(series)
     }
@@ -250,10 +255,10 @@ impl Exposition {
             series.show(&page);
         }
         for series in informers {
-            series.show(&page);
+            series.own.show(&page);
         }
         for series in managers {
-            series.show(&page);
+            series.own.show(&page);
         }
         page.text()
     }

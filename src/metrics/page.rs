@@ -65,10 +65,6 @@ impl Metric {
         IntGauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
     }
 
-    fn gauge(self, labels: &Labels) -> Result<Gauge, Error> {
-        Gauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
-    }
-
     fn opts(self, labels: &Labels) -> Opts {
         Opts::new(self.name, self.help).const_labels(labels.map())
     }
@@ -91,22 +87,11 @@ impl Page {
         }
     }
 
-    /// Shows a number of things as it is now.
-    pub(super) fn number(&self, metric: Metric, labels: &Labels, number: usize) {
-        match metric.int_gauge(labels) {
+    /// Shows a value as it is now: a [`number`] of things, or a time in seconds.
+    pub(super) fn value(&self, metric: Metric, labels: &Labels, value: f64) {
+        match Gauge::with_opts(metric.opts(labels)) {
             Ok(gauge) => {
-                gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
-                self.show(&gauge);
-            }
-            Err(error) => log::error!("a metric is left out: {error}"),
-        }
-    }
-
-    /// Shows a time in seconds as it is now.
-    pub(super) fn seconds(&self, metric: Metric, labels: &Labels, seconds: f64) {
-        match metric.gauge(labels) {
-            Ok(gauge) => {
-                gauge.set(seconds);
+                gauge.set(value);
                 self.show(&gauge);
             }
             Err(error) => log::error!("a metric is left out: {error}"),
@@ -123,7 +108,7 @@ impl Page {
     }
 }
 
-/// A number as histograms observe it; beyond four billion it is no more exact.
-pub(super) fn observed(number: usize) -> f64 {
+/// A number of things as metrics have it; beyond four billion it is no more exact.
+pub(super) fn number(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

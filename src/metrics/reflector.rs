@@ -1,14 +1,16 @@
 //! The series of reflectors: client-go's names (RF-51), and beside them what tells whether a reflector hears anything.
 
+use std::fmt;
 use std::time::Duration;
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 
-use super::page::{Labels, Metric, Page, observed};
+use super::page::{Labels, Metric, Page, number};
 use super::position::show_largest;
 use super::readings::Readings;
 use crate::error::Error;
 use crate::reflector::{ReflectorMetrics, ReflectorReading, ReflectorStatus};
+use crate::sync::Arc;
 
 const LISTS: Metric = Metric {
     name: "reflector_lists_total",
@@ -114,11 +116,10 @@ impl ReflectorSeries {
         show_largest(&self.last_version, &versions);
         page.show(&self.last_version);
         if let Some(silence) = running.iter().map(|(silence, _)| *silence).max() {
-            page.seconds(SILENCE, &self.labels, silence.as_secs_f64());
+            page.value(SILENCE, &self.labels, silence.as_secs_f64());
         }
         if let Some(failures) = running.iter().map(|(_, status)| status.attempts).max() {
-            let failures = usize::try_from(failures).unwrap_or(usize::MAX);
-            page.number(FAILURES, &self.labels, failures);
+            page.value(FAILURES, &self.labels, failures.into());
         }
     }
 
@@ -143,7 +144,7 @@ impl ReflectorMetrics for ReflectorSeries {
 
     fn listed(&self, items: usize, took: Duration) {
         self.list_duration.observe(took.as_secs_f64());
-        self.items_per_list.observe(observed(items));
+        self.items_per_list.observe(number(items));
     }
 
     fn watch_started(&self) {
@@ -152,7 +153,7 @@ impl ReflectorMetrics for ReflectorSeries {
 
     fn watch_ended(&self, events: usize, lived: Duration) {
         self.watch_duration.observe(lived.as_secs_f64());
-        self.items_per_watch.observe(observed(events));
+        self.items_per_watch.observe(number(events));
     }
 
     fn short_watch(&self) {
@@ -161,5 +162,42 @@ impl ReflectorMetrics for ReflectorSeries {
 
     fn undecodable(&self) {
         self.undecodable.inc();
+    }
+}
+
+/// The series of an owner of reflectors, and with them those of its reflectors.
+#[derive(Debug)]
+pub(super) struct OwnerSeries<S> {
+    pub(super) own: S,
+    pub(super) reflectors: Arc<ReflectorSeries>,
+}
+
+impl<S: fmt::Debug + Send + Sync + 'static> ReflectorMetrics for OwnerSeries<S> {
+    fn reflector_started(&self, reading: ReflectorReading) {
+        self.reflectors.reflector_started(reading);
+    }
+
+    fn list_started(&self) {
+        self.reflectors.list_started();
+    }
+
+    fn listed(&self, items: usize, took: Duration) {
+        self.reflectors.listed(items, took);
+    }
+
+    fn watch_started(&self) {
+        self.reflectors.watch_started();
+    }
+
+    fn watch_ended(&self, events: usize, lived: Duration) {
+        self.reflectors.watch_ended(events, lived);
+    }
+
+    fn short_watch(&self) {
+        self.reflectors.short_watch();
+    }
+
+    fn undecodable(&self) {
+        self.reflectors.undecodable();
     }
 }
