@@ -33,7 +33,7 @@ pub(crate) trait Supply: Send + 'static {
 /// A supply, and the requests that wait for it. Clones share both.
 pub(crate) struct Admission<S> {
     clock: Clock,
-    state: Arc<Mutex<State<S>>>,
+    state: Arc<Mutex<SupplyQueue<S>>>,
 }
 
 /// Why a request was not admitted.
@@ -53,28 +53,28 @@ pub(crate) struct Urgency(Arc<AtomicBool>);
 
 /// A supply and its queue; pure.
 #[derive(Debug)]
-pub(super) struct State<S> {
+pub(super) struct SupplyQueue<S> {
     pub(super) supply: S,
     pub(super) queue: WaitQueue,
 }
 
 /// A request, as it waits. Clones are the same one.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct QueuedRequest {
     pub(super) urgency: Urgency,
     /// Whether it has an answer to go on with.
     resumed: bool,
     bell: Arc<Bell>,
 }
 
-/// The requests that wait, in the order of [`Waiter::line`].
+/// The requests that wait, in the order of [`QueuedRequest::line`].
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue([Line; 4]);
 
 /// Requests of one class, in the order they came.
 #[derive(Debug, Default)]
 struct Line {
-    waiting: VecDeque<Waiter>,
+    waiting: VecDeque<QueuedRequest>,
     /// Turns of other lines since the first request of this one could have had one.
     overtaken: u32,
 }
@@ -107,7 +107,7 @@ impl<S: Supply> Admission<S> {
         let queue = WaitQueue::default();
         Self {
             clock: clock.clone(),
-            state: Arc::new(Mutex::new(State { supply, queue })),
+            state: Arc::new(Mutex::new(SupplyQueue { supply, queue })),
         }
     }
 
@@ -122,7 +122,7 @@ impl<S: Supply> Admission<S> {
     /// The stop, or the deadline.
     pub(crate) fn admit(
         &self,
-        waiter: &Waiter,
+        waiter: &QueuedRequest,
         stop: &StopToken,
         deadline: Deadline,
         queued: impl FnOnce(usize),
@@ -151,7 +151,12 @@ impl<S: Supply> Admission<S> {
         self.wait(waiter, stop, deadline)
     }
 
-    fn wait(&self, waiter: &Waiter, stop: &StopToken, deadline: Deadline) -> Result<(), Refusal> {
+    fn wait(
+        &self,
+        waiter: &QueuedRequest,
+        stop: &StopToken,
+        deadline: Deadline,
+    ) -> Result<(), Refusal> {
         let mut state = self.state.lock();
         loop {
             let now = self.clock.now();
@@ -201,7 +206,7 @@ impl<S: Supply> Admission<S> {
     }
 }
 
-impl<S: Supply> State<S> {
+impl<S: Supply> SupplyQueue<S> {
     fn take(&mut self, now: Instant) -> bool {
         let is_there = self.supply.available(now, 0).is_some_and(|at| at <= now);
         if is_there {
@@ -212,7 +217,7 @@ impl<S: Supply> State<S> {
 
     /// Whether it is the waiter's turn and there is something to take: then it is out of the queue,
     /// and the next one is told.
-    pub(super) fn admit(&mut self, waiter: &Waiter, now: Instant) -> bool {
+    pub(super) fn admit(&mut self, waiter: &QueuedRequest, now: Instant) -> bool {
         let admitted = self.queue.is_front(waiter) && self.take(now);
         if admitted {
             self.queue.pop();
@@ -221,7 +226,7 @@ impl<S: Supply> State<S> {
         admitted
     }
 
-    pub(super) fn leave(&mut self, waiter: &Waiter, now: Instant) {
+    pub(super) fn leave(&mut self, waiter: &QueuedRequest, now: Instant) {
         self.queue.remove(waiter);
         self.ring_front(now);
     }
@@ -235,7 +240,7 @@ impl<S: Supply> State<S> {
     }
 }
 
-impl Waiter {
+impl QueuedRequest {
     /// A request that begins, or one that goes on with an answer: these go first.
     pub(crate) fn new(urgency: &Urgency, resumed: bool) -> Self {
         Self {
@@ -270,7 +275,7 @@ impl WaitQueue {
         self.0.iter().map(|line| line.waiting.len()).sum()
     }
 
-    pub(super) fn push(&mut self, waiter: &Waiter) {
+    pub(super) fn push(&mut self, waiter: &QueuedRequest) {
         if let Some(line) = self.0.get_mut(waiter.line()) {
             if line.waiting.is_empty() {
                 line.overtaken = 0;
@@ -279,7 +284,7 @@ impl WaitQueue {
         }
     }
 
-    fn remove(&mut self, waiter: &Waiter) {
+    fn remove(&mut self, waiter: &QueuedRequest) {
         for line in &mut self.0 {
             line.waiting.retain(|other| !other.is(waiter));
         }
@@ -288,7 +293,7 @@ impl WaitQueue {
     /// Puts a request that has become urgent into its new line.
     pub(super) fn expedite(&mut self, urgency: &Urgency) {
         let moved = self.0.iter_mut().enumerate().find_map(|(at, line)| {
-            let is_it = |waiter: &Waiter| Arc::ptr_eq(&waiter.urgency.0, &urgency.0);
+            let is_it = |waiter: &QueuedRequest| Arc::ptr_eq(&waiter.urgency.0, &urgency.0);
             let place = line.waiting.iter().position(is_it)?;
             let is_moved = line.waiting.get(place)?.line() != at;
             is_moved.then(|| line.waiting.remove(place)).flatten()
@@ -305,11 +310,11 @@ impl WaitQueue {
             .map(|line| (line.waiting.len(), line.overtaken))
     }
 
-    pub(super) fn front(&self) -> Option<&Waiter> {
+    pub(super) fn front(&self) -> Option<&QueuedRequest> {
         self.0.get(next_line(&self.counts())?)?.waiting.front()
     }
 
-    fn is_front(&self, waiter: &Waiter) -> bool {
+    fn is_front(&self, waiter: &QueuedRequest) -> bool {
         self.front().is_some_and(|front| front.is(waiter))
     }
 
@@ -327,7 +332,7 @@ impl WaitQueue {
     }
 
     /// How many requests go before a queued one, if nobody comes or goes.
-    pub(super) fn before(&self, waiter: &Waiter) -> usize {
+    pub(super) fn before(&self, waiter: &QueuedRequest) -> usize {
         let own = waiter.line();
         let line = self.0.get(own).map(|line| &line.waiting);
         let place = line.and_then(|line| line.iter().position(|other| other.is(waiter)));
@@ -379,8 +384,8 @@ mod tests {
 
     const CLASSES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 
-    fn waiter((urgent, resumed): (bool, bool)) -> Waiter {
-        Waiter::new(&Urgency::new(urgent), resumed)
+    fn waiter((urgent, resumed): (bool, bool)) -> QueuedRequest {
+        QueuedRequest::new(&Urgency::new(urgent), resumed)
     }
 
     /// The classes in the order in which one turn after the other comes.

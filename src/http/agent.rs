@@ -36,7 +36,7 @@ const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
 const LOUD_TARGET: &str = "ureq_proto::util";
 
 /// What all requests of a client have in common.
-pub(crate) struct Site {
+pub(crate) struct Endpoint {
     /// Scheme, authority and base path.
     pub(crate) base: String,
     /// The headers of every request but `Authorization` and `Accept-Encoding`.
@@ -99,7 +99,7 @@ pub(crate) struct Answer {
     pub(crate) call: Blocking,
 }
 
-impl Site {
+impl Endpoint {
     /// The headers of every request, `headers` among them.
     ///
     /// # Errors
@@ -176,16 +176,16 @@ impl Agent {
     /// What the server said, or what the transport met.
     pub(crate) fn ask(
         &self,
-        site: &Site,
+        endpoint: &Endpoint,
         request: &HttpRequest<'_>,
         call: &Blocking,
     ) -> Result<Answer, Error> {
-        let what = requests::shown(&format!("GET {}{}", site.base, request.path));
-        site.dialer.refresh(call);
-        let mut sent = self.send(site, request, call, &what)?;
-        if sent.response.status() == 401 && site.credentials.rejected() {
+        let what = requests::shown(&format!("GET {}{}", endpoint.base, request.path));
+        endpoint.dialer.refresh(call);
+        let mut sent = self.send(endpoint, request, call, &what)?;
+        if sent.response.status() == 401 && endpoint.credentials.rejected() {
             drop(read_refusal(&what, sent, request, call));
-            sent = self.send(site, request, call, &what)?;
+            sent = self.send(endpoint, request, call, &what)?;
         }
         let status = sent.response.status();
         log::debug!("{what}: {status}");
@@ -206,7 +206,7 @@ impl Agent {
             return Err(failure::unknown_encoding(&what, &encoding));
         }
         // Making a reader of a compressed body reads the beginning of it.
-        let reading = call.within(site.body_idle, Limit::Idle);
+        let reading = call.within(endpoint.body_idle, Limit::Idle);
         let (answer, _) = reading.during(|| sent.into_answer(what, call.clone()));
         Ok(answer)
     }
@@ -217,7 +217,7 @@ impl Agent {
     /// stays silent (see [`HttpRequest::second_try`]).
     pub(crate) fn send(
         &self,
-        site: &Site,
+        endpoint: &Endpoint,
         request: &HttpRequest<'_>,
         call: &Blocking,
         what: &str,
@@ -230,7 +230,7 @@ impl Agent {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();
-            let (head, authorization) = head(site, request, call, what)?;
+            let (head, authorization) = head(endpoint, request, call, what)?;
             let begun = Clock::system().now();
             let left = call.whole.deadline.remaining(begun);
             let last_wait = self.pool.lock().last_wait;
@@ -238,7 +238,7 @@ impl Agent {
             let sooner_if_kept = request.sooner_if_kept && second_try.is_some();
             let mut trying = call.clone();
             trying.first_byte = Some(first_byte);
-            trying.silence = second_try.map(|_| site.second_try_after);
+            trying.silence = second_try.map(|_| endpoint.second_try_after);
             trying.kept_silence = sooner_if_kept.then(kept_silence).flatten();
             trying.output_bytes = head_bytes(&head);
             trying.head_bytes_left = Some(HEADS_BYTES_MAX);
@@ -415,21 +415,21 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
 }
 
 fn head(
-    site: &Site,
+    endpoint: &Endpoint,
     asked: &HttpRequest<'_>,
     call: &Blocking,
     what: &str,
 ) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
     let unwritable =
         |error: ureq::http::Error| failure::failed(what, Halt::Protocol(ureq::Error::Http(error)));
-    let mut request = Request::get(format!("{}{}", site.base, asked.path))
+    let mut request = Request::get(format!("{}{}", endpoint.base, asked.path))
         .body(())
         .map_err(unwritable)?;
     let headers = request.headers_mut();
-    headers.clone_from(&site.headers);
+    headers.clone_from(&endpoint.headers);
     let encoding = if asked.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-    let authorization = site.credentials.authorization(call)?;
+    let authorization = endpoint.credentials.authorization(call)?;
     if let Some(authorization) = &authorization {
         let value = HeaderValue::from_str(authorization.as_str());
         let mut value = value.map_err(|error| unwritable(error.into()))?;

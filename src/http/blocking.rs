@@ -101,9 +101,9 @@ thread_local! {
 }
 
 /// Ends the context of the thread, also by a panic.
-struct Entered;
+struct ContextGuard;
 
-impl Drop for Entered {
+impl Drop for ContextGuard {
     fn drop(&mut self) {
         let left = CURRENT.with_borrow_mut(Option::take);
         drop(left);
@@ -164,7 +164,7 @@ impl Blocking {
     /// it.
     pub(crate) fn during<T>(self, run: impl FnOnce() -> T) -> (T, Option<Self>) {
         CURRENT.set(Some(self));
-        let _entered = Entered;
+        let _guard = ContextGuard;
         (run(), CURRENT.take())
     }
 

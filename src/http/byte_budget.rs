@@ -21,21 +21,21 @@ const UNCOUNTED_BYTES: usize = 16 * 1024;
 /// The budget of one client.
 pub(crate) struct ByteBudget {
     bytes_max: usize,
-    state: Mutex<State>,
+    state: Mutex<Accounts>,
 }
 
 #[derive(Default)]
-struct State {
-    accounts: BTreeMap<u64, Entry>,
+struct Accounts {
+    answers: BTreeMap<u64, CountedAnswer>,
     opened: u64,
-    /// What the accounts that are not closed hold together.
+    /// What the answers that are not closed hold together.
     open: usize,
     /// What those that are closed still hold.
     closing: usize,
 }
 
 /// An account that holds more than `UNCOUNTED_BYTES`.
-struct Entry {
+struct CountedAnswer {
     signal: Arc<Signal>,
     held: usize,
     /// The old buffer, while its bytes are moved to the new one.
@@ -49,7 +49,7 @@ struct Signal {
     wake: Arc<dyn Wake>,
     /// The bytes that it held, or asked for, when it was closed; 0 before.
     closed_at: AtomicUsize,
-    /// The number of accounts that were counted then.
+    /// The number of answers that were counted then.
     sharers: AtomicUsize,
 }
 
@@ -74,7 +74,7 @@ fn counted(held: usize) -> usize {
     if held <= UNCOUNTED_BYTES { 0 } else { held }
 }
 
-impl Entry {
+impl CountedAnswer {
     fn bytes(&self) -> usize {
         self.held.saturating_add(self.moved)
     }
@@ -90,7 +90,7 @@ impl ByteBudget {
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
-            state: Mutex::new(State::default()),
+            state: Mutex::new(Accounts::default()),
         })
     }
 
@@ -115,11 +115,11 @@ impl ByteBudget {
     }
 }
 
-impl State {
+impl Accounts {
     /// Sets what an account holds.
     fn set(&mut self, number: u64, signal: &Arc<Signal>, held: usize, moved: usize) {
         self.remove(number);
-        let entry = Entry {
+        let entry = CountedAnswer {
             signal: Arc::clone(signal),
             held,
             moved,
@@ -130,20 +130,20 @@ impl State {
         }
     }
 
-    fn insert(&mut self, number: u64, entry: Entry) {
+    fn insert(&mut self, number: u64, entry: CountedAnswer) {
         let sum = self.sum_of(&entry);
         *sum = sum.saturating_add(entry.bytes());
-        self.accounts.insert(number, entry);
+        self.answers.insert(number, entry);
     }
 
-    fn remove(&mut self, number: u64) -> Option<Entry> {
-        let entry = self.accounts.remove(&number)?;
+    fn remove(&mut self, number: u64) -> Option<CountedAnswer> {
+        let entry = self.answers.remove(&number)?;
         let sum = self.sum_of(&entry);
         *sum = sum.saturating_sub(entry.bytes());
         Some(entry)
     }
 
-    fn sum_of(&mut self, entry: &Entry) -> &mut usize {
+    fn sum_of(&mut self, entry: &CountedAnswer) -> &mut usize {
         if entry.is_closed {
             &mut self.closing
         } else {
@@ -153,7 +153,7 @@ impl State {
 
     /// Closes an account: what it holds is on its way out.
     fn close(&mut self, number: u64) -> Option<Arc<Signal>> {
-        let sharers = self.accounts.len();
+        let sharers = self.answers.len();
         let mut entry = self.remove(number)?;
         let signal = Arc::clone(&entry.signal);
         signal.sharers.store(sharers, Ordering::Relaxed);
@@ -163,21 +163,23 @@ impl State {
         Some(signal)
     }
 
-    /// What the open accounts that hold more than `held` count together.
+    /// What the open answers that hold more than `held` count together.
     fn larger_than(&self, held: usize) -> usize {
-        let open = self.accounts.values().filter(|entry| !entry.is_closed);
-        let larger = open.filter(|entry| entry.held > held).map(Entry::bytes);
+        let open = self.answers.values().filter(|entry| !entry.is_closed);
+        let larger = open
+            .filter(|entry| entry.held > held)
+            .map(CountedAnswer::bytes);
         larger.fold(0, usize::saturating_add)
     }
 
     /// The open account that holds the most.
     fn largest(&self) -> Option<u64> {
-        let open = self.accounts.iter().filter(|(_, entry)| !entry.is_closed);
+        let open = self.answers.iter().filter(|(_, entry)| !entry.is_closed);
         let largest = open.max_by_key(|(_, entry)| entry.held);
         largest.map(|(number, _)| *number)
     }
 
-    /// Grants a growth, if need be by closing larger accounts. Returns those that the caller must
+    /// Grants a growth, if need be by closing larger answers. Returns those that the caller must
     /// wake.
     fn grow(
         &mut self,
@@ -234,7 +236,7 @@ impl Account {
             let bytes_max = holder.budget.bytes_max;
             let (number, signal) = (holder.number, &holder.signal);
             let (granted, closed) = state.grow(number, signal, growth, bytes_max);
-            let counted = state.accounts.get(&number).map_or(0, Entry::bytes);
+            let counted = state.answers.get(&number).map_or(0, CountedAnswer::bytes);
             holder.counted.store(counted, Ordering::Relaxed);
             (granted, closed)
         };

@@ -2,28 +2,25 @@
 
 use std::fmt;
 use std::sync::Once;
-use std::time::Duration;
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
-use super::agent::{Agent, Site};
-use super::blocking::{Blocking, Until};
+use super::agent::{Agent, Endpoint};
 use super::byte_budget::ByteBudget;
 use super::config::Config;
+use super::context::{ClientContext, ClientInner, ResourceSet};
 use super::dialer::Dialer;
 use super::environment::Environment;
 use super::limiter::Limiter;
 use super::options::ClientOptions;
+use super::request_threads::RequestThreads;
 use super::resolve::{Lookup, system_lookup};
-use super::slots::Slots;
 use super::streams::{ObjectGetter, ScopeWatcher};
-use super::thread_pool::{Jobs, ThreadPool};
 use super::tls::Tls;
 use crate::error::Error;
 use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::object::{Object, Scope};
-use crate::sync::{Arc, Mutex};
-use crate::worker::StopToken;
+use crate::sync::Arc;
 
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
@@ -55,69 +52,7 @@ const READERS_MAX: usize = 16;
 /// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
 /// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
 #[derive(Clone)]
-pub struct Client(Arc<Inner>);
-
-/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may hold it.
-pub(crate) struct Inner {
-    pub(crate) common: Arc<Common>,
-    pub(crate) pool: Agent,
-    /// What a request holds while it works.
-    pub(crate) slots: Slots,
-    /// Where lists run and watches are opened: the slots are its bound.
-    pub(crate) asking: ThreadPool,
-    /// Where watches are read when something has come; nothing waits for the network there.
-    pub(crate) readers: ThreadPool,
-}
-
-/// What jobs may hold.
-pub(crate) struct Common {
-    pub(crate) site: Site,
-    pub(crate) options: ClientOptions,
-    /// The server's name in texts.
-    pub(crate) server: Arc<str>,
-    pub(crate) gzip: bool,
-    pub(crate) limiter: Limiter,
-    /// What unfinished answers hold.
-    pub(crate) budget: Arc<ByteBudget>,
-    /// The kinds whose streamed lists made no progress (B8).
-    pub(crate) without_watch_list: Kinds,
-    /// Those on whose watches bookmarks came, and the longest time between two (B11).
-    pub(crate) bookmark_intervals: Kinds<Duration>,
-}
-
-impl Common {
-    /// A call whose answer is counted in the client's byte budget.
-    ///
-    /// # Errors
-    ///
-    /// `Resources`, when the system has no descriptor to give.
-    pub(crate) fn call(&self, stop: &StopToken, until: Until) -> Result<Blocking, Error> {
-        Ok(Blocking::new(stop, until)?.counted_in(&self.budget))
-    }
-}
-
-/// What was learnt of a server, by group and resource: few of them, each put in once. The larger
-/// value stays.
-#[derive(Default)]
-pub(crate) struct Kinds<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
-
-impl<T: Copy + Ord> Kinds<T> {
-    pub(crate) fn get<K: Object>(&self) -> Option<T> {
-        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
-        let kinds = self.0.lock();
-        let known = kinds.iter().find(|(known, _)| *known == kind);
-        known.map(|(_, value)| *value)
-    }
-
-    pub(crate) fn insert<K: Object>(&self, value: T) {
-        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
-        let mut kinds = self.0.lock();
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, known)) => *known = value.max(*known),
-            None => kinds.push((kind, value)),
-        }
-    }
-}
+pub struct Client(Arc<ClientInner>);
 
 impl Client {
     /// A client of the server in `config`. Blocks for the TLS files it names.
@@ -136,9 +71,9 @@ impl Client {
     }
 
     fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
-        let server = config.server().clone();
+        let server = config.server.clone();
         let tls = if server.https {
-            let tls = Tls::new(config.tls().clone(), server.name())?;
+            let tls = Tls::new(config.tls.clone(), server.name())?;
             Some(Arc::new(tls))
         } else {
             None
@@ -148,30 +83,28 @@ impl Client {
         let base = format!("{scheme}://{authority}{}", server.path);
         let dialer = Dialer::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
-        let site = Site {
+        let endpoint = Endpoint {
             base,
-            headers: Site::headers(config.headers(), &options.user_agent_header())?,
-            credentials: config.credentials().clone(),
+            headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,
+            credentials: config.credentials.clone(),
             dialer: Arc::clone(&dialer),
             body_idle: options.body_idle_timeout,
             second_try_after: options.second_try_after,
         };
-        let common = Common {
-            site,
+        let context = ClientContext {
+            endpoint,
             server: authority,
-            gzip: cfg!(feature = "gzip") && options.gzip && config.compression(),
+            gzip: cfg!(feature = "gzip") && options.gzip && config.compression,
             limiter: Limiter::new(options.rate, options.burst, &options.clock),
             budget: ByteBudget::new(options.buffered_bytes_max),
             options,
-            without_watch_list: Kinds::default(),
-            bookmark_intervals: Kinds::default(),
+            without_watch_list: ResourceSet::default(),
+            bookmark_intervals: ResourceSet::default(),
         };
-        let inner = Inner {
-            common: Arc::new(common),
+        let inner = ClientInner {
+            context: Arc::new(context),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
-            slots: Slots::new(SLOTS),
-            asking: ThreadPool::new("ask", usize::MAX, Jobs::Wait),
-            readers: ThreadPool::new("read", READERS_MAX, Jobs::Compute),
+            threads: RequestThreads::new(SLOTS, READERS_MAX),
         };
         Ok(Self(Arc::new(inner)))
     }
@@ -193,7 +126,7 @@ impl Client {
         Self::build(config, options, Box::new(lookup))
     }
 
-    pub(crate) fn inner(&self) -> &Inner {
+    pub(crate) fn inner(&self) -> &ClientInner {
         &self.0
     }
 }
@@ -201,7 +134,7 @@ impl Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", &self.0.common.site.base)
+            .field("server", &self.0.context.endpoint.base)
             .finish_non_exhaustive()
     }
 }
@@ -218,6 +151,8 @@ impl<K: Object> Api<K> for Client {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
     use super::*;

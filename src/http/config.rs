@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use rustls::crypto::CryptoProvider;
 
 use super::credentials::Credentials;
-use super::environment::Environment;
-use super::in_cluster;
-use super::kubeconfig::{self, KubeconfigOptions};
 use super::pem::Pem;
 use super::server::Server;
 use crate::clock::Clock;
@@ -34,14 +31,14 @@ const DEFAULT_NAMESPACE: &str = "default";
 #[doc(alias = "rest.Config")]
 #[derive(Clone)]
 pub struct Config {
-    pub(super) server: Server,
-    pub(super) tls: TlsSettings,
-    pub(super) credentials: Credentials,
-    pub(super) namespace: String,
+    pub(crate) server: Server,
+    pub(crate) tls: TlsSettings,
+    pub(crate) credentials: Credentials,
+    pub(crate) namespace: String,
     /// Headers of every request besides `Authorization`: impersonation.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) compression: bool,
-    pub(super) source: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) compression: bool,
+    pub(crate) source: String,
 }
 
 /// How the server is trusted and which certificate the client shows.
@@ -70,12 +67,12 @@ pub(crate) struct Identity {
 
 impl TlsSettings {
     /// Whether a `host:port` without a scheme means https (as client-go decides it).
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.authorities.is_some() || self.identity.is_some() || self.insecure_skip_verify
     }
 
     /// An authority to check by and the wish not to check contradict each other (as client-go has it).
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match &self.authorities {
             Some(authorities) if self.insecure_skip_verify => Err(format!(
                 "{}: names an authority although insecure-skip-tls-verify is set: remove one of the two",
@@ -98,82 +95,6 @@ impl fmt::Debug for TlsSettings {
 }
 
 impl Config {
-    /// The configuration this process was given: `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
-    ///
-    /// Blocks for reads of local files.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field, when a place holds
-    /// a configuration that cannot work.
-    pub fn infer() -> Result<Self, Error> {
-        Self::infer_with(&KubeconfigOptions::default(), &Environment::process())
-    }
-
-    /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place looked at.
-    ///
-    /// In a pod, of the options those apply that say who asks (all but the client certificate), `namespace`,
-    /// `certificate_authority` and `disable_compression`. With `server` the service account is not used: its token is
-    /// for its own server alone.
-    ///
-    /// # Errors
-    ///
-    /// As [`infer`](Self::infer).
-    pub fn infer_with(
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<Self, Error> {
-        let missing = match kubeconfig::load(options, environment)? {
-            kubeconfig::Loaded::Config(config) => return Ok(*config),
-            kubeconfig::Loaded::Nothing(looked_at) => looked_at,
-        };
-        match in_cluster::find(environment) {
-            Ok(found) => found.config(options, environment),
-            Err(absent) => Err(Error::new(
-                ErrorKind::NotConfigured,
-                format!("no cluster is configured; looked for: {missing}; {absent}"),
-            )),
-        }
-    }
-
-    /// A configuration out of kubeconfig files alone.
-    ///
-    /// Blocks for reads of local files.
-    ///
-    /// # Errors
-    ///
-    /// As [`infer`](Self::infer).
-    pub fn from_kubeconfig(
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<Self, Error> {
-        match kubeconfig::load(options, environment)? {
-            kubeconfig::Loaded::Config(config) => Ok(*config),
-            kubeconfig::Loaded::Nothing(looked_at) => Err(Error::new(
-                ErrorKind::NotConfigured,
-                format!("no cluster is configured; looked for: {looked_at}"),
-            )),
-        }
-    }
-
-    /// The configuration of a pod: the service's address out of the environment, the files of its service account.
-    ///
-    /// Blocks for reads of local files. The token is read again as it rotates.
-    ///
-    /// # Errors
-    ///
-    /// `NotConfigured`, naming the variable or file that is missing, or `Config`.
-    pub fn in_cluster(environment: &Environment) -> Result<Self, Error> {
-        in_cluster::find(environment)
-            .map_err(|absent| {
-                Error::new(
-                    ErrorKind::NotConfigured,
-                    format!("not in a cluster: {absent}"),
-                )
-            })?
-            .config(&KubeconfigOptions::default(), environment)
-    }
-
     /// A configuration for the server at `url`, to be completed by the setters below.
     ///
     /// As client-go's `rest.Config`, and unlike one out of a kubeconfig, it sends credentials over `http://` too.
@@ -185,7 +106,7 @@ impl Config {
         Ok(Self::new(Server::from_url(url, false)?))
     }
 
-    pub(super) fn new(server: Server) -> Self {
+    pub(crate) fn new(server: Server) -> Self {
         Self {
             source: format!("server {server}"),
             server,
@@ -291,31 +212,6 @@ impl Config {
     /// Where the configuration came from, for a program's first log line.
     pub fn source(&self) -> &str {
         &self.source
-    }
-
-    /// The server's address in parts.
-    pub(crate) fn server(&self) -> &Server {
-        &self.server
-    }
-
-    /// How the server is trusted.
-    pub(crate) fn tls(&self) -> &TlsSettings {
-        &self.tls
-    }
-
-    /// The `Authorization` header.
-    pub(crate) fn credentials(&self) -> &Credentials {
-        &self.credentials
-    }
-
-    /// The other headers of every request, name and value: impersonation.
-    pub(crate) fn headers(&self) -> &[(String, String)] {
-        &self.headers
-    }
-
-    /// Whether answers may be asked for in compressed form at all.
-    pub(crate) fn compression(&self) -> bool {
-        self.compression
     }
 }
 

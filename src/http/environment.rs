@@ -28,25 +28,21 @@ const PROXY_VARIABLES: [&str; 6] = [
 /// let error = Config::infer_with(&Default::default(), &nothing).unwrap_err();
 /// assert!(error.to_string().contains("/nowhere/.kube/config"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Environment {
-    variables: Variables,
+    /// `None`: the process's own.
+    variables: Option<BTreeMap<String, OsString>>,
     service_account: PathBuf,
 }
 
-#[derive(Clone)]
-enum Variables {
-    Process,
-    Fixed(BTreeMap<String, OsString>),
-}
-
-impl std::fmt::Debug for Variables {
+impl std::fmt::Debug for Environment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Values of environment variables are often secret.
-        match self {
-            Self::Process => f.write_str("Process"),
-            Self::Fixed(map) => f.debug_set().entries(map.keys()).finish(),
-        }
+        let names = self.variables.as_ref().map(BTreeMap::keys);
+        f.debug_struct("Environment")
+            .field("variables", &names)
+            .field("service_account", &self.service_account)
+            .finish()
     }
 }
 
@@ -54,7 +50,7 @@ impl Environment {
     /// The environment of this process.
     pub fn process() -> Self {
         Self {
-            variables: Variables::Process,
+            variables: None,
             service_account: PathBuf::from(SERVICE_ACCOUNT_DIR),
         }
     }
@@ -67,7 +63,7 @@ impl Environment {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()));
         Self {
-            variables: Variables::Fixed(pairs.collect()),
+            variables: Some(pairs.collect()),
             service_account: PathBuf::from("/nonexistent/serviceaccount"),
         }
     }
@@ -82,8 +78,8 @@ impl Environment {
     /// The value of a variable; `None` when it is not set or empty, which mean the same here.
     pub fn var(&self, name: &str) -> Option<OsString> {
         let value = match &self.variables {
-            Variables::Process => std::env::var_os(name),
-            Variables::Fixed(map) => map.get(name).cloned(),
+            None => std::env::var_os(name),
+            Some(variables) => variables.get(name).cloned(),
         };
         value.filter(|value| !value.is_empty())
     }

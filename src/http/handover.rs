@@ -13,66 +13,62 @@ use crate::sync::{Arc, Monitor};
 use crate::worker::Wake;
 
 /// The giving end.
-pub(crate) struct Giver<T>(Arc<Shared<T>>);
+pub(crate) struct Giver<T>(Arc<Monitor<Handover<T>>>);
 
 /// The taking end.
-pub(crate) struct Taker<T>(Arc<Shared<T>>);
+pub(crate) struct Taker<T>(Arc<Monitor<Handover<T>>>);
 
-struct Shared<T> {
+struct Handover<T> {
     room: usize,
-    state: Monitor<State<T>>,
-}
-
-struct State<T> {
     items: VecDeque<T>,
-    stopped: bool,
     giver_gone: bool,
     taker_gone: bool,
 }
 
 /// Two ends of a queue with room for so many items.
 pub(crate) fn handover<T>(room: usize) -> (Giver<T>, Taker<T>) {
-    let state = State {
+    let shared = Arc::new(Monitor::new(Handover {
+        room,
         items: VecDeque::new(),
-        stopped: false,
         giver_gone: false,
         taker_gone: false,
-    };
-    let shared = Arc::new(Shared {
-        room,
-        state: Monitor::new(state),
-    });
+    }));
     (Giver(Arc::clone(&shared)), Taker(shared))
+}
+
+impl<T> Handover<T> {
+    fn is_full(&self) -> bool {
+        self.items.len() >= self.room && !self.taker_gone
+    }
 }
 
 impl<T> Giver<T> {
     /// Gives `item`; blocks while there is no room, without the slot of `call`. `false` when nobody
     /// takes it any more.
     pub(crate) fn give(&self, item: T, call: Option<&Blocking>) -> bool {
-        let mut state = self.0.state.lock();
+        let mut state = self.0.lock();
         if let Some(call) = call
-            && state.items.len() >= self.0.room
-            && !state.taker_gone
+            && state.is_full()
         {
             drop(state);
             call.give_slot_back();
-            state = self.0.state.lock();
+            state = self.0.lock();
         }
-        while state.items.len() >= self.0.room && !state.taker_gone {
-            state = self.0.state.wait(state);
+        while state.is_full() {
+            state = self.0.wait(state);
         }
         if state.taker_gone {
             return false;
         }
         state.items.push_back(item);
         drop(state);
-        self.0.state.notify_all();
+        self.0.notify_all();
         call.is_none_or(|call| call.resume().is_ok())
     }
 
     /// Whether somebody may still take.
     pub(crate) fn is_wanted(&self) -> bool {
-        !self.0.state.lock().taker_gone
+        !self.0.lock().taker_gone
     }
 }
 
@@ -91,30 +87,18 @@ impl<T: Send + 'static> Taker<T> {
     }
 
     fn wait(&self, call: &Blocking) -> Result<Option<T>, Halt> {
-        let wake: Arc<dyn Wake> = Arc::<Shared<T>>::clone(&self.0);
+        let wake: Arc<dyn Wake> = Arc::<Monitor<Handover<T>>>::clone(&self.0);
         let _registered = call.stop.register(&wake);
-        let clock = Clock::system();
-        let mut state = self.0.state.lock();
-        loop {
-            if let Some(item) = state.items.pop_front() {
-                drop(state);
-                self.0.state.notify_all();
-                return Ok(Some(item));
-            }
-            if state.stopped {
-                return Err(Halt::Stopped);
-            }
-            if state.giver_gone {
-                return Ok(None);
-            }
-            if clock.has_passed(call.until.deadline) {
-                return Err(Halt::Limit(call.until.limit));
-            }
-            state = match call.until.deadline.instant() {
-                Some(end) => self.0.state.wait_until(state, end),
-                None => self.0.state.wait(state),
-            };
-        }
+        let look = |state: &mut Handover<T>| match state.items.pop_front() {
+            Some(item) => Some(Ok(Some(item))),
+            None if call.stop.is_stopped() => Some(Err(Halt::Stopped)),
+            None => state.giver_gone.then_some(Ok(None)),
+        };
+        let until = call.until;
+        let (taken, state) = Clock::system().wait_for(&self.0, self.0.lock(), until.deadline, look);
+        drop(state);
+        self.0.notify_all();
+        taken.unwrap_or(Err(Halt::Limit(until.limit)))
     }
 
     /// Takes the one item that was promised; blocks by `call`.
@@ -141,28 +125,21 @@ impl<T: Send + 'static> Taker<Result<T, Error>> {
     }
 }
 
-impl<T: Send> Wake for Shared<T> {
-    fn wake(&self) {
-        self.state.lock().stopped = true;
-        self.state.notify_all();
-    }
-}
-
 impl<T> Drop for Giver<T> {
     fn drop(&mut self) {
-        self.0.state.lock().giver_gone = true;
-        self.0.state.notify_all();
+        self.0.lock().giver_gone = true;
+        self.0.notify_all();
     }
 }
 
 impl<T> Drop for Taker<T> {
     fn drop(&mut self) {
         let left = {
-            let mut state = self.0.state.lock();
+            let mut state = self.0.lock();
             state.taker_gone = true;
             std::mem::take(&mut state.items)
         };
-        self.0.state.notify_all();
+        self.0.notify_all();
         drop(left);
     }
 }
@@ -191,7 +168,7 @@ mod tests {
         let call = call(&StopSource::new(), Until::NEVER);
         for number in 0..100 {
             assert_eq!(taker.take(&call).unwrap(), Some(number));
-            assert!(taker.0.state.lock().items.len() <= 2);
+            assert!(taker.0.lock().items.len() <= 2);
         }
         assert_eq!(taker.take(&call).unwrap(), None);
         giving.unwrap().join().unwrap();

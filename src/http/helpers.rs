@@ -19,12 +19,12 @@ pub(crate) struct Helpers<Q, T> {
     /// thread.
     stuck_after: Duration,
     work: Arc<Work<Q, T>>,
-    questions: Arc<Mutex<Vec<Question<Q, T>>>>,
+    questions: Arc<Mutex<Vec<SharedQuestion<Q, T>>>>,
 }
 
 type Work<Q, T> = dyn Fn(&Q) -> Result<T, Error> + Send + Sync;
 
-struct Question<Q, T> {
+struct SharedQuestion<Q, T> {
     id: u64,
     what: Q,
     waiters: Vec<Giver<Result<T, Error>>>,
@@ -32,7 +32,7 @@ struct Question<Q, T> {
     begun: Option<Instant>,
 }
 
-impl<Q, T> Question<Q, T> {
+impl<Q, T> SharedQuestion<Q, T> {
     fn is_stuck(&self, stuck_after: Duration) -> bool {
         let now = Clock::system().now();
         let begun = self.begun;
@@ -77,7 +77,7 @@ where
                 asked.waiters.push(waiter);
                 return answer;
             }
-            questions.push(Question {
+            questions.push(SharedQuestion {
                 id,
                 what: question.clone(),
                 waiters: vec![waiter],

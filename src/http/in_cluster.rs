@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn header(config: &Config) -> String {
-        let header = config.credentials().authorization_at_start().unwrap();
+        let header = config.credentials.authorization_at_start().unwrap();
         header.unwrap().as_str().to_owned()
     }
 
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(config.server_url(), "https://10.96.0.1:443");
         assert_eq!(config.namespace(), "shop");
         assert_eq!(header(&config), "Bearer pod-token");
-        let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
+        let authorities = config.tls.authorities.as_ref().unwrap().read().unwrap();
         assert_eq!(authorities.as_slice(), b"the cluster's");
     }
 
@@ -194,9 +194,9 @@ mod tests {
         assert_eq!(header(&config), "Bearer given");
         assert_eq!(config.namespace(), "attic");
         let acting = [("Impersonate-User".to_owned(), "jane".to_owned())];
-        assert_eq!(config.headers(), acting);
-        assert!(!config.compression());
-        let authorities = config.tls().authorities.as_ref().unwrap().read().unwrap();
+        assert_eq!(config.headers, acting);
+        assert!(!config.compression);
+        let authorities = config.tls.authorities.as_ref().unwrap().read().unwrap();
         assert_eq!(authorities.as_slice(), b"shop\n");
     }
 
@@ -213,7 +213,7 @@ mod tests {
             assert!(config.server_url().starts_with(server));
             assert!(
                 config
-                    .credentials()
+                    .credentials
                     .authorization_at_start()
                     .unwrap()
                     .is_none()

@@ -6,7 +6,7 @@ mod tests;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use super::admission::{Admission, Refusal, Supply, Urgency, Waiter};
+use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
 use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::worker::StopToken;
@@ -80,9 +80,12 @@ impl Limiter {
         deadline: Deadline,
         urgency: &Urgency,
     ) -> Result<(), Error> {
-        let admitted = self
-            .0
-            .admit(&Waiter::new(urgency, false), stop, deadline, |_before| {});
+        let admitted = self.0.admit(
+            &QueuedRequest::new(urgency, false),
+            stop,
+            deadline,
+            |_before| {},
+        );
         admitted.map_err(|refusal| match refusal {
             Refusal::Stopped => Error::stopped("waiting for the client's rate limit"),
             Refusal::TooLate { before } => {

@@ -4,9 +4,11 @@
 //! one dials, speaks TLS and HTTP, and answers through the port of [`list_watch`](crate::list_watch).
 
 mod config;
+mod context;
 mod credentials;
 mod environment;
 mod in_cluster;
+mod infer;
 mod kubeconfig;
 mod limiter;
 mod pem;
@@ -28,6 +30,7 @@ mod open_watch;
 mod options;
 #[cfg(feature = "testing")]
 mod raw;
+mod request_threads;
 mod requests;
 mod resolve;
 mod slots;
@@ -47,5 +50,3 @@ pub use kubeconfig::KubeconfigOptions;
 pub use options::ClientOptions;
 #[cfg(feature = "testing")]
 pub(crate) use raw::RawAnswer;
-
-use config::{Identity, TlsSettings};

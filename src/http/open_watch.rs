@@ -11,7 +11,7 @@ use rustix::event::PollFlags;
 
 use super::agent::Answer;
 use super::blocking::{Blocking, Until};
-use super::client::Inner;
+use super::context::ClientInner;
 use super::failure;
 use super::halt::Halt;
 use crate::clock::{Clock, Deadline};
@@ -33,16 +33,16 @@ const LATE_READS: usize = 256;
 
 /// An open watch, on its lister-watcher's connection.
 pub(crate) struct OpenWatch<K: Object> {
-    client: Arc<Inner>,
+    client: Arc<ClientInner>,
     call: Blocking,
     what: Arc<str>,
     socket: Option<Arc<TcpStream>>,
     /// `None` once it was lost with a thread.
-    stream: Option<Box<Stream<K>>>,
+    stream: Option<Box<WatchReader<K>>>,
 }
 
 /// The half that travels between threads.
-pub(crate) struct Stream<K: Object> {
+pub(crate) struct WatchReader<K: Object> {
     /// Gone at the end: that gives the connection back, or closes it.
     answer: Option<Answer>,
     decoder: EventDecoder<K>,
@@ -56,7 +56,11 @@ pub(crate) struct Stream<K: Object> {
 }
 
 impl<K: Object> OpenWatch<K> {
-    pub(crate) fn new(client: &Arc<Inner>, call: Blocking, stream: Box<Stream<K>>) -> Self {
+    pub(crate) fn new(
+        client: &Arc<ClientInner>,
+        call: Blocking,
+        stream: Box<WatchReader<K>>,
+    ) -> Self {
         let answer = stream.answer.as_ref();
         Self {
             client: Arc::clone(client),
@@ -94,8 +98,8 @@ impl<K: Object> OpenWatch<K> {
         };
         let read = self
             .client
-            .readers
-            .run("the decoder of the objects", reading);
+            .threads
+            .read("the decoder of the objects", reading);
         // A reader waits for nothing, so that only the stop is to be heeded.
         self.call.until = Until::NEVER;
         self.stream = Some(read.answer(&self.call)?);
@@ -154,7 +158,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
     }
 }
 
-impl<K: Object> Stream<K> {
+impl<K: Object> WatchReader<K> {
     /// A stream of `answer`, in the box in which it travels.
     pub(crate) fn boxed(decoder: EventDecoder<K>, answer: Answer, events_max: usize) -> Box<Self> {
         Box::new(Self {

@@ -28,15 +28,15 @@ impl Client {
         let request = HttpRequest {
             path,
             gzip: false,
-            first_byte: inner.common.options.list_first_byte_timeout,
+            first_byte: inner.context.options.list_first_byte_timeout,
             second_try: None,
             sooner_if_kept: false,
             of_collection: false,
         };
-        let site = &inner.common.site;
-        let what = requests::shown(&format!("GET {}{path}", site.base));
-        site.dialer.refresh(&call);
-        let sent = inner.pool.send(site, &request, &call, &what)?;
+        let endpoint = &inner.context.endpoint;
+        let what = requests::shown(&format!("GET {}{path}", endpoint.base));
+        endpoint.dialer.refresh(&call);
+        let sent = inner.pool.send(endpoint, &request, &call, &what)?;
         let headers = sent.response.headers().iter().filter_map(|(name, value)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         });

@@ -25,16 +25,16 @@ const THREADS_MAX: usize = 4;
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// Looks names up on helper threads.
-pub(crate) struct Resolver(Helpers<Name, Vec<SocketAddr>>);
+pub(crate) struct Resolver(Helpers<HostPort, Vec<SocketAddr>>);
 
 /// What is looked up.
 #[derive(Clone, PartialEq, Eq)]
-struct Name {
+struct HostPort {
     host: String,
     port: u16,
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "looking up {}", self.host)
     }
@@ -42,7 +42,7 @@ impl fmt::Display for Name {
 
 impl Resolver {
     pub(crate) fn new(lookup: Box<Lookup>) -> Self {
-        let work = move |name: &Name| {
+        let work = move |name: &HostPort| {
             let why = match lookup(&name.host, name.port) {
                 Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
                 Ok(_) => "the name has no address".to_owned(),
@@ -68,7 +68,7 @@ impl Resolver {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
         let host = host.to_owned();
-        self.0.ask(Name { host, port }).answer(call)
+        self.0.ask(HostPort { host, port }).answer(call)
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     fn ask(resolver: &Resolver, host: &str) -> Taker<Result<Vec<SocketAddr>, Error>> {
         let host = host.to_owned();
-        resolver.0.ask(Name { host, port: 1 })
+        resolver.0.ask(HostPort { host, port: 1 })
     }
 
     fn call(source: &StopSource, until: Until) -> Blocking {

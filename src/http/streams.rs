@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::admission::Urgency;
 use super::agent::{Agent, Answer, HttpRequest};
 use super::blocking::{Blocking, Until};
-use super::client::{Common, Inner};
+use super::context::{ClientContext, ClientInner};
 use super::failure;
 use super::halt::{Halt, Limit};
 use super::handover::{Giver, Taker, handover};
-use super::open_watch::{OpenWatch, Stream};
+use super::open_watch::{OpenWatch, WatchReader};
 use super::requests;
 use super::slots::Slot;
 use crate::clock::{Clock, Deadline};
@@ -32,7 +32,7 @@ const BATCHES: usize = 2;
 
 /// Lists and watches one scope.
 pub(crate) struct ScopeWatcher<K> {
-    client: Arc<Inner>,
+    client: Arc<ClientInner>,
     scope: Scope,
     agent: Arc<Agent>,
     /// Of the request under way.
@@ -43,12 +43,12 @@ pub(crate) struct ScopeWatcher<K> {
 }
 
 impl<K: Object> ScopeWatcher<K> {
-    pub(crate) fn new(client: &Arc<Inner>, scope: Scope) -> Self {
+    pub(crate) fn new(client: &Arc<ClientInner>, scope: Scope) -> Self {
         Self {
             client: Arc::clone(client),
             scope,
-            agent: Arc::new(Agent::new(&client.common.site.dialer, 1)),
-            progress: RequestProgress::new(Arc::clone(&client.common.server)),
+            agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
+            progress: RequestProgress::new(Arc::clone(&client.context.server)),
             urgency: Urgency::new(false),
             kind: PhantomData,
         }
@@ -61,16 +61,11 @@ impl<K: Object> ScopeWatcher<K> {
         stop: &StopToken,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Taker<Result<T, Error>>, Error> {
-        let Inner {
-            slots,
-            asking,
-            readers,
-            ..
-        } = &*self.client;
-        let slot = slots.enter(urgency, &self.progress, stop, Deadline::NEVER);
+        let threads = &self.client.threads;
+        let slot = threads.slot(urgency, &self.progress, stop, Deadline::NEVER);
         let slot = slot.map_err(|halt| self.failed(halt))?;
         let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
-        Ok(slot.run((asking, readers), port, stop, job))
+        Ok(threads.ask(&slot, port, stop, job))
     }
 
     fn failed(&self, halt: Halt) -> Error {
@@ -91,8 +86,8 @@ fn read_some(answer: &mut Answer, space: &mut [u8], until: Until) -> Result<usiz
 }
 
 /// One list, on a thread of its own.
-struct Listing<K: Object> {
-    common: Arc<Common>,
+struct ListJob<K: Object> {
+    context: Arc<ClientContext>,
     agent: Arc<Agent>,
     path: String,
     one_object: bool,
@@ -101,15 +96,15 @@ struct Listing<K: Object> {
     items: Giver<Vec<Listed<K>>>,
 }
 
-impl<K: Object> Listing<K> {
+impl<K: Object> ListJob<K> {
     fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
         let call = self.call.with_slot(slot);
-        let options = &self.common.options;
-        let limiter = &self.common.limiter;
+        let options = &self.context.options;
+        let limiter = &self.context.limiter;
         let permit = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
         let request = HttpRequest {
             path: &self.path,
-            gzip: self.common.gzip,
+            gzip: self.context.gzip,
             first_byte: if self.one_object {
                 options.object_list_first_byte_timeout
             } else {
@@ -120,7 +115,7 @@ impl<K: Object> Listing<K> {
             sooner_if_kept: false,
             of_collection: true,
         };
-        let mut answer = self.agent.ask(&self.common.site, &request, &call)?;
+        let mut answer = self.agent.ask(&self.context.endpoint, &request, &call)?;
         let mut decoder = if self.one_object {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
@@ -162,13 +157,13 @@ impl<K: Object> ScopeWatcher<K> {
         if request.waited_for {
             self.urgency.set(true);
         }
-        let limiter = &self.client.common.limiter;
+        let limiter = &self.client.context.limiter;
         limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
-        let call = self.client.common.call(stop, Until::NEVER)?;
+        let call = self.client.context.call(stop, Until::NEVER)?;
         let call = call.with_progress(&self.progress);
         let (send_items, items) = handover(BATCHES);
-        let listing = Listing {
-            common: Arc::clone(&self.client.common),
+        let job = ListJob {
+            context: Arc::clone(&self.client.context),
             agent: Arc::clone(&self.agent),
             path,
             urgency: self.urgency.clone(),
@@ -176,7 +171,7 @@ impl<K: Object> ScopeWatcher<K> {
             call: call.clone(),
             items: send_items,
         };
-        let page = self.run(&self.urgency, stop, move |slot| listing.run(slot))?;
+        let page = self.run(&self.urgency, stop, move |slot| job.run(slot))?;
         while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -185,12 +180,12 @@ impl<K: Object> ScopeWatcher<K> {
 
     fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let call = self.client.common.call(stop, Until::NEVER)?;
-        let (common, agent) = (Arc::clone(&self.client.common), Arc::clone(&self.agent));
+        let call = self.client.context.call(stop, Until::NEVER)?;
+        let (context, agent) = (Arc::clone(&self.client.context), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
         let one_object = self.scope.is_one_object();
-        let options = &self.client.common.options;
+        let options = &self.client.context.options;
         let first_byte = if initial_events {
             // A list that nothing begins is no list that is held back: it has no event to wait for
             // (B8).
@@ -210,10 +205,10 @@ impl<K: Object> ScopeWatcher<K> {
                 of_collection: true,
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
-            let mut answer = agent.ask(&common.site, &request, &telling)?;
+            let mut answer = agent.ask(&context.endpoint, &request, &telling)?;
             // The events are read on other threads, and without a slot: nothing waits there.
             answer.call = asking;
-            let decode = &common.options.decode;
+            let decode = &context.options.decode;
             let decoder = if initial_events {
                 EventDecoder::with_initial_events(decode)
             } else if one_object {
@@ -221,7 +216,7 @@ impl<K: Object> ScopeWatcher<K> {
             } else {
                 EventDecoder::new(decode)
             };
-            Ok(Stream::boxed(decoder, answer, decode.list_items_max))
+            Ok(WatchReader::boxed(decoder, answer, decode.list_items_max))
         };
         let stream = self.run(&Urgency::new(waited_for), stop, opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
@@ -254,27 +249,27 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
     }
 
     fn expedite(&self) {
-        self.client.common.limiter.expedite(&self.urgency);
-        self.client.slots.expedite(&self.urgency);
+        self.client.context.limiter.expedite(&self.urgency);
+        self.client.threads.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {
-        let common = &self.client.common;
-        common.options.watch_list
+        let context = &self.client.context;
+        context.options.watch_list
             && !self.scope.is_one_object()
-            && common.without_watch_list.get::<K>().is_none()
+            && context.without_watch_list.get::<K>().is_none()
     }
 
     fn watch_list_failed(&self) {
-        self.client.common.without_watch_list.insert::<K>(());
+        self.client.context.without_watch_list.insert::<K>(());
     }
 
     fn bookmark_interval(&self) -> Option<Duration> {
-        self.client.common.bookmark_intervals.get::<K>()
+        self.client.context.bookmark_intervals.get::<K>()
     }
 
     fn bookmark_came(&self, interval: Duration) {
-        self.client.common.bookmark_intervals.insert::<K>(interval);
+        self.client.context.bookmark_intervals.insert::<K>(interval);
     }
 
     fn lists_one_object(&self) -> bool {
@@ -296,12 +291,12 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
 /// Gets single objects over the client's pool.
 pub(crate) struct ObjectGetter<K> {
-    client: Arc<Inner>,
+    client: Arc<ClientInner>,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> ObjectGetter<K> {
-    pub(crate) fn new(client: &Arc<Inner>) -> Self {
+    pub(crate) fn new(client: &Arc<ClientInner>) -> Self {
         Self {
             client: Arc::clone(client),
             kind: PhantomData,
@@ -309,7 +304,7 @@ impl<K: Object> ObjectGetter<K> {
     }
 
     fn decode(&self, mut answer: Answer) -> Result<Arc<Held<K>>, Error> {
-        let options = &self.client.common.options;
+        let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut bytes = Wiped::beginning_with(&[], OBJECT_BYTES);
         let mut filled = 0_usize;
@@ -361,28 +356,31 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<Held<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
-        let limiter = &self.client.common.limiter;
+        let limiter = &self.client.context.limiter;
         let urgency = Urgency::new(true);
         let permit = || limiter.acquire(stop, deadline, &urgency);
         permit()?;
-        let progress = RequestProgress::new(Arc::clone(&self.client.common.server));
-        let slot = self.client.slots.enter(&urgency, &progress, stop, deadline);
+        let progress = RequestProgress::new(Arc::clone(&self.client.context.server));
+        let slot = self
+            .client
+            .threads
+            .slot(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
-            let what = requests::shown(&format!("GET {}{path}", self.client.common.site.base));
+            let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
             failure::failed(&what, halt)
         })?;
-        let call = self.client.common.call(stop, Until::caller(deadline))?;
+        let call = self.client.context.call(stop, Until::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);
         let request = HttpRequest {
             path: &path,
             gzip: false,
-            first_byte: self.client.common.options.get_first_byte_timeout,
+            first_byte: self.client.context.options.get_first_byte_timeout,
             second_try: Some(&permit),
             // A server may hold back a version that it has not come to for seconds.
             sooner_if_kept: version.is_unset(),
             of_collection: false,
         };
-        let Inner { common, pool, .. } = &*self.client;
-        self.decode(pool.ask(&common.site, &request, &call)?)
+        let ClientInner { context, pool, .. } = &*self.client;
+        self.decode(pool.ask(&context.endpoint, &request, &call)?)
     }
 }

@@ -13,6 +13,7 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use zeroize::Zeroizing;
 
 use super::blocking::Blocking;
+use super::config::{Identity, TlsSettings};
 use super::environment::Environment;
 use super::halt::{Halt, Limit};
 use super::helpers::Helpers;
@@ -20,7 +21,6 @@ use super::pem::{self, Pem};
 use super::tls_errors::{self, Origins};
 use super::tls_files::{Stamp, WatchedFiles};
 use super::tls_insecure::AnyCertificate;
-use super::{Identity, TlsSettings};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
@@ -35,20 +35,20 @@ const FILE_WAIT: Duration = Duration::from_millis(500);
 pub(crate) struct Tls {
     server_name: ServerName<'static>,
     origins: Origins,
-    shared: Arc<Shared>,
+    shared: Arc<TlsReloader>,
     /// A file system may hang: then the configuration at hand goes on being used.
     looks: Helpers<&'static str, ()>,
 }
 
-struct Shared {
+struct TlsReloader {
     settings: TlsSettings,
     provider: Arc<CryptoProvider>,
     hasher: RandomState,
-    current: Mutex<Current>,
+    current: Mutex<CurrentTls>,
     files: Mutex<WatchedFiles>,
 }
 
-struct Current {
+struct CurrentTls {
     config: Arc<ClientConfig>,
     /// Counts configurations.
     generation: u64,
@@ -86,11 +86,11 @@ impl Tls {
         let hasher = RandomState::new();
         let fingerprint = material.fingerprint(&hasher);
         let config = build(&settings, &provider, &material)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TlsReloader {
             settings,
             provider,
             hasher,
-            current: Mutex::new(Current {
+            current: Mutex::new(CurrentTls {
                 config,
                 generation: 0,
                 fingerprint,
@@ -154,7 +154,7 @@ impl Tls {
     }
 }
 
-impl Shared {
+impl TlsReloader {
     /// Looks at the files, and reads them if they may have changed. Blocks for local files.
     fn refresh(&self) {
         // Before they are read: what changes meanwhile is seen at the next look.

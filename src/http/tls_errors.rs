@@ -3,7 +3,7 @@
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use super::TlsSettings;
+use super::config::TlsSettings;
 use super::pem::Pem;
 use crate::error::{Error, ErrorKind};
 use crate::object::visible;

@@ -73,7 +73,7 @@ impl Reader {
 
 fn totals(budget: &ByteBudget) -> (usize, usize, usize) {
     let state = budget.state.lock();
-    (state.accounts.len(), state.open, state.closing)
+    (state.answers.len(), state.open, state.closing)
 }
 
 fn readers<const COUNT: usize>(bytes_max: usize) -> (Arc<ByteBudget>, [Reader; COUNT]) {

@@ -47,43 +47,28 @@ impl Entries {
     }
 }
 
-/// Why a file gave nothing.
-pub(super) enum Failure {
-    /// There is no such file.
-    Missing,
-    /// It cannot be read, or is no kubeconfig.
-    Broken(Error),
-}
-
 impl Merged {
-    /// Adds what `path` says beyond the files before it.
-    pub(super) fn add_file(&mut self, path: &Path) -> Result<(), Failure> {
-        let name = format!("kubeconfig {}", path.display());
-        let broken =
-            |why: &str| Failure::Broken(Error::new(ErrorKind::Config, format!("{name}: {why}")));
+    /// Adds what `path` says beyond the files before it; `false` when there is no such file.
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<bool, Error> {
         if matches!(path.try_exists(), Ok(false)) {
-            return Err(Failure::Missing);
+            return Ok(false);
         }
-        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(&why))?;
+        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_position| broken("holds bytes that are not text"))?;
-        self.add_text(path, text).map_err(Failure::Broken)
+            .map_err(|_position| broken(path, "holds bytes that are not text"))?;
+        self.add_text(path, text)?;
+        Ok(true)
     }
 
     /// Adds what a file's text says.
     pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Error> {
-        let broken = |why: &str| {
-            let name = path.display();
-            Error::new(ErrorKind::Config, format!("kubeconfig {name}: {why}"))
-        };
-        let Some(root) = yaml::parse(text).map_err(|why| broken(&why))? else {
+        let Some(root) = yaml::parse(text).map_err(|why| broken(path, &why))? else {
             return Ok(());
         };
         if !matches!(*root, Node::Mapping(_)) {
-            return Err(broken(&format!(
-                "is no kubeconfig: it holds {}, not a mapping",
-                root.kind()
-            )));
+            let kind = root.kind();
+            let why = format!("is no kubeconfig: it holds {kind}, not a mapping");
+            return Err(broken(path, &why));
         }
         self.add_root(&Section::root(root, path))
     }
@@ -106,6 +91,11 @@ impl Merged {
         add_entries(&mut self.contexts, root, "contexts", "context")?;
         add_entries(&mut self.users, root, "users", "user")
     }
+}
+
+fn broken(path: &Path, why: &str) -> Error {
+    let message = format!("kubeconfig {}: {why}", path.display());
+    Error::new(ErrorKind::Config, message)
 }
 
 fn add_entries(into: &mut Entries, root: &Section, list: &str, item: &str) -> Result<(), Error> {

@@ -11,7 +11,7 @@ mod yaml;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use self::merge::{Failure, Merged};
+use self::merge::Merged;
 use super::config::Config;
 use super::environment::Environment;
 use crate::error::{Error, ErrorKind};
@@ -94,38 +94,27 @@ impl fmt::Debug for KubeconfigOptions {
     }
 }
 
-/// What the files came to.
-pub(super) enum Loaded {
-    Config(Box<Config>),
-    /// No file names a cluster; the text says which were looked at.
-    Nothing(String),
-}
-
-/// Reads the files that options and environment name, and resolves them.
+/// Reads the files that options and environment name, and resolves them. The inner error says which
+/// files were looked at, where none names a cluster.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
-) -> Result<Loaded, Error> {
+) -> Result<Result<Config, String>, Error> {
     let mut merged = Merged::default();
     let looked_at = if options.paths.is_empty() {
         add_found(&mut merged, environment)?
     } else {
         add_named(&mut merged, &options.paths)?
     };
-    let Some(config) = resolve::resolve(&merged, options, environment)? else {
-        return if options.paths.is_empty() {
-            Ok(Loaded::Nothing(looked_at))
-        } else {
-            Err(Error::new(
-                ErrorKind::Config,
-                format!(
-                    "kubeconfig {looked_at}: has no current-context: choose a context{}",
-                    merged.contexts.choices()
-                ),
-            ))
-        };
-    };
-    Ok(Loaded::Config(Box::new(config)))
+    let config = resolve::resolve(&merged, options, environment)?;
+    if config.is_none() && !options.paths.is_empty() {
+        let message = format!(
+            "kubeconfig {looked_at}: has no current-context: choose a context{}",
+            merged.contexts.choices()
+        );
+        return Err(Error::new(ErrorKind::Config, message));
+    }
+    Ok(config.ok_or(looked_at))
 }
 
 /// Puts the options that say who asks, and how, into a configuration that no kubeconfig made.
@@ -141,19 +130,13 @@ pub(super) fn apply(options: &KubeconfigOptions, config: &mut Config) -> Result<
 /// Adds the files that were asked for by name: a missing one is an error.
 fn add_named(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
     for path in paths {
-        merged.add_file(path).map_err(|failure| match failure {
-            Failure::Broken(error) => error,
-            Failure::Missing => Error::new(
-                ErrorKind::Config,
-                format!("kubeconfig {}: no such file", path.display()),
-            ),
-        })?;
+        if !merged.add_file(path)? {
+            let message = format!("kubeconfig {}: no such file", path.display());
+            return Err(Error::new(ErrorKind::Config, message));
+        }
     }
-    let paths: Vec<_> = paths
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect();
-    Ok(paths.join(", "))
+    let paths = paths.iter().map(|path| path.display().to_string());
+    Ok(paths.collect::<Vec<_>>().join(", "))
 }
 
 /// Adds what `KUBECONFIG` lists, else the default file, and says what was found of them.
@@ -179,11 +162,12 @@ fn add_found(merged: &mut Merged, environment: &Environment) -> Result<String, E
 fn add_each(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
     let mut told = Vec::with_capacity(paths.len());
     for path in paths {
-        match merged.add_file(path) {
-            Ok(()) => told.push(format!("{} (has no current-context)", path.display())),
-            Err(Failure::Missing) => told.push(format!("{} (no such file)", path.display())),
-            Err(Failure::Broken(error)) => return Err(error),
-        }
+        let found = if merged.add_file(path)? {
+            "has no current-context"
+        } else {
+            "no such file"
+        };
+        told.push(format!("{} ({found})", path.display()));
     }
     Ok(told.join(", "))
 }

@@ -69,7 +69,7 @@ fn at_context(name: &str) -> KubeconfigOptions {
 }
 
 fn header(config: &Config) -> Option<String> {
-    let header = config.credentials().authorization_at_start().unwrap();
+    let header = config.credentials.authorization_at_start().unwrap();
     header.map(|header| header.as_str().to_owned())
 }
 
@@ -90,18 +90,18 @@ fn of_a_list_the_first_file_that_names_something_wins_whole() {
     assert_eq!(config.namespace(), "till");
     assert_eq!(header(&config).as_deref(), Some("Bearer first-token"));
     assert!(
-        config.compression(),
+        config.compression,
         "second.yaml's cluster of that name counts for nothing"
     );
-    assert!(config.tls().insecure_skip_verify);
+    assert!(config.tls.insecure_skip_verify);
     assert_eq!(
-        config.tls().server_name.as_deref(),
+        config.tls.server_name.as_deref(),
         Some("kubernetes.default")
     );
 
     let crossed = Config::infer_with(&at_context("crossed"), &environment).unwrap();
     assert_eq!(crossed.server_url(), "http://127.0.0.1:8080/base");
-    assert!(!crossed.compression());
+    assert!(!crossed.compression);
 
     let reversed = from_list(&[fixture("second.yaml"), fixture("first.yaml")]);
     let config = Config::infer_with(&KubeconfigOptions::default(), &reversed).unwrap();
@@ -128,7 +128,7 @@ fn paths_are_resolved_against_the_file_they_stand_in() {
         "https://10.0.0.1:6443",
         "an authority means https"
     );
-    let tls = config.tls();
+    let tls = &config.tls;
     assert_eq!(read(tls.authorities.as_ref()), "authority out of a file\n");
     let identity = tls.identity.as_ref().unwrap();
     assert_eq!(
@@ -150,14 +150,14 @@ fn data_wins_over_files_and_impersonation_becomes_headers() {
     assert_eq!(config.server_url(), "https://[fd00::10]:6443");
     assert_eq!(config.namespace(), "default");
     assert_eq!(
-        read(config.tls().authorities.as_ref()),
+        read(config.tls.authorities.as_ref()),
         "not really a certificate"
     );
-    let identity = config.tls().identity.as_ref().unwrap();
+    let identity = config.tls.identity.as_ref().unwrap();
     assert_eq!(read(Some(&identity.certificate)), "cert");
     assert_eq!(read(Some(&identity.key)), "key");
     let headers: Vec<_> = config
-        .headers()
+        .headers
         .iter()
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
@@ -185,11 +185,10 @@ fn options_put_what_they_contradict_aside() {
     options.namespace = Some("cellar".to_owned());
     let environment = from_list(&[fixture("first.yaml")]);
     let config = Config::infer_with(&options, &environment).unwrap();
-    assert!(!config.tls().insecure_skip_verify, "an authority was given");
-    assert_eq!(read(config.tls().authorities.as_ref()), "mine");
+    assert!(!config.tls.insecure_skip_verify, "an authority was given");
+    assert_eq!(read(config.tls.authorities.as_ref()), "mine");
     assert_eq!(
-        config.tls().server_name,
-        None,
+        config.tls.server_name, None,
         "the name was for another server"
     );
     assert_eq!(header(&config).as_deref(), Some("Bearer mine"));
@@ -199,7 +198,7 @@ fn options_put_what_they_contradict_aside() {
     options.paths = vec![fixture("whole.json")];
     options.insecure_skip_tls_verify = true;
     let config = Config::infer_with(&options, &nowhere()).unwrap();
-    assert!(config.tls().insecure_skip_verify && config.tls().authorities.is_none());
+    assert!(config.tls.insecure_skip_verify && config.tls.authorities.is_none());
 }
 
 #[test]
@@ -276,7 +275,7 @@ fn without_an_authority_the_systems_are_trusted() {
     options.server = Some("https://public.example".to_owned());
     let environment = Environment::from_pairs([("SSL_CERT_FILE", bundle)]);
     let config = Config::infer_with(&options, &environment).unwrap();
-    assert_eq!(read(config.tls().authorities.as_ref()), "system");
+    assert_eq!(read(config.tls.authorities.as_ref()), "system");
     assert_eq!(config.source(), "server https://public.example:443");
 }
 
@@ -295,8 +294,8 @@ fn options_say_who_asks_in_place_of_the_user() {
         options.paths = vec![path.clone()];
         change(&mut options);
         let config = bed.told(Config::infer_with(&options, &nowhere()))?;
-        let mut told = vec![header(&config).unwrap(), config.compression().to_string()];
-        told.extend(config.headers().iter().map(|(_, value)| value.clone()));
+        let mut told = vec![header(&config).unwrap(), config.compression.to_string()];
+        told.extend(config.headers.iter().map(|(_, value)| value.clone()));
         Ok::<_, String>(told.join(" "))
     };
     let given = told(|_| {});

@@ -2,7 +2,7 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use super::super::admission::{OVERTAKEN_MAX, State, WaitQueue, Waiter};
+use super::super::admission::{OVERTAKEN_MAX, QueuedRequest, SupplyQueue, WaitQueue};
 use super::*;
 use crate::clock::FakeClock;
 use crate::dice::Dice;
@@ -210,12 +210,12 @@ fn pick(dice: &mut Dice, sides: usize) -> usize {
     usize::try_from(dice.roll(u64::try_from(sides).unwrap())).unwrap()
 }
 
-fn waiter(is_urgent: bool) -> Waiter {
-    Waiter::new(&Urgency::new(is_urgent), false)
+fn waiter(is_urgent: bool) -> QueuedRequest {
+    QueuedRequest::new(&Urgency::new(is_urgent), false)
 }
 
-fn state(bucket: Bucket) -> State<Bucket> {
-    State {
+fn state(bucket: Bucket) -> SupplyQueue<Bucket> {
+    SupplyQueue {
         supply: bucket,
         queue: WaitQueue::default(),
     }
@@ -223,9 +223,9 @@ fn state(bucket: Bucket) -> State<Bucket> {
 
 /// A queue beside what it is held against: the waiters of each class in their order.
 struct History {
-    state: State<Bucket>,
-    urgent: Vec<Waiter>,
-    background: Vec<Waiter>,
+    state: SupplyQueue<Bucket>,
+    urgent: Vec<QueuedRequest>,
+    background: Vec<QueuedRequest>,
     /// Urgent requests since the last background one, counted while a background request is queued.
     overtaken: u32,
     granted: Vec<Instant>,
@@ -328,7 +328,7 @@ fn the_turn_told_is_the_turn_that_comes() {
     for _ in 0..100 {
         let mut state = state(Bucket::new(PER_SECOND, NonZeroU32::MIN));
         let mut now = Clock::system().now();
-        let mut waiters: Vec<Waiter> = Vec::new();
+        let mut waiters: Vec<QueuedRequest> = Vec::new();
         for _ in 0..dice.roll(60) {
             let waiter = waiter(dice.roll(3) > 0);
             state.queue.push(&waiter);

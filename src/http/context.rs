@@ -1,0 +1,71 @@
+//! What all that a client makes has in common.
+
+use std::time::Duration;
+
+use super::agent::{Agent, Endpoint};
+use super::blocking::{Blocking, Until};
+use super::byte_budget::ByteBudget;
+use super::limiter::Limiter;
+use super::options::ClientOptions;
+use super::request_threads::RequestThreads;
+use crate::error::Error;
+use crate::object::Object;
+use crate::sync::{Arc, Mutex};
+use crate::worker::StopToken;
+
+/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may hold it.
+pub(crate) struct ClientInner {
+    pub(crate) context: Arc<ClientContext>,
+    pub(crate) pool: Agent,
+    pub(crate) threads: RequestThreads,
+}
+
+/// What jobs may hold.
+pub(crate) struct ClientContext {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) options: ClientOptions,
+    /// The server's name in texts.
+    pub(crate) server: Arc<str>,
+    pub(crate) gzip: bool,
+    pub(crate) limiter: Limiter,
+    /// What unfinished answers hold.
+    pub(crate) budget: Arc<ByteBudget>,
+    /// The kinds whose streamed lists made no progress (B8).
+    pub(crate) without_watch_list: ResourceSet,
+    /// Those on whose watches bookmarks came, and the longest time between two (B11).
+    pub(crate) bookmark_intervals: ResourceSet<Duration>,
+}
+
+impl ClientContext {
+    /// A call whose answer is counted in the client's byte budget.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor to give.
+    pub(crate) fn call(&self, stop: &StopToken, until: Until) -> Result<Blocking, Error> {
+        Ok(Blocking::new(stop, until)?.counted_in(&self.budget))
+    }
+}
+
+/// What was learnt of a server, by group and resource: few of them, each put in once. The larger
+/// value stays.
+#[derive(Default)]
+pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
+
+impl<T: Copy + Ord> ResourceSet<T> {
+    pub(crate) fn get<K: Object>(&self) -> Option<T> {
+        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
+        let kinds = self.0.lock();
+        let known = kinds.iter().find(|(known, _)| *known == kind);
+        known.map(|(_, value)| *value)
+    }
+
+    pub(crate) fn insert<K: Object>(&self, value: T) {
+        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
+        let mut kinds = self.0.lock();
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, known)) => *known = value.max(*known),
+            None => kinds.push((kind, value)),
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The threads of a client's requests, and their slots.
+//!
+//! Lists and the opening of watches run on threads of their own, and so does the decoding of what
+//! comes on a watch: a stack stays resident as deep as it was ever used, and a watching thread's is
+//! to stay shallow. So there are as many threads as slots, and one more for each request whose peer
+//! is silent.
+
+use super::admission::Urgency;
+use super::halt::Halt;
+use super::handover::Taker;
+use super::slots::{Slot, Slots};
+use super::thread_pool::{Jobs, ThreadPool, answering};
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::list_watch::RequestProgress;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// The threads and the slots of one client.
+pub(crate) struct RequestThreads {
+    slots: Slots,
+    /// Where lists run and watches are opened: the slots are its bound.
+    asking: ThreadPool,
+    /// Where watches are read when something has come; nothing waits for the network there.
+    readers: ThreadPool,
+}
+
+impl RequestThreads {
+    pub(crate) fn new(slots: usize, readers_max: usize) -> Self {
+        Self {
+            slots: Slots::new(slots),
+            asking: ThreadPool::new("ask", usize::MAX, Jobs::Wait),
+            readers: ThreadPool::new("read", readers_max, Jobs::Compute),
+        }
+    }
+
+    /// A slot for a request. Blocks as [`Slots::enter`].
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the caller's deadline.
+    pub(crate) fn slot(
+        &self,
+        urgency: &Urgency,
+        progress: &RequestProgress,
+        stop: &StopToken,
+        deadline: Deadline,
+    ) -> Result<Arc<Slot>, Halt> {
+        self.slots.enter(urgency, progress, stop, deadline)
+    }
+
+    /// Lets a request go before the background's if it is queued for a slot. Never blocks.
+    pub(crate) fn expedite(&self, urgency: &Urgency) {
+        self.slots.expedite(urgency);
+    }
+
+    /// Runs `job` with `slot` on a thread of its own. `port` names the program's code that runs in
+    /// it.
+    ///
+    /// Without a thread the job waits, without its slot, for the thread of another request.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        slot: &Arc<Slot>,
+        port: String,
+        stop: &StopToken,
+        job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
+    ) -> Taker<Result<T, Error>> {
+        let (own, stop) = (Arc::clone(slot), stop.clone());
+        let (job, answer) = answering(port.clone(), move || {
+            let resumed = own.resume(&stop, Deadline::NEVER);
+            resumed.map_err(|_stopped| Error::stopped(&port))?;
+            job(own)
+        });
+        if let Some(thread) = self.asking.submit(job) {
+            let slot = Arc::clone(slot);
+            let start = Box::new(move |_| {
+                if !thread.start() {
+                    slot.give_back();
+                }
+            });
+            // A start leaves traces in the stack and the allocator cache of whoever does it.
+            if let Some(starter) = self.readers.submit(start) {
+                starter.start();
+            }
+        }
+        answer
+    }
+
+    /// Runs `work`, which waits for nothing, on a thread soon.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        port: &'static str,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Taker<Result<T, Error>> {
+        self.readers.run(port, work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+    use super::super::blocking::{Blocking, Until};
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::list_watch::RequestPhase;
+    use crate::worker::Worker;
+
+    const SLOTS: usize = 4;
+
+    fn call() -> Blocking {
+        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
+    }
+
+    fn progress() -> RequestProgress {
+        RequestProgress::new("t".into())
+    }
+
+    fn run<T: Send + 'static>(
+        threads: &RequestThreads,
+        urgency: &Urgency,
+        job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
+    ) -> Taker<Result<T, Error>> {
+        let slot = threads.slot(urgency, &progress(), &StopToken::never(), Deadline::NEVER);
+        threads.ask(
+            &slot.unwrap(),
+            "the decoder".to_owned(),
+            &StopToken::never(),
+            job,
+        )
+    }
+
+    /// A job that says that it runs, and goes on when it is told to.
+    struct Gate {
+        begun: Sender<usize>,
+        open: Receiver<()>,
+    }
+
+    impl Gate {
+        fn pass(&self, number: usize) {
+            self.begun.send(number).unwrap();
+            self.open.recv().unwrap();
+        }
+    }
+
+    fn gate() -> (Arc<Gate>, Receiver<usize>, Sender<()>) {
+        let (begun, begins) = unbounded();
+        let (opens, open) = unbounded();
+        (Arc::new(Gate { begun, open }), begins, opens)
+    }
+
+    /// A1: as many jobs work as there are slots; those that wait without a slot are not counted.
+    #[test]
+    fn a1_a_job_that_gives_its_slot_back_lets_the_next_one_work() {
+        let client = RequestThreads::new(SLOTS, 1);
+        let (gate, begins, opens) = gate();
+        let mut answers = Vec::new();
+        for number in 0..3 * SLOTS {
+            let gate = Arc::clone(&gate);
+            let job = move |slot: Arc<Slot>| {
+                slot.give_back();
+                gate.pass(number);
+                slot.resume(&StopToken::never(), Deadline::NEVER)
+                    .map_err(|_halt| Error::stopped("t"))
+            };
+            answers.push(run(&client, &Urgency::new(false), job));
+        }
+        // All of them are under way at the same time, three times as many as there are slots.
+        let begun: std::collections::BTreeSet<_> = begins.iter().take(3 * SLOTS).collect();
+        assert_eq!(begun.len(), 3 * SLOTS);
+        for _ in 0..3 * SLOTS {
+            opens.send(()).unwrap();
+        }
+        for answer in answers {
+            answer.answer(&call()).unwrap();
+        }
+    }
+
+    /// A1: a reader may come for an object whose list is queued already.
+    #[test]
+    fn a1_jobs_that_work_are_bounded_and_urgent_ones_overtake() {
+        let client = Arc::new(RequestThreads::new(1, 1));
+        let (gate, begins, opens) = gate();
+        let urgencies = [false, false, false, true].map(Urgency::new);
+        let mut workers = Vec::new();
+        for (number, urgency) in urgencies.iter().cloned().enumerate() {
+            let (asking, gate) = (Arc::clone(&client), Arc::clone(&gate));
+            let progress = progress();
+            let told = progress.clone();
+            let worker = Worker::spawn(format!("t-{number}"), move |stop| {
+                let slot = asking.slot(&urgency, &told, stop, Deadline::NEVER).unwrap();
+                let job = move |_slot: Arc<Slot>| {
+                    gate.pass(number);
+                    Ok(())
+                };
+                let answer = asking.ask(&slot, "t".to_owned(), stop, job);
+                drop(slot);
+                answer.answer(&call()).unwrap();
+            });
+            workers.push(worker.unwrap());
+            if number == 0 {
+                assert_eq!(begins.recv(), Ok(0));
+            } else {
+                while !matches!(progress.phase(), RequestPhase::Queued { .. }) {
+                    std::thread::yield_now();
+                }
+            }
+        }
+        assert_eq!(client.slots.free(), 0);
+        client.expedite(&urgencies[2]);
+        for expected in [3, 2, 1] {
+            assert!(begins.is_empty());
+            opens.send(()).unwrap();
+            assert_eq!(begins.recv(), Ok(expected));
+        }
+        opens.send(()).unwrap();
+        while client.slots.free() == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// A job that nobody starts is told so, and keeps no slot.
+    #[test]
+    fn without_a_thread_the_request_says_so_and_the_others_go_on() {
+        let client = RequestThreads::new(1, 1);
+        let urgency = Urgency::new(false);
+        let slot = client.slot(&urgency, &progress(), &StopToken::never(), Deadline::NEVER);
+        let (job, answer) = answering("the decoder", move || {
+            drop(slot);
+            Ok(())
+        });
+        drop(client.asking.submit(job));
+        let error = answer.take_one(&call()).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Resources);
+        assert_eq!(client.slots.free(), 1);
+        let one = run(&client, &Urgency::new(true), |_slot| Ok(1));
+        assert_eq!(one.answer(&call()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_panic_is_the_error_of_its_own_request_and_keeps_no_slot() {
+        let client = RequestThreads::new(1, 1);
+        let broken: Taker<Result<(), Error>> =
+            run(&client, &Urgency::new(true), |_slot| panic!("told"));
+        let error = broken.take_one(&call()).unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        assert_eq!(error.to_string(), "the decoder panicked: told");
+        let kept = run(&client, &Urgency::new(true), |_slot| Ok(1));
+        assert_eq!(kept.answer(&call()).unwrap(), 1);
+    }
+
+    #[test]
+    fn no_thread_outlives_the_owner() {
+        let client = RequestThreads::new(SLOTS, 1);
+        let (ended, end) = bounded(1);
+        let (begun, started) = bounded(1);
+        let (open, gate) = bounded::<()>(1);
+        let job = move |_slot: Arc<Slot>| {
+            begun.send(()).unwrap();
+            gate.recv().unwrap();
+            ended.send(()).unwrap();
+            Ok(())
+        };
+        drop(run(&client, &Urgency::new(false), job));
+        started.recv().unwrap();
+        open.send(()).unwrap();
+        drop(client);
+        end.try_recv()
+            .expect("joined, so its last act has happened");
+    }
+}
