@@ -22,44 +22,39 @@ use crate::error::{Error, ErrorKind};
 /// ```
 #[doc(alias = "labels.Selector")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LabelMatcher(Match);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Match {
-    Nothing,
-    /// All of these; without any, everything.
-    All(Vec<Requirement>),
+pub struct LabelMatcher {
+    /// What labels have to meet, all of it; `None` matches nothing.
+    all: Option<Vec<Requirement>>,
 }
 
 /// What one label must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     label: String,
-    must: Must,
+    value: LabelValue,
+    /// The value must not be that; a label that is not there has no value.
+    negated: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Must {
-    Exist,
-    NotExist,
-    BeIn(BTreeSet<String>),
-    /// A label that is not there is in no set.
-    NotBeIn(BTreeSet<String>),
-    BeGreater(i64),
-    BeLess(i64),
+enum LabelValue {
+    Any,
+    In(BTreeSet<String>),
+    GreaterThan(i64),
+    LessThan(i64),
 }
 
 impl LabelMatcher {
     /// Matches every object, without looking at its labels.
     #[doc(alias = "labels.Everything")]
     pub fn everything() -> Self {
-        Self(Match::All(Vec::new()))
+        Self::of(Vec::new())
     }
 
     /// Matches no object.
     #[doc(alias = "labels.Nothing")]
     pub fn nothing() -> Self {
-        Self(Match::Nothing)
+        Self { all: None }
     }
 
     /// Reads a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`, `a<1`, joined by
@@ -74,13 +69,20 @@ impl LabelMatcher {
         if text.trim().is_empty() {
             return Ok(Self::everything());
         }
-        let requirements = split(text).into_iter().map(|part| {
-            Requirement::parse(part.trim()).ok_or_else(|| {
-                let text = format!("label selector \"{text}\": cannot read \"{}\"", part.trim());
-                Error::new(ErrorKind::Config, text)
-            })
+        let requirements = split(text).into_iter().map(str::trim).map(|part| {
+            let requirement = Requirement::parse(part);
+            requirement
+                .filter(|requirement| requirement.refused().is_none())
+                .ok_or_else(|| {
+                    let text = format!("label selector \"{text}\": cannot read \"{part}\"");
+                    Error::new(ErrorKind::Config, text)
+                })
         });
-        Ok(Self(Match::All(requirements.collect::<Result<_, _>>()?)))
+        Ok(Self::of(requirements.collect::<Result<_, _>>()?))
+    }
+
+    fn of(all: Vec<Requirement>) -> Self {
+        Self { all: Some(all) }
     }
 
     /// Matches what has all of these labels, such as the `spec.selector` of a Service; an empty set matches everything.
@@ -88,11 +90,10 @@ impl LabelMatcher {
     /// Nothing is validated: a label that the API would refuse is on no object.
     #[doc(alias = "labels.SelectorFromSet")]
     pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
-        let all = labels.iter().map(|(label, value)| Requirement {
-            label: label.clone(),
-            must: Must::BeIn([value.clone()].into()),
-        });
-        Self(Match::All(all.collect()))
+        let all = labels
+            .iter()
+            .map(|(label, value)| Requirement::is(label, value));
+        Self::of(all.collect())
     }
 
     /// Matches by the selector that stands in an object, such as the `spec.selector` of a Deployment: one without any
@@ -105,18 +106,17 @@ impl LabelMatcher {
     /// operator, or values that are missing or too many.
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
-        let mut all = Vec::new();
-        for (label, value) in selector.match_labels.iter().flatten() {
-            let must = Must::BeIn([value.clone()].into());
-            all.push(Requirement::validated(label, must)?);
-        }
+        let labels = selector.match_labels.iter().flatten();
+        let mut all: Vec<_> = labels
+            .map(|(label, value)| Requirement::is(label, value))
+            .collect();
         for expression in selector.match_expressions.iter().flatten() {
             let values: BTreeSet<String> = expression.values.iter().flatten().cloned().collect();
-            let must = match (&*expression.operator, values.is_empty()) {
-                ("In", false) => Must::BeIn(values),
-                ("NotIn", false) => Must::NotBeIn(values),
-                ("Exists", true) => Must::Exist,
-                ("DoesNotExist", true) => Must::NotExist,
+            let (value, negated) = match (&*expression.operator, values.is_empty()) {
+                ("In", false) => (LabelValue::In(values), false),
+                ("NotIn", false) => (LabelValue::In(values), true),
+                ("Exists", true) => (LabelValue::Any, false),
+                ("DoesNotExist", true) => (LabelValue::Any, true),
                 (operator, _) => {
                     let text = format!(
                         "label selector: cannot read the expression \"{} {operator}\" with {} values",
@@ -126,30 +126,36 @@ impl LabelMatcher {
                     return Err(Error::new(ErrorKind::Config, text));
                 }
             };
-            all.push(Requirement::validated(&expression.key, must)?);
+            all.push(Requirement::new(&expression.key, value, negated));
         }
-        Ok(Self(Match::All(all)))
+        match all.iter().find_map(Requirement::refused) {
+            None => Ok(Self::of(all)),
+            Some((what, text)) => Err(Error::new(
+                ErrorKind::Config,
+                format!("label selector: {text:?} cannot be the {what} of a label"),
+            )),
+        }
     }
 
     /// Whether labels match; `None` is an object without labels.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        match &self.0 {
-            Match::Nothing => false,
-            Match::All(all) => all.iter().all(|requirement| {
-                let value = labels.and_then(|labels| labels.get(&requirement.label));
-                requirement.must.holds(value.map(String::as_str))
-            }),
-        }
+        let Some(all) = &self.all else {
+            return false;
+        };
+        all.iter().all(|requirement| {
+            let value = labels.and_then(|labels| labels.get(&requirement.label));
+            requirement.holds(value.map(String::as_str))
+        })
     }
 
     /// Whether no object can match.
     pub fn is_nothing(&self) -> bool {
-        self.0 == Match::Nothing
+        self.all.is_none()
     }
 
     /// Whether every object matches.
     pub fn is_everything(&self) -> bool {
-        matches!(&self.0, Match::All(all) if all.is_empty())
+        self.all.as_ref().is_some_and(Vec::is_empty)
     }
 }
 
@@ -168,66 +174,73 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 impl Requirement {
-    fn parse(text: &str) -> Option<Self> {
-        if let Some(label) = text.strip_prefix('!') {
-            return Self::of(label, Must::NotExist);
+    fn new(label: &str, value: LabelValue, negated: bool) -> Self {
+        let label = label.to_owned();
+        Self {
+            label,
+            value,
+            negated,
         }
-        if let Some(rest) = text.strip_suffix(')') {
+    }
+
+    fn is(label: &str, value: &str) -> Self {
+        Self::new(label, LabelValue::In([value.to_owned()].into()), false)
+    }
+
+    /// Reads one without a look at key and values.
+    fn parse(text: &str) -> Option<Self> {
+        let one = |value: &str| LabelValue::In([value.trim().to_owned()].into());
+        let (label, value, negated) = if let Some(label) = text.strip_prefix('!') {
+            (label, LabelValue::Any, true)
+        } else if let Some(rest) = text.strip_suffix(')') {
             let (head, values) = rest.split_once('(')?;
             let (label, operator) = head.trim_end().rsplit_once(char::is_whitespace)?;
-            let values: Option<BTreeSet<String>> = values.split(',').map(value).collect();
-            return match operator {
-                "in" => Self::of(label, Must::BeIn(values?)),
-                "notin" => Self::of(label, Must::NotBeIn(values?)),
-                _ => None,
+            let values = values.split(',').map(|value| value.trim().to_owned());
+            let negated = match operator {
+                "in" => false,
+                "notin" => true,
+                _ => return None,
             };
-        }
-        if let Some((label, unwanted)) = text.split_once("!=") {
-            return Self::of(label, Must::NotBeIn([value(unwanted)?].into()));
-        }
-        if let Some((label, wanted)) = text.split_once('=') {
-            let wanted = wanted.strip_prefix('=').unwrap_or(wanted);
-            return Self::of(label, Must::BeIn([value(wanted)?].into()));
-        }
-        if let Some((label, bound)) = text.split_once('>') {
-            return Self::of(label, Must::BeGreater(number(bound)?));
-        }
-        if let Some((label, bound)) = text.split_once('<') {
-            return Self::of(label, Must::BeLess(number(bound)?));
-        }
-        Self::of(text, Must::Exist)
-    }
-
-    fn of(label: &str, must: Must) -> Option<Self> {
-        let label = label.trim();
-        is_key(label).then(|| Self {
-            label: label.to_owned(),
-            must,
-        })
-    }
-
-    /// A requirement of a selector that stands in an object.
-    ///
-    /// # Errors
-    ///
-    /// `Config` with the key, or the value, that no label can have.
-    fn validated(label: &str, must: Must) -> Result<Self, Error> {
-        let refused = |what: &str, text: &str| {
-            let message = format!("label selector: {text:?} cannot be the {what} of a label");
-            Err(Error::new(ErrorKind::Config, message))
+            (label, LabelValue::In(values.collect()), negated)
+        } else if let Some((label, unwanted)) = text.split_once("!=") {
+            (label, one(unwanted), true)
+        } else if let Some((label, wanted)) = text.split_once('=') {
+            (
+                label,
+                one(wanted.strip_prefix('=').unwrap_or(wanted)),
+                false,
+            )
+        } else if let Some((label, bound)) = text.split_once('>') {
+            (label, LabelValue::GreaterThan(number(bound)?), false)
+        } else if let Some((label, bound)) = text.split_once('<') {
+            (label, LabelValue::LessThan(number(bound)?), false)
+        } else {
+            (text, LabelValue::Any, false)
         };
-        if !is_key(label) {
-            return refused("key", label);
+        Some(Self::new(label.trim(), value, negated))
+    }
+
+    /// What no label can have, the key or a value, and its text.
+    fn refused(&self) -> Option<(&'static str, &str)> {
+        if !is_key(&self.label) {
+            return Some(("key", &self.label));
         }
-        if let Must::BeIn(values) | Must::NotBeIn(values) = &must
-            && let Some(value) = values.iter().find(|value| !is_of_label(value))
-        {
-            return refused("value", value);
-        }
-        Ok(Self {
-            label: label.to_owned(),
-            must,
-        })
+        let LabelValue::In(values) = &self.value else {
+            return None;
+        };
+        let refused = values.iter().find(|value| !is_of_label(value));
+        refused.map(|value| ("value", &**value))
+    }
+
+    fn holds(&self, value: Option<&str>) -> bool {
+        let number = |text: &str| text.parse::<i64>().ok();
+        let is_that = value.is_some_and(|value| match &self.value {
+            LabelValue::Any => true,
+            LabelValue::In(values) => values.contains(value),
+            LabelValue::GreaterThan(bound) => number(value).is_some_and(|value| value > *bound),
+            LabelValue::LessThan(bound) => number(value).is_some_and(|value| value < *bound),
+        });
+        is_that != self.negated
     }
 }
 
@@ -241,13 +254,8 @@ fn is_key(label: &str) -> bool {
 
 /// A number to compare with; it has to be a label's value, so it has no sign.
 fn number(text: &str) -> Option<i64> {
-    value(text)?.parse().ok()
-}
-
-/// A label's value; it may be empty.
-fn value(text: &str) -> Option<String> {
     let text = text.trim();
-    is_of_label(text).then(|| text.to_owned())
+    is_of_label(text).then(|| text.parse().ok())?
 }
 
 /// Whether the API takes it as the name or the value of a label: at most 63 letters, digits, `-`, `_` and `.`, the first and
@@ -271,20 +279,6 @@ fn is_prefix(text: &str) -> bool {
             && !part.ends_with('-')
     };
     text.len() <= 253 && text.split('.').all(is_part)
-}
-
-impl Must {
-    fn holds(&self, value: Option<&str>) -> bool {
-        let number = || value.and_then(|value| value.parse::<i64>().ok());
-        match self {
-            Self::Exist => value.is_some(),
-            Self::NotExist => value.is_none(),
-            Self::BeIn(values) => value.is_some_and(|value| values.contains(value)),
-            Self::NotBeIn(values) => value.is_none_or(|value| !values.contains(value)),
-            Self::BeGreater(bound) => number().is_some_and(|number| number > *bound),
-            Self::BeLess(bound) => number().is_some_and(|number| number < *bound),
-        }
-    }
 }
 
 #[cfg(test)]

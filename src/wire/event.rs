@@ -336,15 +336,16 @@ fn foreign<K: Object>(found: &str) -> WatchEvent<K> {
     } else {
         "Unexpected"
     };
-    WatchEvent::Skipped {
-        reason: format!("{what} watch event object gvk: {found}"),
-        resource_version: ResourceVersion::default(),
-    }
+    skipped(format!("{what} watch event object gvk: {found}"))
 }
 
 fn not_understood<K: Object>(why: &str) -> WatchEvent<K> {
+    skipped(format!("Unable to understand watch event: {why}"))
+}
+
+fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
     WatchEvent::Skipped {
-        reason: format!("Unable to understand watch event: {why}"),
+        reason,
         resource_version: ResourceVersion::default(),
     }
 }

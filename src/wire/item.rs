@@ -7,7 +7,7 @@ use super::message::Undecodable;
 use super::options::{DecodeOptions, Trim};
 use super::reason;
 use super::scan::{Cutting, Shape, Span};
-use super::secret_data::{DataFault, SecretData};
+use super::secret_data::SecretData;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
@@ -43,12 +43,12 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
         let json = cut(bytes, &shape.cuts);
         return Err(set_foreign_aside::<K>(json, found));
     }
-    SecretData::decode(bytes, shape).map_err(|fault| match fault {
-        DataFault::Malformed(why) => Fault::Malformed(why),
-        DataFault::Undecodable(why) => {
+    SecretData::decode(bytes, shape).map_err(|why| {
+        // What is cut out is looked at here, or by nobody.
+        malformed(bytes).unwrap_or_else(|| {
             let json = cut(bytes, &shape.cuts);
             set_aside(json, K::KIND, &why)
-        }
+        })
     })
 }
 
@@ -88,8 +88,8 @@ pub(super) fn has_name<K: Object>(object: &K) -> bool {
 /// What can be known of an object that is not decoded; `Malformed` when it is not even JSON.
 #[cold]
 fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
-    if let Err(error) = serde_json::from_slice::<IgnoredAny>(json) {
-        return Fault::Malformed(reason::without_values(&error));
+    if let Some(fault) = malformed(json) {
+        return fault;
     }
     let key = key_of(json);
     let name = match key.name() {
@@ -103,6 +103,14 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
         resource_version: ResourceVersion::from(metadata_text(json, "resourceVersion")),
         error: Error::new(ErrorKind::Undecodable, message),
     })
+}
+
+/// Why it is no JSON, if it is none.
+#[cold]
+fn malformed(json: &[u8]) -> Option<Fault> {
+    let parsed = serde_json::from_slice::<IgnoredAny>(json);
+    let error = parsed.err()?;
+    Some(Fault::Malformed(reason::without_values(&error)))
 }
 
 /// The key of an object of any type.

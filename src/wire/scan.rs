@@ -60,7 +60,7 @@ pub(super) struct NotJson(pub(super) Option<u8>);
 
 /// What a member of an open container means to us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Member {
+enum Meaning {
     /// The key has not come yet.
     #[default]
     Unnamed,
@@ -74,7 +74,7 @@ enum Member {
     Other,
 }
 
-impl Member {
+impl Meaning {
     fn is_cut(self) -> bool {
         matches!(self, Self::Cut | Self::SecretData)
     }
@@ -82,8 +82,8 @@ impl Member {
 
 /// Where we are in a container whose members matter.
 #[derive(Clone, Copy, Debug, Default)]
-struct Frame {
-    member: Member,
+struct OpenContainer {
+    member: Meaning,
     member_start: usize,
     /// The comma behind the last member that stays.
     kept_comma: Option<usize>,
@@ -111,9 +111,9 @@ pub(super) struct Scan {
     depth: usize,
     /// Open containers whose members matter; they are the outermost ones.
     level: usize,
-    frame: Frame,
+    frame: OpenContainer,
     /// The frames around that one, from none on.
-    outer: [Frame; ANNOTATIONS],
+    outer: [OpenContainer; ANNOTATIONS],
     track: bool,
     cutting: Cutting,
     shape: Shape,
@@ -190,17 +190,11 @@ impl Scan {
                     }
                     true
                 }
-                Token::Between if self.depth > self.level => {
-                    if !self.skip(bytes) {
-                        return Ok(None);
-                    }
-                    self.depth == 0
-                }
                 Token::Between => {
-                    if !self.members(bytes) {
+                    if !self.inside(bytes) {
                         return Ok(None);
                     }
-                    self.depth == 0
+                    true
                 }
             };
             if done {
@@ -219,7 +213,7 @@ impl Scan {
             b'{' | b'[' => {
                 self.depth = 1;
                 if self.track && byte == b'{' {
-                    self.enter(OBJECT);
+                    self.enter(OBJECT, self.at.saturating_add(1));
                 }
                 Token::Between
             }
@@ -237,7 +231,7 @@ impl Scan {
             return false;
         }
         match string_end(bytes, from) {
-            StringEnd::At(end) => {
+            Ok(end) => {
                 self.at = end;
                 self.token = Token::Between;
                 if self.depth > 0 && self.depth == self.level {
@@ -245,7 +239,7 @@ impl Scan {
                 }
                 true
             }
-            StringEnd::Beyond { escaped } => {
+            Err(escaped) => {
                 self.at = bytes.len();
                 self.token = Token::Text { start, escaped };
                 false
@@ -253,33 +247,49 @@ impl Scan {
         }
     }
 
-    /// Past containers whose members do not matter; false when the bytes end first.
-    fn skip(&mut self, bytes: &[u8]) -> bool {
+    /// Through containers to the end of the value; false when the bytes end first.
+    fn inside(&mut self, bytes: &[u8]) -> bool {
         let mut at = self.at;
         let mut depth = self.depth;
         while let Some(&byte) = bytes.get(at) {
             let next = at.saturating_add(1);
+            // What stands deeper than the last container that matters is passed over.
+            let matters = depth == self.level;
             match byte {
                 b'"' => match string_end(bytes, next) {
-                    StringEnd::At(end) => {
+                    Ok(end) => {
+                        if matters {
+                            self.named(bytes, Span { start: at, end });
+                        }
                         at = end;
                         continue;
                     }
-                    StringEnd::Beyond { escaped } => {
+                    Err(escaped) => {
                         self.token = Token::Text { start: at, escaped };
                         at = bytes.len();
                         break;
                     }
                 },
-                b'{' | b'[' => depth = depth.saturating_add(1),
+                b'{' | b'[' => {
+                    depth = depth.saturating_add(1);
+                    match (self.frame.member, byte) {
+                        (Meaning::Metadata, b'{') if matters => self.enter(METADATA, next),
+                        (Meaning::Annotations, b'{') if matters => self.enter(ANNOTATIONS, next),
+                        _ => {}
+                    }
+                }
                 b'}' | b']' => {
+                    if matters {
+                        self.leave(at);
+                    }
                     depth = depth.saturating_sub(1);
-                    if depth == self.level {
+                    if depth == 0 {
                         self.at = next;
-                        self.depth = depth;
+                        self.depth = 0;
                         return true;
                     }
                 }
+                b',' if matters => self.comma(at),
                 _ => {}
             }
             at = next;
@@ -289,74 +299,30 @@ impl Scan {
         false
     }
 
-    /// Through the members of a container that matters, until another one opens or this one ends; false when the
-    /// bytes end first.
-    fn members(&mut self, bytes: &[u8]) -> bool {
-        let mut at = self.at;
-        while let Some(&byte) = bytes.get(at) {
-            let next = at.saturating_add(1);
-            match byte {
-                b'"' => match string_end(bytes, next) {
-                    StringEnd::At(end) => {
-                        self.named(bytes, Span { start: at, end });
-                        at = end;
-                        continue;
-                    }
-                    StringEnd::Beyond { escaped } => {
-                        self.token = Token::Text { start: at, escaped };
-                        at = bytes.len();
-                        break;
-                    }
-                },
-                b'{' | b'[' => {
-                    self.at = next;
-                    self.depth = self.depth.saturating_add(1);
-                    match (self.frame.member, byte) {
-                        (Member::Metadata, b'{') => self.enter(METADATA),
-                        (Member::Annotations, b'{') => self.enter(ANNOTATIONS),
-                        _ => return true,
-                    }
-                }
-                b'}' | b']' => {
-                    self.leave(at);
-                    if self.depth == 0 {
-                        self.at = next;
-                        return true;
-                    }
-                }
-                b',' => self.comma(at),
-                _ => {}
-            }
-            at = next;
-        }
-        self.at = at;
-        false
-    }
-
-    fn enter(&mut self, level: usize) {
+    fn enter(&mut self, level: usize, member_start: usize) {
         if let Some(outer) = self.outer.get_mut(self.level) {
             *outer = self.frame;
         }
         self.level = level;
-        self.frame = Frame {
-            member_start: self.at.saturating_add(usize::from(level == OBJECT)),
-            ..Frame::default()
+        self.frame = OpenContainer {
+            member_start,
+            ..OpenContainer::default()
         };
     }
 
     /// A whole string stands directly in a container that matters: a key, or the value of one.
     fn named(&mut self, bytes: &[u8], text: Span) {
         match self.frame.member {
-            Member::Unnamed => {
+            Meaning::Unnamed => {
                 self.frame.member = meaning(self.level, self.cutting, text.of(bytes));
             }
-            Member::Kind => self.shape.kind = Some(text),
-            Member::ApiVersion => self.shape.api_version = Some(text),
-            Member::Metadata
-            | Member::Annotations
-            | Member::Cut
-            | Member::SecretData
-            | Member::Other => {}
+            Meaning::Kind => self.shape.kind = Some(text),
+            Meaning::ApiVersion => self.shape.api_version = Some(text),
+            Meaning::Metadata
+            | Meaning::Annotations
+            | Meaning::Cut
+            | Meaning::SecretData
+            | Meaning::Other => {}
         }
     }
 
@@ -369,7 +335,7 @@ impl Scan {
         } else {
             self.frame.kept_comma = Some(at);
         }
-        self.frame.member = Member::Unnamed;
+        self.frame.member = Meaning::Unnamed;
         self.frame.member_start = end;
     }
 
@@ -381,21 +347,20 @@ impl Scan {
             let start = frame.kept_comma.unwrap_or(frame.member_start);
             self.shape.cuts.retain(|cut| cut.start < start);
             self.cut(Span { start, end: at });
-        } else if frame.member == Member::Unnamed
+        } else if frame.member == Meaning::Unnamed
             && let Some(last) = self.shape.cuts.last_mut()
             && last.end == frame.member_start
         {
             // A comma behind which nothing comes is wrong: it stays for the decoder to see.
             last.end = last.end.saturating_sub(1);
         }
-        self.depth = self.depth.saturating_sub(1);
         self.level = self.level.saturating_sub(1);
         self.frame = self.outer.get(self.level).copied().unwrap_or_default();
     }
 
     /// A member ends here.
     fn note_data(&mut self, end: usize) {
-        if self.frame.member == Member::SecretData {
+        if self.frame.member == Meaning::SecretData {
             let start = self.frame.member_start;
             self.shape.secret_data = Some(Span { start, end });
         }
@@ -409,7 +374,7 @@ impl Scan {
     }
 }
 
-fn meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
+fn meaning(level: usize, cutting: Cutting, key: &[u8]) -> Meaning {
     let plain = inner(key).unwrap_or_default();
     if !plain.contains(&b'\\') {
         return plain_meaning(level, cutting, plain);
@@ -418,17 +383,17 @@ fn meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
     plain_meaning(level, cutting, key.as_bytes())
 }
 
-fn plain_meaning(level: usize, cutting: Cutting, key: &[u8]) -> Member {
+fn plain_meaning(level: usize, cutting: Cutting, key: &[u8]) -> Meaning {
     let Cutting { trim, secret_data } = cutting;
     match (level, key) {
-        (OBJECT, b"metadata") => Member::Metadata,
-        (OBJECT, b"data") if secret_data => Member::SecretData,
-        (OBJECT, b"kind") => Member::Kind,
-        (OBJECT, b"apiVersion") => Member::ApiVersion,
-        (METADATA, b"managedFields") if trim => Member::Cut,
-        (METADATA, b"annotations") if trim => Member::Annotations,
-        (ANNOTATIONS, LAST_APPLIED) => Member::Cut,
-        _ => Member::Other,
+        (OBJECT, b"metadata") => Meaning::Metadata,
+        (OBJECT, b"data") if secret_data => Meaning::SecretData,
+        (OBJECT, b"kind") => Meaning::Kind,
+        (OBJECT, b"apiVersion") => Meaning::ApiVersion,
+        (METADATA, b"managedFields") if trim => Meaning::Cut,
+        (METADATA, b"annotations") if trim => Meaning::Annotations,
+        (ANNOTATIONS, LAST_APPLIED) => Meaning::Cut,
+        _ => Meaning::Other,
     }
 }
 
@@ -450,24 +415,18 @@ fn inner(quoted: &[u8]) -> Option<&[u8]> {
     quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-enum StringEnd {
-    At(usize),
-    Beyond { escaped: bool },
-}
-
-/// Where the string ends whose inside goes on at `from`.
-fn string_end(bytes: &[u8], mut from: usize) -> StringEnd {
+/// Where the string ends whose inside goes on at `from`. If it ends behind the bytes: whether its
+/// next byte follows a backslash.
+fn string_end(bytes: &[u8], mut from: usize) -> Result<usize, bool> {
     loop {
         let rest = bytes.get(from..).unwrap_or_default();
         let Some(quote) = quote_in(rest) else {
-            return StringEnd::Beyond {
-                escaped: is_escaped(rest),
-            };
+            return Err(is_escaped(rest));
         };
         let before = rest.get(..quote).unwrap_or_default();
         from = from.saturating_add(quote).saturating_add(1);
         if !is_escaped(before) {
-            return StringEnd::At(from);
+            return Ok(from);
         }
     }
 }

@@ -12,7 +12,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use serde::de::IgnoredAny;
 use zeroize::{Zeroize as _, Zeroizing};
 
 use super::members::members_of;
@@ -28,23 +27,15 @@ const DATA: &[u8] = b"\"data\"";
 #[derive(Default)]
 pub(super) struct SecretData(Option<BTreeMap<String, ByteString>>);
 
-/// Why it does not decode; no text quotes a value.
-#[derive(Debug)]
-pub(super) enum DataFault {
-    /// It is no JSON.
-    Malformed(String),
-    /// It is no map of values in base64.
-    Undecodable(String),
-}
-
 impl SecretData {
     /// Whether the values of a `K` are decoded here.
     pub(super) fn is_of<K: Object>() -> bool {
         TypeId::of::<K>() == TypeId::of::<Secret>()
     }
 
-    /// Decodes the values of an object that was scanned and is not yet cut.
-    pub(super) fn decode(object: &[u8], shape: &Shape) -> Result<Self, DataFault> {
+    /// Decodes the values of an object that was scanned and is not yet cut; fails with the reason,
+    /// which quotes no value.
+    pub(super) fn decode(object: &[u8], shape: &Shape) -> Result<Self, String> {
         let Some(member) = shape.secret_data else {
             return Ok(Self::default());
         };
@@ -58,8 +49,8 @@ impl SecretData {
         for member in members_of(json) {
             let (quoted, found) = member.map_err(|_broken| no_map(json))?;
             let value = value(quoted, found)?;
-            let key: String = serde_json::from_slice(quoted)
-                .map_err(|error| DataFault::Malformed(reason::without_values(&error)))?;
+            let key = serde_json::from_slice::<String>(quoted);
+            let key = key.map_err(|error| reason::without_values(&error))?;
             let values = data.0.get_or_insert_default();
             if let Some(mut before) = values.insert(key, value) {
                 before.0.zeroize();
@@ -96,7 +87,7 @@ fn value_of(member: &[u8]) -> &[u8] {
     value.unwrap_or_default().trim_ascii()
 }
 
-fn value(key: &[u8], json: &[u8]) -> Result<ByteString, DataFault> {
+fn value(key: &[u8], json: &[u8]) -> Result<ByteString, String> {
     if json == b"null" {
         return Ok(ByteString(Vec::new()));
     }
@@ -114,7 +105,7 @@ fn value(key: &[u8], json: &[u8]) -> Result<ByteString, DataFault> {
 }
 
 #[cold]
-fn no_map(json: &[u8]) -> DataFault {
+fn no_map(json: &[u8]) -> String {
     unlike::<BTreeMap<String, ByteString>>(&[DATA], json)
 }
 
@@ -156,10 +147,7 @@ fn unescaped(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 /// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
 /// type.
 #[cold]
-fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> DataFault {
-    if let Err(error) = serde_json::from_slice::<IgnoredAny>(json) {
-        return DataFault::Malformed(reason::without_values(&error));
-    }
+fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> String {
     let harmless = match json.first() {
         Some(b'"') => "\"?\"",
         Some(b'{') => "{}",
@@ -173,8 +161,7 @@ fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> DataFa
         Err(error) => reason::without_values(&error),
         Ok(_) => "the value is not acceptable".to_owned(),
     };
-    let path = reason::path_of(path);
-    DataFault::Undecodable(format!("{path}: {why}"))
+    format!("{}: {why}", reason::path_of(path))
 }
 
 #[cfg(test)]
