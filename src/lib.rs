@@ -70,6 +70,7 @@
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
+//! | [`delta_fifo`] | client-go's queue of changes, for programs with a consumer thread of their own |
 //! | [`informer`] | the shared informer: a reflector, a delta FIFO, a store, and handlers on threads of their own; sets of informers |
 //! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods, watched, cached for a time, or fetched |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
@@ -115,6 +116,8 @@ pub mod http;
 pub mod reflector;
 
 pub mod store;
+
+pub mod delta_fifo;
 
 pub mod informer;
 

@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),
+    ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.

@@ -87,6 +87,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     }
 
     fn go_on(&mut self, stop: &StopToken) {
+        self.sink.start(stop);
         let mut input = Input::Start;
         loop {
             let action = self.decide(input, stop);

@@ -1,0 +1,126 @@
+//! A reflector, its queue and a process function on a thread: client-go's low-level controller.
+
+use std::fmt;
+
+use super::{DeltaFifo, DeltaFifoHandle, DeltaFifoWriter, Deltas};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::ListerWatcher;
+use crate::object::Object;
+use crate::reflector::{Reflector, ReflectorOptions};
+use crate::sync::{Arc, ProcessCounter, atomic::Ordering};
+use crate::worker::{Wake, Worker};
+
+/// Controllers started in this process, for the names of their threads.
+static STARTED: ProcessCounter = ProcessCounter::new(1);
+
+/// A running reflector that fills a queue, and a thread that calls a process function with what comes
+/// out. Dropping it stops and joins both threads.
+///
+/// The module's page has a [program](super#examples) that builds an informer from it.
+pub struct Controller<K: Object> {
+    queue: DeltaFifoHandle<K>,
+    consumer: Worker,
+}
+
+impl<K: Object> Controller<K> {
+    /// Starts a reflector of `source` that writes to `queue`, and a thread that calls `process` with what
+    /// waits, one entry at a time: the deltas of one object, and whether they are part of the initial
+    /// list.
+    ///
+    /// `name` stands in log lines. Returns at once. The queue's demand takes the place of
+    /// [`ReflectorOptions::demand`]. `process` runs under no lock. It holds up lists, resyncs, and
+    /// events above the queue's bound while it runs, nothing else. A panic of it ends the controller:
+    /// [`join`](Self::join) and every wait for a sync give the cause.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no thread to give; otherwise as [`Reflector::spawn`].
+    pub fn spawn(
+        name: impl Into<String>,
+        source: Arc<dyn ListerWatcher<K>>,
+        (mut queue, writer): (DeltaFifo<K>, DeltaFifoWriter<K>),
+        options: ReflectorOptions,
+        mut process: impl FnMut(Deltas<K>, bool) + Send + 'static,
+    ) -> Result<Self, Error> {
+        let handle = queue.handle();
+        let options = ReflectorOptions {
+            demand: Some(handle.demand()),
+            ..options
+        };
+        let reflector = Reflector::spawn(name, source, writer, options)?;
+        let thread = format!("dq-{}", STARTED.fetch_add(1, Ordering::Relaxed));
+        let consumer = Worker::spawn(thread, move |stop| {
+            let wake: Arc<dyn Wake> = Arc::new(queue.handle());
+            let _registration = stop.register(&wake);
+            while !stop.is_stopped() {
+                match queue.pop(Deadline::NEVER, &mut process) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        if error.kind() == ErrorKind::Panicked {
+                            log::error!("{error}; its controller ends");
+                            queue.fail(error);
+                        }
+                        break;
+                    }
+                }
+            }
+            // First the consumer, so that a write that waits for it ends.
+            drop(queue);
+            drop(reflector);
+        });
+        let consumer = consumer.map_err(|error| {
+            Error::new(ErrorKind::Resources, "no thread for a controller").with_source(error)
+        })?;
+        Ok(Self {
+            queue: handle,
+            consumer,
+        })
+    }
+
+    /// The queue: to wait until it has synced, and to look at it (CT-3).
+    pub fn queue(&self) -> &DeltaFifoHandle<K> {
+        &self.queue
+    }
+
+    /// Asks both threads to end; returns at once. What is still queued then is dropped (CT-2).
+    pub fn stop(&self) {
+        self.consumer.stop();
+    }
+
+    /// Whether both threads have ended.
+    pub fn is_finished(&self) -> bool {
+        self.consumer.is_finished()
+    }
+
+    /// Stops the controller and blocks until both threads have ended: milliseconds, and as long as the
+    /// process function runs.
+    ///
+    /// # Errors
+    ///
+    /// `Panicked` when the process function panicked.
+    pub fn join(self) -> Result<(), Error> {
+        let Self { queue, consumer } = self;
+        if let Err(text) = consumer.join() {
+            return Err(Error::new(ErrorKind::Panicked, text));
+        }
+        let cause = queue.state.lock().cause.take();
+        cause.map_or(Ok(()), Err)
+    }
+}
+
+/// Closes the queue: so a stop ends a wait of its consumer.
+impl<K: Object> Wake for DeltaFifoHandle<K> {
+    fn wake(&self) {
+        self.close();
+    }
+}
+
+impl<K: Object> fmt::Debug for Controller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Controller")
+            .field("queue", &self.queue)
+            .field("consumer", &self.consumer)
+            .finish()
+    }
+}

@@ -1,0 +1,323 @@
+//! What a queue hands over: changes of objects, lists, and typed deletions.
+
+use std::fmt;
+
+use crate::list_watch::Listed;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::Replacement;
+use crate::sync::Arc;
+
+/// One change on its way to the consumer (DF-2).
+///
+/// The consumer's own store decides whether an object is new to the consumer, not the delta (CT-4):
+/// an object that comes back in a list is `Replaced`, whether it was known or not.
+///
+/// `Debug` prints keys and versions only.
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a consumer that misses a change goes out of step: it must match all of them"
+)]
+pub enum Delta<K: Object> {
+    /// The watch told of a new object.
+    Added(Listed<K>),
+    /// The watch told of a change.
+    #[doc(alias = "Modified")]
+    Updated(Listed<K>),
+    /// The object stood in a list: this is its state, whatever versions say.
+    Replaced(Listed<K>),
+    /// A resync delivers the object once more; nothing changed.
+    Sync(Arc<Held<K>>),
+    /// The object is gone.
+    Deleted(Box<Deletion<K>>),
+    /// A whole list, with [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only (RQ-10).
+    ReplacedAll(Box<ReplacedAll<K>>),
+    /// A resync of everything known, with
+    /// [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only (RQ-10).
+    SyncAll,
+    /// The server's position moved: everything up to this version came before. With
+    /// [`bookmarks`](super::DeltaFifoOptions::bookmarks) only (RQ-10).
+    Bookmark(ResourceVersion),
+}
+
+/// The end of an object: a deletion that cannot be taken for an object (B13).
+///
+/// `Debug` prints key and version only.
+#[doc(alias = "DeletedFinalStateUnknown")]
+#[doc(alias = "tombstone")]
+#[non_exhaustive]
+pub struct Deletion<K: Object> {
+    /// Namespace and name of the object.
+    pub key: ObjectKey,
+    /// What the watch told of the end; `None` when only a list told of it.
+    pub seen: Option<Listed<K>>,
+    /// The last state that decodes, as far as it is known here. Without `seen` it may be any number
+    /// of changes behind.
+    pub last_known: Option<Arc<Held<K>>>,
+    /// Whether a list came without the object. The object is gone then, whatever versions say; a
+    /// deletion that only the watch told of may be old news (B18).
+    pub unlisted: bool,
+}
+
+/// A whole list as one delta (RQ-10).
+#[non_exhaustive]
+pub struct ReplacedAll<K: Object> {
+    /// The version of the list, and how it was read.
+    pub of: Replacement,
+    /// The items in the list's order, each key once.
+    pub items: Vec<Listed<K>>,
+}
+
+/// The changes of one object that waited together, oldest first; never none (DF-1, DF-3, DF-19).
+///
+/// In order it is always one delta (RQ-1). Bookmarks, whole lists and resyncs of everything are
+/// about no single object.
+pub struct Deltas<K: Object> {
+    key: Option<Arc<ObjectKey>>,
+    oldest: Delta<K>,
+    later: Vec<Delta<K>>,
+}
+
+impl<K: Object> Delta<K> {
+    /// Namespace and name of the object that the delta is about; `None` for those about no single
+    /// object (DF-3).
+    #[doc(alias = "KeyOf")]
+    pub fn key(&self) -> Option<ObjectKey> {
+        match self {
+            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
+                Some(object.key())
+            }
+            Self::Sync(object) => Some(object.key()),
+            Self::Deleted(deletion) => Some(deletion.key.clone()),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
+        }
+    }
+
+    /// The object itself, if it decodes; of a deletion, its last known state.
+    pub fn object(&self) -> Option<&Arc<Held<K>>> {
+        match self {
+            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
+                object.decoded()
+            }
+            Self::Sync(object) => Some(object),
+            Self::Deleted(deletion) => deletion.last_known.as_ref(),
+            Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
+        }
+    }
+
+    /// Whether the object is gone after this.
+    pub fn is_deletion(&self) -> bool {
+        matches!(self, Self::Deleted(_))
+    }
+
+    /// Whether the watch told of it: what the bound of a queue counts.
+    pub(super) fn is_event(&self) -> bool {
+        match self {
+            Self::Added(_) | Self::Updated(_) => true,
+            Self::Deleted(deletion) => deletion.seen.is_some(),
+            Self::Replaced(_)
+            | Self::Sync(_)
+            | Self::ReplacedAll(_)
+            | Self::SyncAll
+            | Self::Bookmark(_) => false,
+        }
+    }
+
+    pub(super) fn is_bookmark(&self) -> bool {
+        matches!(self, Self::Bookmark(_))
+    }
+
+    pub(super) fn unlisted(key: &ObjectKey, last_known: Option<Arc<Held<K>>>) -> Self {
+        Self::Deleted(Box::new(Deletion {
+            key: key.clone(),
+            seen: None,
+            last_known,
+            unlisted: true,
+        }))
+    }
+
+    /// A list came without the object, which is gone after this already.
+    pub(super) fn mark_unlisted(&mut self) {
+        if let Self::Deleted(deletion) = self {
+            deletion.unlisted = true;
+        }
+    }
+}
+
+impl<K: Object> Deletion<K> {
+    pub(super) fn seen(key: ObjectKey, object: Listed<K>) -> Self {
+        Self {
+            key,
+            last_known: object.decoded().map(Arc::clone),
+            seen: Some(object),
+            unlisted: false,
+        }
+    }
+
+    /// Whether `last_known` is the state in which the object was deleted.
+    pub fn final_state_known(&self) -> bool {
+        let seen = self.seen.as_ref();
+        seen.is_some_and(|object| object.decoded().is_some())
+    }
+
+    /// Whether this stays when `newer` tells the same: an event is more than what a list implies, and
+    /// a repeated event does not take the place of a later one (DF-6).
+    fn outweighs(&self, newer: &Self) -> bool {
+        match (&self.seen, &newer.seen) {
+            (Some(older), Some(newer)) => {
+                let newer = newer.resource_version();
+                newer.is_older_than(&older.resource_version())
+            }
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
+    }
+
+    /// Makes this and a `newer` deletion of the same object one; returns what is left out.
+    fn merge(&mut self, mut newer: Self) -> Self {
+        let unlisted = self.unlisted || newer.unlisted;
+        if !self.outweighs(&newer) {
+            newer.last_known = newer.last_known.take().or_else(|| self.last_known.clone());
+            std::mem::swap(self, &mut newer);
+        }
+        self.unlisted = unlisted;
+        newer
+    }
+}
+
+impl<K: Object> Deltas<K> {
+    pub(super) fn new(key: Option<Arc<ObjectKey>>, delta: Delta<K>) -> Self {
+        Self {
+            key,
+            oldest: delta,
+            later: Vec::new(),
+        }
+    }
+
+    /// The object that they are about; `None` for a delta about no single object (DF-3).
+    #[doc(alias = "KeyOf")]
+    pub fn key(&self) -> Option<&ObjectKey> {
+        self.key.as_deref()
+    }
+
+    pub(super) fn shared_key(&self) -> Option<&Arc<ObjectKey>> {
+        self.key.as_ref()
+    }
+
+    /// The first of the changes.
+    pub fn oldest(&self) -> &Delta<K> {
+        &self.oldest
+    }
+
+    /// The last of the changes.
+    pub fn newest(&self) -> &Delta<K> {
+        self.later.last().unwrap_or(&self.oldest)
+    }
+
+    pub(super) fn newest_mut(&mut self) -> &mut Delta<K> {
+        self.later.last_mut().unwrap_or(&mut self.oldest)
+    }
+
+    /// How many changes there are: one or more.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "there is always at least one delta"
+    )]
+    pub fn len(&self) -> usize {
+        self.later.len().saturating_add(1)
+    }
+
+    /// The changes, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Delta<K>> {
+        std::iter::once(&self.oldest).chain(&self.later)
+    }
+
+    /// Appends a change; two deletions in a row become one (DF-6), and of two bookmarks the later
+    /// stays. Returns what is left out, to be dropped under no lock.
+    pub(super) fn push(&mut self, delta: Delta<K>) -> Option<Delta<K>> {
+        match (self.newest_mut(), delta) {
+            (Delta::Deleted(older), Delta::Deleted(newer)) => {
+                Some(Delta::Deleted(Box::new(older.merge(*newer))))
+            }
+            (Delta::Bookmark(older), Delta::Bookmark(newer)) => {
+                *older = newer;
+                None
+            }
+            (_, delta) => {
+                self.later.push(delta);
+                None
+            }
+        }
+    }
+
+    /// The last state that decodes of what is there: a deletion may carry an object before it (B18).
+    pub(super) fn last_object(&self) -> Option<&Arc<Held<K>>> {
+        let mut there = self.iter().rev().filter(|delta| !delta.is_deletion());
+        there.find_map(Delta::object)
+    }
+
+    /// Adds the last state to deletions whose final state does not decode (B12): of these deltas, or else
+    /// what `look_up` finds.
+    pub(super) fn complete(&mut self, look_up: impl Fn(&ObjectKey) -> Option<Arc<Held<K>>>) {
+        let mut before = None;
+        for delta in std::iter::once(&mut self.oldest).chain(&mut self.later) {
+            if let Delta::Deleted(deletion) = delta {
+                if deletion.seen.is_some() && deletion.last_known.is_none() {
+                    deletion.last_known = before.unwrap_or_else(|| look_up(&deletion.key));
+                }
+                before = Some(None);
+            } else if let Some(object) = delta.object() {
+                before = Some(Some(Arc::clone(object)));
+            }
+        }
+    }
+}
+
+impl<K: Object> IntoIterator for Deltas<K> {
+    type Item = Delta<K>;
+    type IntoIter = std::iter::Chain<std::iter::Once<Delta<K>>, std::vec::IntoIter<Delta<K>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        std::iter::once(self.oldest).chain(self.later)
+    }
+}
+
+impl<K: Object> fmt::Debug for Delta<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added(object) => f.debug_tuple("Added").field(object).finish(),
+            Self::Updated(object) => f.debug_tuple("Updated").field(object).finish(),
+            Self::Replaced(object) => f.debug_tuple("Replaced").field(object).finish(),
+            Self::Sync(object) => f.debug_tuple("Sync").field(object).finish(),
+            Self::Deleted(deletion) => f.debug_tuple("Deleted").field(deletion).finish(),
+            Self::ReplacedAll(all) => f.debug_tuple("ReplacedAll").field(all).finish(),
+            Self::SyncAll => f.write_str("SyncAll"),
+            Self::Bookmark(version) => f.debug_tuple("Bookmark").field(version).finish(),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for Deletion<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Deletion")
+            .field("key", &format_args!("{}", self.key))
+            .field("last_known", &self.last_known)
+            .field("final_state_known", &self.final_state_known())
+            .field("unlisted", &self.unlisted)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> fmt::Debug for ReplacedAll<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplacedAll")
+            .field("of", &self.of)
+            .field("items", &self.items.len())
+            .finish()
+    }
+}
+
+impl<K: Object> fmt::Debug for Deltas<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

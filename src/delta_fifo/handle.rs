@@ -1,0 +1,144 @@
+//! What others than writer and consumer do with a queue: look, wait until it has synced, close it.
+
+use std::fmt;
+
+use super::state::{QueueEnd, QueueState};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, FailedSync};
+use crate::object::{Object, resource_name};
+use crate::reflector::{Demand, ReflectorStatus};
+use crate::store::refusal;
+use crate::sync::{Arc, Monitor};
+
+/// A look at a [`DeltaFifo`](super::DeltaFifo) from outside. Cheap to clone.
+pub struct DeltaFifoHandle<K: Object> {
+    pub(super) state: Arc<Monitor<QueueState<K>>>,
+    pub(super) demand: Demand,
+    pub(super) clock: Clock,
+}
+
+impl<K: Object> DeltaFifoHandle<K> {
+    /// Whether the consumer has processed everything that the first list brought (DF-14, RQ-6).
+    ///
+    /// A queue whose first input is a change and not a list counts as synced from then on; an empty
+    /// first list syncs at once.
+    pub fn has_synced(&self) -> bool {
+        self.state.lock().has_synced()
+    }
+
+    /// Blocks until the consumer has processed everything that the first list brought, at most until
+    /// `deadline`.
+    ///
+    /// While somebody waits, a reflector that has this queue's [`demand`](Self::demand) retries a
+    /// failing first list fast (B3). The wait also ends when the server's refusal, or its word that it
+    /// knows no such resource, has become an answer (R4), and when the queue can no longer sync.
+    ///
+    /// # Errors
+    ///
+    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the
+    /// server's refusal (`Forbidden`, `NotFound`); `Stopped` when the queue was closed before a list
+    /// came, or the consumer is gone, with the cause as its source.
+    #[doc(alias = "WaitForCacheSync")]
+    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        if self.has_synced() {
+            return Ok(());
+        }
+        let _demand = self.demand.wait();
+        let state = self.state.lock();
+        let (end, state) = self
+            .clock
+            .wait_for(&self.state, state, deadline, |state| outcome(state));
+        end.unwrap_or_else(|| Err(not_synced(&state, &self.clock)))
+    }
+
+    /// The callers who wait for the queue to sync: for
+    /// [`ReflectorOptions::demand`](crate::reflector::ReflectorOptions::demand).
+    pub fn demand(&self) -> Demand {
+        self.demand.clone()
+    }
+
+    /// How much waits: objects in a compressed queue, deltas in order. What is being processed does
+    /// not count.
+    pub fn len(&self) -> usize {
+        self.state.lock().len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the queue: the consumer still gets what waits, and then an error (DF-17). Never blocks;
+    /// closing twice does nothing.
+    ///
+    /// What is written after this is still queued, as long as the consumer is there and the writer
+    /// would not have to wait.
+    pub fn close(&self) {
+        {
+            let mut state = self.state.lock();
+            if state.end == QueueEnd::Open {
+                state.end = QueueEnd::Closed;
+            }
+        }
+        self.state.notify_all();
+    }
+
+    /// What the reflector that fills the queue last reported (B14).
+    pub fn status(&self) -> ReflectorStatus {
+        self.state.lock().status.clone()
+    }
+}
+
+/// How a wait for the first list ends, once it does.
+fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
+    if state.has_synced() {
+        return Some(Ok(()));
+    }
+    if let Some(refusal) = refusal(&state.status) {
+        return Some(Err(refusal.clone()));
+    }
+    state.is_hopeless().then(|| {
+        let stopped = Error::stopped(&format!("waiting for the {} queue", resource_name::<K>()));
+        let cause = state.cause.as_ref().or(state.status.last_error.as_ref());
+        Err(match cause {
+            Some(cause) => stopped.with_source(cause.clone()),
+            None => stopped,
+        })
+    })
+}
+
+fn not_synced<K: Object>(state: &QueueState<K>, clock: &Clock) -> Error {
+    let now = clock.now();
+    let failed = FailedSync {
+        attempts: state.status.attempts,
+        since: state.status.attempts_since.unwrap_or(state.since),
+        now,
+        last_failure: state.status.last_error.clone(),
+        activity: state.status.describe_activity(now),
+    };
+    Error::not_synced(&resource_name::<K>(), failed)
+}
+
+impl<K: Object> Clone for DeltaFifoHandle<K> {
+    fn clone(&self) -> Self {
+        Self {
+            state: Arc::clone(&self.state),
+            demand: self.demand.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for DeltaFifoHandle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        let shown = (state.len(), state.has_synced(), state.end);
+        drop(state);
+        f.debug_struct("DeltaFifoHandle")
+            .field("kind", &K::KIND)
+            .field("waiting", &shown.0)
+            .field("synced", &shown.1)
+            .field("end", &shown.2)
+            .finish_non_exhaustive()
+    }
+}

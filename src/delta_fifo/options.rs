@@ -1,0 +1,205 @@
+//! What can be set about a queue, and its view of what the consumer holds.
+
+use std::fmt;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::guard::guard;
+use crate::object::{Held, Object, ObjectKey};
+use crate::store::Store;
+use crate::sync::Arc;
+
+/// Events of the watch that wait before the writer does (RQ-12).
+const EVENTS_MAX: usize = 2_000;
+
+/// What the consumer of a queue holds: a [`Store`], or whatever else it applies deltas to (DF-1).
+///
+/// The queue asks the view under no lock of its own: on the reflector's thread, while nothing is
+/// processed where it asks for more than one object, and on the consumer's thread before it
+/// processes a deletion. The view must show what the deltas processed so far have made, and nothing
+/// else may change that. A view that panics is an error of the call that asked it.
+#[doc(alias = "KeyListerGetter")]
+pub trait KnownObjects<K: Object>: Send + Sync {
+    /// Every key, those of objects that do not decode included.
+    #[doc(alias = "ListKeys")]
+    fn keys(&self) -> Vec<ObjectKey>;
+
+    /// The present object of that key; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// Why the view cannot give an object that may be there. A deletion of it is queued then (DF-5),
+    /// and a resync leaves it out (DF-16).
+    #[doc(alias = "GetByKey")]
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<K>>>, Error>;
+
+    /// The last state of that key that decoded, which may not be its present one: for deletions (B12).
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<K>>> {
+        self.get(key).ok().flatten()
+    }
+}
+
+impl<K: Object> KnownObjects<K> for Store<K> {
+    fn keys(&self) -> Vec<ObjectKey> {
+        self.keys()
+    }
+
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<K>>>, Error> {
+        self.get(key.namespace(), key.name())
+    }
+
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<K>>> {
+        self.get_last_good(key.namespace(), key.name())
+    }
+}
+
+/// Asks the program's view; a panic of it is an error of that question.
+pub(super) fn ask<K: Object, T>(
+    known: &dyn KnownObjects<K>,
+    question: impl FnOnce(&dyn KnownObjects<K>) -> T,
+) -> Result<T, Error> {
+    let port = format_args!("the known objects of a {} queue", K::KIND);
+    guard(port, || question(known))
+}
+
+/// A function that changes each object before it is queued.
+pub(super) type Transform<K> =
+    Arc<dyn Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync>;
+
+/// Options of a queue; start from the default and set what differs.
+///
+/// # Examples
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::delta_fifo::DeltaFifoOptions;
+/// use kubecache::object::Held;
+///
+/// // Keep the names of the settings, not their values.
+/// let options = DeltaFifoOptions::default().in_order().transform(|object| {
+///     Ok(Held::edited(object, |settings: &mut ConfigMap| {
+///         settings.data.iter_mut().flat_map(|data| data.values_mut()).for_each(String::clear);
+///     }))
+/// });
+/// # drop(options);
+/// ```
+#[non_exhaustive]
+pub struct DeltaFifoOptions<K: Object> {
+    pub(super) in_order: bool,
+    pub(super) atomic_lists: bool,
+    pub(super) bookmarks: bool,
+    pub(super) events_max: usize,
+    pub(super) known: Option<Arc<dyn KnownObjects<K>>>,
+    pub(super) transform: Option<Transform<K>>,
+    pub(super) clock: Clock,
+}
+
+impl<K: Object> DeltaFifoOptions<K> {
+    /// One delta after the other, in the order in which they came (RQ-1 to RQ-9). Default: the
+    /// changes of one object wait together, at the place of the first of them (DF-1 to DF-19).
+    ///
+    /// In order, the consumer sees every change, across objects too, in the order of the watch. Of a
+    /// list, it sees what is gone first, and then the items in the list's order. By default, an object
+    /// that changes often is overtaken by others that changed later, two deletions in a row are one,
+    /// and of a list the consumer sees the items first.
+    #[doc(alias = "RealFIFO")]
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        self.in_order = true;
+        self
+    }
+
+    /// In order, and a list and a resync are one delta each (RQ-10). Default: one delta per object.
+    ///
+    /// The consumer finds out itself what a list went without, and so can exchange its content in one
+    /// step. Such a list waits for no processing.
+    #[doc(alias = "AtomicEvents")]
+    #[must_use]
+    pub fn atomic_lists(mut self) -> Self {
+        self.in_order = true;
+        self.atomic_lists = true;
+        self
+    }
+
+    /// The server's bookmarks come through the queue too, each after everything that was queued
+    /// before it; compressed, of several in a row the last. Default: they do not.
+    #[doc(alias = "EmitDeltaTypeBookmark")]
+    #[must_use]
+    pub fn bookmarks(mut self) -> Self {
+        self.bookmarks = true;
+        self
+    }
+
+    /// How many events of the watch may wait; the writer waits above that (RQ-12). Items of lists do
+    /// not count. Default and least: 2,000 and 1.
+    #[doc(alias = "UnlockWhileProcessing")]
+    #[must_use]
+    pub fn max_events(mut self, events: usize) -> Self {
+        self.events_max = events.max(1);
+        self
+    }
+
+    /// What the consumer holds. Default: nothing is known of that.
+    ///
+    /// Without it only what is queued can be found missing from a list, a resync does nothing, and
+    /// compressed, a deletion of what is not queued is left out (DF-5). With
+    /// [`atomic_lists`](Self::atomic_lists) it decides nothing: the unchanged objects of a list keep
+    /// their memory by it.
+    #[doc(alias = "KnownObjects")]
+    #[must_use]
+    pub fn known(mut self, known: Arc<dyn KnownObjects<K>>) -> Self {
+        self.known = Some(known);
+        self
+    }
+
+    /// Changes each object before it is queued: once per object that the server sent, final states
+    /// included, and not what a list or a resync brings up from memory (DF-7, RQ-8). Default: objects
+    /// are queued as they came.
+    ///
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are.
+    /// An error or a panic of it leaves the queue as it was, and the reflector lists again after a
+    /// backoff.
+    #[doc(alias = "SetTransform")]
+    #[must_use]
+    pub fn transform(
+        mut self,
+        transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.transform = Some(Arc::new(transform));
+        self
+    }
+
+    /// Where time comes from. Default: the system.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+}
+
+impl<K: Object> Default for DeltaFifoOptions<K> {
+    fn default() -> Self {
+        Self {
+            in_order: false,
+            atomic_lists: false,
+            bookmarks: false,
+            events_max: EVENTS_MAX,
+            known: None,
+            transform: None,
+            clock: Clock::system(),
+        }
+    }
+}
+
+impl<K: Object> fmt::Debug for DeltaFifoOptions<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaFifoOptions")
+            .field("in_order", &self.in_order)
+            .field("atomic_lists", &self.atomic_lists)
+            .field("bookmarks", &self.bookmarks)
+            .field("events_max", &self.events_max)
+            .field("known", &self.known.is_some())
+            .field("transforms", &self.transform.is_some())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,433 @@
+//! Thread schedules of the queue's waits, explored by a model checker.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use shuttle::thread;
+
+use super::tests::{
+    Options, Rig, View, apply, compressed_over, held, in_order_over, replace, shown, write,
+};
+use super::{DeltaFifo, DeltaFifoWriter};
+use crate::ErrorKind;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::list_watch::ObjectEvent;
+use crate::object::{Object as _, ResourceVersion};
+use crate::reflector::Sink;
+use crate::sync::{
+    Arc, Bell, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+use crate::worker::StopSource;
+
+/// Schedules tried per model; each takes well under a millisecond.
+const SCHEDULES: usize = 5_000;
+
+fn rig(clock: Clock, compressed: bool) -> Rig {
+    let known = Arc::<View>::default();
+    let options = if compressed {
+        compressed_over(&known)
+    } else {
+        in_order_over(&known)
+    };
+    Rig::new(options.clock(clock), known)
+}
+
+/// Processes what comes until the queue is closed and empty, as a view that follows it.
+fn follow(mut queue: DeltaFifo<ConfigMap>, view: &View) {
+    let process = |deltas, _| {
+        thread::yield_now();
+        apply(view, &deltas);
+    };
+    while queue.pop(Deadline::NEVER, process).is_ok() {}
+}
+
+/// A pop hears of a change, and of the end that follows it.
+#[test]
+fn a_change_and_the_end_are_never_missed_by_a_pop() {
+    shuttle::check_random(
+        || {
+            let Rig {
+                mut queue,
+                mut writer,
+                ..
+            } = rig(Clock::system(), true);
+            let consumer = thread::spawn(move || {
+                let mut seen = Vec::new();
+                loop {
+                    match queue.pop(Deadline::NEVER, |deltas, _| shown(&deltas)) {
+                        Ok(popped) => seen.push(popped),
+                        Err(error) => break (seen.join(","), error.kind()),
+                    }
+                }
+            });
+            for change in ["~a1", "~a2"] {
+                write(&mut writer, change).unwrap();
+            }
+            drop(writer);
+            let end = consumer.join().unwrap();
+            assert_eq!(end, ("Ua1,Ua2".to_owned(), ErrorKind::Stopped));
+        },
+        SCHEDULES,
+    );
+}
+
+/// A change, the end and the deadline at once: some answer comes, and a change that was there before wins.
+#[test]
+fn every_end_of_a_pop_at_once() {
+    shuttle::check_random(
+        || {
+            let fake = FakeClock::new();
+            let clock = Clock::from(fake.clone());
+            let Rig {
+                mut queue,
+                mut writer,
+                handle,
+                ..
+            } = rig(clock.clone(), false);
+            let deadline = clock.after(Duration::from_secs(1));
+            let consumer = thread::spawn(move || {
+                let first = queue.pop(deadline, |_, _| ());
+                let second = queue.pop(Deadline::NEVER, |_, _| ());
+                (first, second)
+            });
+            let time = thread::spawn(move || fake.advance(Duration::from_secs(1)));
+            let closer = thread::spawn(move || handle.close());
+            let written = writer.apply(ObjectEvent::added(held("a1")));
+            time.join().unwrap();
+            closer.join().unwrap();
+            let (first, second) = consumer.join().unwrap();
+            let ends = |error: crate::Error| {
+                matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Stopped)
+            };
+            match (first.is_ok(), second.is_ok()) {
+                (true, true) => panic!("one change was taken twice"),
+                // What is written after the end is handed over, unless the consumer has gone by then.
+                (true, false) | (false, true) => written.unwrap(),
+                (false, false) => {
+                    assert!(written.is_ok() || written.is_err_and(|error| error.is_stopped()))
+                }
+            }
+            assert!(first.map_or_else(ends, |()| true));
+            assert!(second.map_or_else(|error| error.is_stopped(), |()| true));
+        },
+        SCHEDULES,
+    );
+}
+
+/// A caller who waits for the first list is woken by the end of its processing, not before it.
+#[test]
+fn the_end_of_the_first_list_is_never_missed() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    queue,
+                    mut writer,
+                    handle,
+                    known,
+                } = rig(Clock::system(), compressed);
+                let waiters = [handle.clone(), handle].map(|handle| {
+                    let known = Arc::clone(&known);
+                    thread::spawn(move || {
+                        handle.wait_until_synced(Deadline::NEVER).unwrap();
+                        let applied = known.objects.lock().len();
+                        assert_eq!(applied, 2, "synced before it was applied");
+                    })
+                });
+                let consumer = thread::spawn(move || follow(queue, &known));
+                replace(&mut writer, vec![held("a1"), held("b1")]).unwrap();
+                drop(writer);
+                for thread in waiters {
+                    thread.join().unwrap();
+                }
+                consumer.join().unwrap();
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A caller who waits for a list that never comes hears that, whichever end goes first.
+#[test]
+fn a_queue_that_cannot_sync_is_never_waited_for() {
+    shuttle::check_random(
+        || {
+            let Rig {
+                queue,
+                writer,
+                handle,
+                ..
+            } = rig(Clock::system(), true);
+            let waiter = thread::spawn(move || handle.wait_until_synced(Deadline::NEVER));
+            let consumer = thread::spawn(move || drop(queue));
+            drop(writer);
+            consumer.join().unwrap();
+            assert!(waiter.join().unwrap().unwrap_err().is_stopped());
+        },
+        SCHEDULES,
+    );
+}
+
+/// A list that comes while an object is being added, and goes without it, deletes it; whatever the schedule, what the
+/// consumer holds at the end is what the list said.
+#[test]
+fn a_list_waits_for_the_processing_and_loses_no_deletion() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || follow(queue, &view));
+                for word in ["+a1", "+b1", "-a2", "!", "=c1"] {
+                    write(&mut writer, word).unwrap();
+                }
+                drop(writer);
+                consumer.join().unwrap();
+                let objects = known.objects.lock();
+                let left: Vec<_> = objects.keys().map(ToString::to_string).collect();
+                assert_eq!(left, ["c"], "lost a deletion");
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A resync delivers the object once more wherever it is, and never takes it back (DF-16, RQ-9).
+#[test]
+fn a_resync_during_the_processing_reaches_the_object() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let ticked = Arc::new(AtomicBool::new(false));
+                let at_the_tick = Arc::clone(&ticked);
+                let consumer = thread::spawn(move || {
+                    let mut told = Vec::new();
+                    let mut since = 0;
+                    let mut process = |deltas: super::Deltas<_>, _| {
+                        since += u32::from(at_the_tick.load(Ordering::SeqCst));
+                        thread::yield_now();
+                        apply(&known, &deltas);
+                        let objects = deltas.iter().filter_map(super::Delta::object);
+                        told.extend(objects.map(|object| object.resource_version()));
+                    };
+                    while queue.pop(Deadline::NEVER, &mut process).is_ok() {}
+                    (told, since)
+                });
+                for word in ["~a1", "~a2"] {
+                    write(&mut writer, word).unwrap();
+                }
+                ticked.store(true, Ordering::SeqCst);
+                writer.resync().unwrap();
+                drop(writer);
+                let (told, since) = consumer.join().unwrap();
+                assert!(since > 0, "told nothing since the tick: {told:?}");
+                let back = |pair: &[ResourceVersion]| pair[1].is_older_than(&pair[0]);
+                assert!(!told.windows(2).any(back), "{told:?}");
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A list ends an object whose deletion the consumer refuses as old news, wherever that deletion is (B18, RQ-3).
+#[test]
+fn a_list_ends_what_a_refused_deletion_leaves() {
+    for compressed in [true, false] {
+        shuttle::check_random(
+            move || {
+                let Rig {
+                    mut queue,
+                    mut writer,
+                    known,
+                    ..
+                } = rig(Clock::system(), compressed);
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || {
+                    let process = |deltas: super::Deltas<_>, _| {
+                        thread::yield_now();
+                        let counts = match deltas.newest() {
+                            super::Delta::Deleted(deletion) => deletion.unlisted,
+                            _ => true,
+                        };
+                        if counts {
+                            apply(&view, &deltas);
+                        }
+                    };
+                    while queue.pop(Deadline::NEVER, process).is_ok() {}
+                });
+                for word in ["+a5", "=a5", "-a2", "="] {
+                    write(&mut writer, word).unwrap();
+                }
+                drop(writer);
+                consumer.join().unwrap();
+                assert!(known.objects.lock().is_empty(), "lost a deletion");
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A consumer that never comes back from its process function, until it hears that the write has ended.
+fn with_a_stuck_consumer(
+    options: fn() -> Options,
+    word: &'static str,
+    end: fn(&StopSource, &super::DeltaFifoHandle<ConfigMap>),
+) {
+    shuttle::check_random(
+        move || {
+            let (mut queue, mut writer) = DeltaFifo::new(options());
+            let handle = queue.handle();
+            let stop = StopSource::new();
+            writer.start(&stop.token());
+            write(&mut writer, "+a1").unwrap();
+            write(&mut writer, "+b1").unwrap();
+            let gate = Arc::new(crate::sync::Monitor::new(false));
+            let inside = Arc::clone(&gate);
+            let consumer = thread::spawn(move || {
+                queue.pop(Deadline::NEVER, |_, _| {
+                    let mut open = inside.lock();
+                    while !*open {
+                        open = inside.wait(open);
+                    }
+                })
+            });
+            let ender = thread::spawn(move || end(&stop, &handle));
+            // It comes before, during or after the processing: it waits only during it.
+            if let Err(error) = write(&mut writer, word) {
+                assert!(error.is_stopped(), "{error}");
+            }
+            *gate.lock() = true;
+            gate.notify_all();
+            ender.join().unwrap();
+            drop(consumer.join());
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn a_stop_during_the_wait_of_a_list_is_never_missed() {
+    with_a_stuck_consumer(Options::default, "=c1", |stop, _| stop.stop());
+}
+
+#[test]
+fn a_close_during_the_wait_of_a_list_is_never_missed() {
+    with_a_stuck_consumer(Options::default, "=c1", |_, queue| queue.close());
+}
+
+#[test]
+fn a_stop_or_close_of_a_writer_at_its_bound_is_never_missed() {
+    let bound = || Options::default().max_events(2);
+    with_a_stuck_consumer(bound, "+c1", |stop, _| stop.stop());
+    with_a_stuck_consumer(bound, "+c1", |_, queue| queue.close());
+}
+
+/// A writer at its bound goes on as soon as something is taken.
+#[test]
+fn a_writer_at_its_bound_is_never_left_waiting() {
+    for options in [|| Options::default(), || Options::default().in_order()] {
+        shuttle::check_random(
+            move || {
+                let (queue, mut writer) = DeltaFifo::new(options().max_events(1));
+                let known = Arc::<View>::default();
+                let view = Arc::clone(&known);
+                let consumer = thread::spawn(move || follow(queue, &view));
+                for word in ["+a1", "+b1", "+c1"] {
+                    write(&mut writer, word).unwrap();
+                }
+                drop(writer);
+                consumer.join().unwrap();
+                assert_eq!(known.objects.lock().len(), 3);
+            },
+            SCHEDULES,
+        );
+    }
+}
+
+/// A process function that writes is refused, and does not wait for itself, whatever another thread writes beside it.
+#[test]
+fn a_write_inside_the_process_function_never_waits() {
+    shuttle::check_random(
+        || {
+            let (mut queue, writer) = DeltaFifo::new(Options::default().max_events(1));
+            let writer: Arc<Mutex<DeltaFifoWriter<ConfigMap>>> = Arc::new(Mutex::new(writer));
+            let inside = Arc::clone(&writer);
+            let consumer = thread::spawn(move || {
+                queue.pop(Deadline::NEVER, |_, _| {
+                    for word in ["+c1", "=c1", "!"] {
+                        let error = write(&mut inside.lock(), word).unwrap_err();
+                        assert_eq!(error.kind(), ErrorKind::Config);
+                    }
+                })
+            });
+            write(&mut writer.lock(), "+a1").unwrap();
+            consumer.join().unwrap().unwrap();
+        },
+        SCHEDULES,
+    );
+}
+
+/// Negative control: a list that looks only at what waits and at what the consumer shows loses the deletion of what is
+/// being processed, and the checker sees that.
+#[test]
+#[should_panic(expected = "lost a deletion")]
+fn a_list_that_does_not_wait_loses_a_deletion() {
+    shuttle::check_random(
+        || {
+            // Such lists do not look for what they go without: the test does it, and does not wait.
+            let (queue, mut writer) = DeltaFifo::new(Options::default().atomic_lists());
+            let handle = queue.handle();
+            let known = Arc::<View>::default();
+            let view = Arc::clone(&known);
+            let consumer = thread::spawn(move || follow(queue, &view));
+            write(&mut writer, "+a1").unwrap();
+            let waits = !handle.is_empty();
+            let shows = !known.objects.lock().is_empty();
+            if waits || shows {
+                write(&mut writer, "-a1").unwrap();
+            }
+            drop(writer);
+            consumer.join().unwrap();
+            assert!(known.objects.lock().is_empty(), "lost a deletion");
+        },
+        SCHEDULES,
+    );
+}
+
+/// Negative control: an end that is set outside the mutex which the pop holds loses its wake-up.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_end_outside_the_mutex_loses_the_wake_up() {
+    shuttle::check_random(
+        || {
+            let shared = Arc::new((Mutex::new(()), Bell::default(), AtomicBool::new(false)));
+            let waiting = Arc::clone(&shared);
+            let waiter = thread::spawn(move || {
+                let (mutex, bell, closed) = &*waiting;
+                let mut guard = mutex.lock();
+                while !closed.load(Ordering::SeqCst) {
+                    guard = bell.wait(guard);
+                }
+            });
+            let (_, bell, closed) = &*shared;
+            closed.store(true, Ordering::SeqCst);
+            bell.ring();
+            waiter.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}

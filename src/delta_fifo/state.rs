@@ -1,0 +1,313 @@
+//! What waits in a queue, and how it changes: plain data that knows no lock, no clock and no view.
+//!
+//! A change returns what is to be dropped once the lock is released.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hashbrown::{HashMap, HashSet};
+
+use super::delta::{Delta, Deltas};
+use crate::error::Error;
+use crate::object::{Held, Object, ObjectKey};
+use crate::reflector::ReflectorStatus;
+use crate::sync::{Arc, ThreadId};
+
+/// Entries for which an emptied queue keeps its memory; what a larger burst took is given back (RQ-16).
+const CAPACITY_KEPT: usize = 1_024;
+
+/// Whether the queue goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum QueueEnd {
+    Open,
+    /// What waits is still handed over (DF-17).
+    Closed,
+    /// The consumer is gone: nothing will ever be taken.
+    Abandoned,
+}
+
+/// An object of the consumer that a list goes without, with its last state that decodes.
+pub(super) type Known<K> = (Arc<ObjectKey>, Option<Arc<Held<K>>>);
+
+/// Everything under the queue's one mutex.
+pub(super) struct QueueState<K: Object> {
+    compressed: bool,
+    entries: VecDeque<Deltas<K>>,
+    /// Compressed: the entry of each object, counted from the first that was ever queued (DF-4).
+    places: HashMap<Arc<ObjectKey>, usize>,
+    /// Entries that were taken.
+    taken: usize,
+    /// Events of the watch that wait, for the bound (RQ-12).
+    pub(super) events: usize,
+    /// Entries that belong to the first list and are not processed yet (DF-14, RQ-5); `None` before
+    /// a list or a change has come.
+    initial: Option<usize>,
+    /// The thread that processes what was taken, and how many entries of the first list these are.
+    processing: Option<(ThreadId, usize)>,
+    /// The writer asks the consumer's view: nothing is taken meanwhile.
+    pub(super) paused: bool,
+    pub(super) end: QueueEnd,
+    /// What ended the consumer, if nobody asked it to end.
+    pub(super) cause: Option<Error>,
+    pub(super) status: ReflectorStatus,
+    pub(super) since: Instant,
+}
+
+impl<K: Object> QueueState<K> {
+    pub(super) fn new(compressed: bool, since: Instant) -> Self {
+        Self {
+            compressed,
+            entries: VecDeque::new(),
+            places: HashMap::new(),
+            taken: 0,
+            events: 0,
+            initial: None,
+            processing: None,
+            paused: false,
+            end: QueueEnd::Open,
+            cause: None,
+            status: ReflectorStatus::default(),
+            since,
+        }
+    }
+
+    /// Entries that wait: objects when compressed, deltas when in order.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn has_synced(&self) -> bool {
+        self.initial == Some(0)
+    }
+
+    /// Whether nothing is being processed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.processing.is_none()
+    }
+
+    pub(super) fn is_processed_by(&self, thread: ThreadId) -> bool {
+        self.processing.is_some_and(|(by, _)| by == thread)
+    }
+
+    /// Whether a deletion of the object has a meaning, as far as the queue knows (DF-5, RQ-2).
+    pub(super) fn takes_deletion(&self, key: &ObjectKey) -> bool {
+        !self.compressed || self.places.contains_key(key)
+    }
+
+    /// Whether the queue can never sync any more.
+    pub(super) fn is_hopeless(&self) -> bool {
+        match self.end {
+            QueueEnd::Open => false,
+            QueueEnd::Closed => !self.has_synced() && self.entries.is_empty() && self.is_idle(),
+            QueueEnd::Abandoned => !self.has_synced(),
+        }
+    }
+
+    /// A change came: without a first list, the queue counts as synced from here on (DF-14). Ignored
+    /// deletions count (DF-5), and changes that a transform refuses (DF-7).
+    pub(super) fn populate(&mut self) {
+        self.initial.get_or_insert(0);
+    }
+
+    pub(super) fn push(
+        &mut self,
+        key: Option<Arc<ObjectKey>>,
+        delta: Delta<K>,
+    ) -> Option<Delta<K>> {
+        let came = usize::from(delta.is_event());
+        self.events = self.events.saturating_add(came);
+        if let Some(entry) = self.entry_to_join(key.as_deref(), &delta) {
+            let left_out = entry.push(delta);
+            let left = left_out.as_ref().is_some_and(Delta::is_event);
+            self.events = self.events.saturating_sub(usize::from(left));
+            return left_out;
+        }
+        if let (true, Some(key)) = (self.compressed, &key) {
+            let place = self.taken.wrapping_add(self.entries.len());
+            self.places.insert(Arc::clone(key), place);
+        }
+        self.entries.push_back(Deltas::new(key, delta));
+        None
+    }
+
+    /// The entry that a delta joins instead of getting one of its own.
+    fn entry_to_join(
+        &mut self,
+        key: Option<&ObjectKey>,
+        delta: &Delta<K>,
+    ) -> Option<&mut Deltas<K>> {
+        if !self.compressed {
+            return None;
+        }
+        if let Some(key) = key {
+            let place = self.places.get(key)?.wrapping_sub(self.taken);
+            return self.entries.get_mut(place);
+        }
+        let last = self.entries.back_mut()?;
+        (delta.is_bookmark() && last.newest().is_bookmark()).then_some(last)
+    }
+
+    /// Queues a list: its items, and a deletion of each object it goes without, which are those that
+    /// wait and `missing`, those of the consumer (DF-8, RQ-3).
+    pub(super) fn replace(
+        &mut self,
+        items: Vec<(Arc<ObjectKey>, Delta<K>)>,
+        is_listed: impl Fn(&ObjectKey) -> bool,
+        missing: &[Known<K>],
+    ) -> Vec<Delta<K>> {
+        if self.compressed {
+            self.forget_bookmarks();
+        }
+        let gone = self.end_unlisted(is_listed, missing);
+        let gone = gone.into_iter().map(|(key, last)| {
+            let delta = Delta::unlisted(&key, last);
+            (key, delta)
+        });
+        let deltas: Vec<_> = if self.compressed {
+            items.into_iter().chain(gone).collect()
+        } else {
+            gone.chain(items).collect()
+        };
+        let pushed = deltas.into_iter();
+        let left_out = pushed.filter_map(|(key, delta)| self.push(Some(key), delta));
+        let left_out = left_out.collect();
+        self.initial.get_or_insert(self.entries.len());
+        left_out
+    }
+
+    /// Queues a list as one delta (RQ-10).
+    pub(super) fn replace_at_once(&mut self, list: Delta<K>) {
+        self.push(None, list);
+        self.initial.get_or_insert(self.entries.len());
+    }
+
+    /// Queues the objects of which nothing waits (DF-16, RQ-9).
+    pub(super) fn resync(&mut self, known: &[(Arc<ObjectKey>, Arc<Held<K>>)]) {
+        let waiting = self.entries.iter().filter_map(Deltas::shared_key);
+        let waiting: HashSet<_> = waiting.map(Arc::clone).collect();
+        for (key, object) in known.iter().filter(|(key, _)| !waiting.contains(key)) {
+            self.push(Some(Arc::clone(key)), Delta::Sync(Arc::clone(object)));
+        }
+    }
+
+    /// A compressed list joins entries before them: bookmarks that wait may tell of what it takes
+    /// back.
+    fn forget_bookmarks(&mut self) {
+        self.entries.retain(|entry| !entry.newest().is_bookmark());
+        for (at, entry) in self.entries.iter().enumerate() {
+            if let Some(place) = entry.key().and_then(|key| self.places.get_mut(key)) {
+                *place = self.taken.wrapping_add(at);
+            }
+        }
+    }
+
+    /// The objects that a list goes without and that are to be deleted by it. Those that are deleted
+    /// already when what waits is processed are marked.
+    fn end_unlisted(
+        &mut self,
+        is_listed: impl Fn(&ObjectKey) -> bool,
+        missing: &[Known<K>],
+    ) -> Vec<Known<K>> {
+        let mut newest: HashMap<Arc<ObjectKey>, (usize, Option<_>)> = HashMap::new();
+        let mut first_queued = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            let key = entry.shared_key().filter(|key| !is_listed(key));
+            let Some(key) = key else { continue };
+            let waiting = newest.entry(Arc::clone(key)).or_insert_with(|| {
+                first_queued.push(Arc::clone(key));
+                (at, None)
+            });
+            waiting.0 = at;
+            if let Some(object) = entry.last_object() {
+                waiting.1 = Some(Arc::clone(object));
+            }
+        }
+        let mut unknown = Vec::new();
+        for (key, last) in missing {
+            match newest.get_mut(key) {
+                Some((_, Some(_))) => {}
+                Some((_, none)) => none.clone_from(last),
+                None => unknown.push((Arc::clone(key), last.clone())),
+            }
+        }
+        let mut gone = Vec::new();
+        for key in first_queued {
+            let Some((at, last)) = newest.remove(&key) else {
+                continue;
+            };
+            match self.entries.get_mut(at).map(Deltas::newest_mut) {
+                Some(deletion) if deletion.is_deletion() => deletion.mark_unlisted(),
+                Some(_) | None => gone.push((key, last)),
+            }
+        }
+        gone.extend(unknown);
+        gone
+    }
+
+    /// Hands the first entry over to `thread`, and says whether the queue had not synced (DF-13, RQ-7).
+    pub(super) fn take(&mut self, thread: ThreadId) -> Option<(Deltas<K>, bool)> {
+        let taken = self.pop()?;
+        Some((taken, self.begin(thread, 1)))
+    }
+
+    /// Hands over up to `max` entries, each about another object, and either all of the first list or
+    /// none (RQ-13).
+    pub(super) fn take_batch(
+        &mut self,
+        max: usize,
+        thread: ThreadId,
+    ) -> Option<(Vec<Deltas<K>>, bool)> {
+        let max = match self.initial {
+            None | Some(0) => max,
+            Some(left) => max.min(left),
+        };
+        let first = self.pop()?;
+        let mut keys: HashSet<_> = first.shared_key().map(Arc::clone).into_iter().collect();
+        let is_alone = keys.is_empty();
+        let mut batch = vec![first];
+        while !is_alone && batch.len() < max {
+            let next = self.entries.front().and_then(Deltas::shared_key);
+            if !next.is_some_and(|key| keys.insert(Arc::clone(key))) {
+                break;
+            }
+            batch.extend(self.pop());
+        }
+        let initial = self.begin(thread, batch.len());
+        Some((batch, initial))
+    }
+
+    fn pop(&mut self) -> Option<Deltas<K>> {
+        let taken = self.entries.pop_front()?;
+        self.taken = self.taken.wrapping_add(1);
+        if let Some(key) = taken.key() {
+            self.places.remove(key);
+        }
+        let events = taken.iter().filter(|delta| delta.is_event()).count();
+        self.events = self.events.saturating_sub(events);
+        if self.entries.is_empty() && self.entries.capacity() > CAPACITY_KEPT {
+            self.entries = VecDeque::new();
+            self.places = HashMap::new();
+        }
+        Some(taken)
+    }
+
+    fn begin(&mut self, thread: ThreadId, entries: usize) -> bool {
+        let counts = self.initial.is_some_and(|left| left > 0);
+        self.processing = Some((thread, if counts { entries } else { 0 }));
+        !self.has_synced()
+    }
+
+    /// What was taken is processed. The count of initial entries falls here, not before (RQ-6, RQ-15).
+    pub(super) fn finish(&mut self) {
+        if let (Some((_, entries)), Some(left)) = (self.processing.take(), &mut self.initial) {
+            *left = left.saturating_sub(entries);
+        }
+    }
+
+    /// The consumer is gone; returns what waited.
+    pub(super) fn abandon(&mut self) -> VecDeque<Deltas<K>> {
+        self.end = QueueEnd::Abandoned;
+        self.places = HashMap::new();
+        std::mem::take(&mut self.entries)
+    }
+}

@@ -1,0 +1,159 @@
+//! The mode in order in which a list is one delta: RQ-10, RQ-11.
+
+use super::compressed::marking;
+use super::*;
+use crate::object::Object as _;
+
+/// RQ-10, `TestRealFIFO_ReplaceAtomic`, `TestRealFIFO_ReplaceAtomicPop`: a list is one delta, and does not look at what
+/// waits.
+#[test]
+fn rq_10_a_list_is_one_delta() {
+    let table: [(&str, &[&str]); 4] = [
+        ("=", &["[]@100"]),
+        ("=a1,b2", &["[a1+b2]@100"]),
+        ("+a1 =b2", &["Aa1", "[b2]@100"]),
+        ("-a1 =a1 ~a2 =", &["Da1", "[a1]@100", "Ua2", "[]@100"]),
+    ];
+    for (input, output) in table {
+        assert_eq!(Rig::atomic(false).feed(input).drain(), output, "{input}");
+    }
+}
+
+/// RQ-10: the one delta is the whole of the first list.
+#[test]
+fn rq_10_the_first_list_is_synced_once_it_is_processed() {
+    let mut rig = Rig::atomic(false);
+    rig.feed("= +a1");
+    let handle = rig.handle.clone();
+    let popped = rig.queue.pop(at_once(), |deltas, is_initial| {
+        assert!(deltas.key().is_none() && is_initial);
+        assert!(!handle.has_synced());
+    });
+    popped.unwrap();
+    assert!(handle.has_synced());
+    assert!(!rig.take().1);
+}
+
+/// RQ-10, `TestRealFIFO_ResyncAtomic`: a resync is one delta, and says nothing about the first list.
+#[test]
+fn rq_10_a_resync_is_one_delta() {
+    let mut rig = Rig::atomic(true);
+    assert_eq!(rig.feed("! !").drain(), ["S*", "S*"]);
+    assert!(!rig.handle.has_synced());
+}
+
+/// RQ-10, `TestRealFIFO_ReplaceAtomicPop`, `TestRealFIFO_ResyncAtomic`: lists, resyncs and bookmarks keep their order among the
+/// changes, each is a pop, and none is merged.
+#[test]
+fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
+    let mut rig = Rig::atomic(true);
+    rig.feed("=a1 ~a2 !");
+    for version in ["7", "8"] {
+        rig.writer.bookmark(&ResourceVersion::from(version));
+    }
+    rig.feed("~a9 =a9,b9 !");
+    let expected = [
+        "[a1]@100",
+        "Ua2",
+        "S*",
+        "B7",
+        "B8",
+        "Ua9",
+        "[a9+b9]@100",
+        "S*",
+    ];
+    assert_eq!(rig.drain(), expected);
+    assert!(rig.handle.has_synced());
+}
+
+/// RQ-10: bookmarks come where they are asked for, and say nothing about the first list.
+#[test]
+fn rq_10_bookmarks_come_where_asked_for() {
+    let table = [
+        (Rig::atomic(true), vec!["B7"]),
+        (Rig::atomic(false), vec![]),
+        (Rig::in_order(""), vec![]),
+        (Rig::compressed(""), vec![]),
+        (bookmarked(false), vec!["B7"]),
+        (bookmarked(true), vec!["B7"]),
+    ];
+    for (mut rig, expected) in table {
+        rig.writer.bookmark(&ResourceVersion::from("7"));
+        assert_eq!(rig.drain(), expected);
+        assert!(!rig.handle.has_synced());
+    }
+}
+
+/// A queue in which a list is not one delta, with bookmarks.
+fn bookmarked(compressed: bool) -> Rig {
+    let known = Arc::default();
+    let options = if compressed {
+        compressed_over(&known)
+    } else {
+        in_order_over(&known)
+    };
+    Rig::new(options.bookmarks(), known)
+}
+
+/// Better than RQ-10: a bookmark comes after everything that was queued before it in the other modes too, and alone.
+#[test]
+fn rq_10_a_bookmark_overtakes_nothing() {
+    let table = [
+        (false, vec!["Ra1", "Rb1", "B7", "B8", "Ua9", "B9"]),
+        (true, vec!["Ra1,Ua9", "Rb1", "B8", "B9"]),
+    ];
+    for (compressed, expected) in table {
+        for batches in [false, true] {
+            let mut rig = bookmarked(compressed);
+            rig.feed("=a1,b1");
+            for version in ["7", "8"] {
+                rig.writer.bookmark(&ResourceVersion::from(version));
+            }
+            rig.feed("~a9");
+            if compressed {
+                rig.feed("~c9");
+            }
+            rig.writer.bookmark(&ResourceVersion::from("9"));
+            if !batches {
+                let popped = rig.drain();
+                let popped = popped.into_iter().filter(|word| word != "Uc9");
+                assert_eq!(popped.collect::<Vec<_>>(), expected);
+                assert!(rig.handle.has_synced());
+                continue;
+            }
+            while !rig.handle.is_empty() {
+                let all = std::num::NonZeroUsize::MAX;
+                let popped = rig
+                    .queue
+                    .pop_batch(all, at_once(), |batch, _| batch)
+                    .unwrap();
+                let bookmarks = popped.iter().filter(|deltas| deltas.key().is_none());
+                assert!(bookmarks.count() == 0 || popped.len() == 1, "{popped:?}");
+            }
+        }
+    }
+}
+
+/// RQ-10: what is listed is transformed first; an error changes nothing.
+#[test]
+fn rq_10_a_list_is_transformed_first() {
+    let options = marking(Options::default().atomic_lists());
+    let mut rig = Rig::new(options, Arc::default());
+    rig.feed("=a1");
+    let popped = rig.pop();
+    let Delta::ReplacedAll(all) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    assert!(matches!(&all.items[0], Listed::Object(object) if object.uid() == "uid-a'"));
+    drop(popped);
+
+    let fails = Options::default()
+        .atomic_lists()
+        .transform(|_: Arc<Held<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
+    let mut rig = Rig::new(fails, Arc::default());
+    assert_eq!(
+        rig.write("=a1").unwrap_err().to_string(),
+        "transforming: no"
+    );
+    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+}

@@ -1,0 +1,408 @@
+//! The compressed mode: DF-1 to DF-11, DF-16, DF-19, and the tables of upstream's tests of it.
+
+use super::*;
+
+/// DF-4, `TestDeltaFIFO_addUpdate`: the changes of one object wait together.
+#[test]
+fn df_4_the_changes_of_one_object_are_one_pop() {
+    let mut rig = Rig::compressed("");
+    rig.feed("+a10 ~a12 -a15");
+    assert_eq!(rig.handle.len(), 1);
+    assert_eq!(rig.drain(), ["Aa10,Ua12,Da15"]);
+}
+
+/// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes, and is put at the end
+/// once it was taken.
+#[test]
+fn df_4_an_object_keeps_its_place() {
+    let mut rig = Rig::compressed("");
+    rig.feed("+a10 +b1 +c11 +c13 +d30");
+    assert_eq!(shown(&rig.pop()), "Aa10");
+    rig.feed("+a14");
+    assert_eq!(rig.drain(), ["Ab1", "Ac11,Ac13", "Ad30", "Aa14"]);
+}
+
+/// DF-1, `TestDeltaFIFO_basic`: whatever is taken in between, each object's changes come in order and none is lost.
+#[test]
+fn df_1_the_order_of_two_interleaved_series_is_kept() {
+    let mut rig = Rig::compressed("");
+    let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
+    for number in 1..=300 {
+        rig.feed(&format!("~a{number} ~b{number}"));
+        if number % 7 == 0 {
+            for deltas in rig.drain() {
+                let series = if deltas.starts_with("Ua") {
+                    &mut of_a
+                } else {
+                    &mut of_b
+                };
+                series.extend(deltas.split(',').map(|delta| delta[2..].to_owned()));
+            }
+        }
+    }
+    let expected: Vec<_> = (1..=294).map(|number| number.to_string()).collect();
+    assert_eq!((&of_a, &of_b), (&expected, &expected));
+}
+
+/// DF-5, `TestDeltaFIFO_enqueueingNoLister`: without a view, only what waits can be deleted.
+#[test]
+fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
+    let mut rig = Rig::alone();
+    rig.feed("+a10 ~b15 +c17 -c18 -d20");
+    assert_eq!(rig.drain(), ["Aa10", "Ub15", "Ac17,Dc18"]);
+}
+
+/// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of what the consumer holds is queued, of what nobody knows not.
+#[test]
+fn df_5_with_a_view_a_known_deletion_is_queued() {
+    let mut rig = Rig::compressed("a5 b6 c7");
+    rig.feed("+a10 ~b15 -c20 -d20");
+    assert_eq!(rig.drain(), ["Aa10", "Ub15", "Dc20"]);
+}
+
+/// DF-5: a view that fails is no reason to lose a deletion.
+#[test]
+fn df_5_a_view_that_fails_lets_the_deletion_through() {
+    let mut rig = Rig::compressed("");
+    rig.known.broken.lock().insert(key("a"));
+    rig.feed("-a3");
+    assert_eq!(rig.drain(), ["Da3"]);
+}
+
+/// DF-5, DF-14: a deletion that is left out counts as input all the same.
+#[test]
+fn df_5_an_ignored_deletion_counts_as_populated() {
+    let mut rig = Rig::compressed("");
+    rig.feed("-a3");
+    assert!(rig.handle.is_empty() && rig.handle.has_synced());
+}
+
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: what was added and deleted before it was taken is told in full.
+#[test]
+fn df_5_added_and_deleted_are_both_kept() {
+    let mut rig = Rig::compressed("");
+    rig.feed("+a5 -a6");
+    assert_eq!(rig.drain(), ["Aa5,Da6"]);
+}
+
+/// DF-6: two deletions in a row are one; the final state wins over what a list implies, else the newer wins.
+#[test]
+fn df_6_two_deletions_in_a_row_are_one() {
+    let table = [
+        (
+            "+a1 -a2 -a3",
+            "Aa1,Da3",
+            "the newer of two final states: the older may be old news, which the store refuses (B18)",
+        ),
+        (
+            "+a1 -a2 =",
+            "Aa1,Da2",
+            "the final state, not what the list implies",
+        ),
+        ("+a1 = -a3", "Aa1,Da3", "the final state, which came later"),
+        ("+a1 = =", "Aa1,Ta1", "the newer of two implied ones"),
+        ("+a1 +a1", "Aa1,Aa1", "nothing else is merged"),
+    ];
+    for (input, output, why) in table {
+        assert_eq!(Rig::compressed("").feed(input).drain(), [output], "{why}");
+    }
+}
+
+/// DF-6: two deletions with anything between them, and two of anything else, stay apart.
+#[test]
+fn df_6_nothing_else_is_merged() {
+    let table = [
+        ("~a1 ~a1", "Ua1,Ua1"),
+        ("=a1 =a1", "Ra1,Ra1"),
+        ("-a2 +a3 -a4", "Da2,Aa3,Da4"),
+        ("-a2 =a3 -a4", "Da2,Ra3,Da4"),
+        ("= +a3 =", "Ta1,Aa3,Ta3"),
+    ];
+    for (input, output) in table {
+        assert_eq!(
+            Rig::compressed("a1").feed(input).drain(),
+            [output],
+            "{input}"
+        );
+    }
+}
+
+/// DF-6, B18: of two deletions that the watch told of, the one that is later in the server's history; it counts for both.
+#[test]
+fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
+    assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["Da5"]);
+    let mut rig = Rig::compressed("a1");
+    rig.feed("-a2");
+    let later = ObjectEvent::deleted(undecodable("a3"));
+    rig.writer.apply(later).unwrap();
+    let popped = rig.pop();
+    assert_eq!(
+        shown(&popped),
+        "Ta2",
+        "the last state that decodes, of a deletion that does not"
+    );
+    let Delta::Deleted(deletion) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    let seen = deletion.seen.as_ref().unwrap();
+    assert_eq!(seen.resource_version().as_str(), "3");
+}
+
+/// DF-9: what a list goes without is deleted once each. Which comes first is not promised; here what waits keeps its place.
+#[test]
+fn df_9_each_missing_object_is_deleted_once() {
+    let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
+    rig.feed("~d2 +z1 ~b2 =c1");
+    let mut popped = rig.drain();
+    assert_eq!(popped[..3], ["Ud2,Td2", "Az1,Tz1", "Ub2,Tb2"]);
+    popped[3..].sort();
+    assert_eq!(popped[3..], ["Rc1", "Ta1", "Te1"]);
+}
+
+/// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five starting points.
+#[test]
+fn df_8_a_list_deletes_what_it_goes_without() {
+    let table: [(&str, &[&str]); 4] = [
+        ("-c10 =a5", &["Dc10", "Ra5", "Tb6"]),
+        ("+c10 =a5", &["Ac10,Tc10", "Ra5", "Tb6"]),
+        ("-b6 +b100 =a5", &["Db6,Ab100,Tb100", "Ra5", "Tc7"]),
+        ("=b100,a5 =a5", &["Rb100,Tb100", "Ra5,Ra5", "Tc7"]),
+    ];
+    for (input, output) in table {
+        assert_eq!(
+            Rig::compressed("a5 b6 c7").feed(input).drain(),
+            output,
+            "{input}"
+        );
+    }
+    assert_eq!(
+        Rig::alone().feed("+c10 =a5").drain(),
+        ["Ac10,Tc10", "Ra5"],
+        "no view"
+    );
+}
+
+/// DF-8, `TestDeltaFIFO_ReplaceDeltaType`: a listed object is `Replaced`, known or not.
+#[test]
+fn df_8_a_listed_object_is_replaced() {
+    for known in ["", "a1"] {
+        assert_eq!(Rig::compressed(known).feed("=a1").drain(), ["Ra1"]);
+    }
+}
+
+/// DF-8, `TestDeltaFIFO_replaceWithDeleteDeltaIn`: an object that was deleted and is listed again is told of.
+#[test]
+fn df_8_a_list_brings_back_what_was_deleted() {
+    assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["Da2,Ra3"]);
+}
+
+/// DF-8, `TestDeltaFIFO_addReplace`: the newest state of a list stands last.
+#[test]
+fn df_8_the_newest_state_stands_last() {
+    let mut rig = Rig::compressed("");
+    rig.feed("+a10 =a15");
+    let popped = rig.pop();
+    assert_eq!(shown(&popped), "Aa10,Ra15");
+    assert!(matches!(popped.oldest(), Delta::Added(_)));
+    assert!(matches!(popped.newest(), Delta::Replaced(_)));
+    assert_eq!(popped.len(), 2);
+}
+
+/// DF-8: the object of a deletion is missing where the lookup fails.
+#[test]
+fn df_8_a_failed_lookup_leaves_the_last_state_out() {
+    let mut rig = Rig::compressed("");
+    rig.known.broken.lock().insert(key("a"));
+    rig.feed("=");
+    let popped = rig.pop();
+    let Delta::Deleted(deleted) = popped.newest() else {
+        panic!("{popped:?}")
+    };
+    assert_eq!(deleted.key, key("a"));
+    assert!(deleted.last_known.is_none() && !deleted.final_state_known());
+    assert!(deleted.unlisted);
+}
+
+/// DF-11, `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`: lists over objects that only the queue knows.
+#[test]
+fn df_11_lists_over_objects_that_only_wait() {
+    let table = [
+        ("+a1 =", "Aa1,Ta1"),
+        ("+a1 -a1 =", "Aa1,Da1"),
+        ("+a1 =a1 =a1 =", "Aa1,Ra1,Ra1,Ta1"),
+        ("+a1 = =", "Aa1,Ta1"),
+        ("+a1 -a1 +a2 =", "Aa1,Da1,Aa2,Ta2"),
+    ];
+    for (input, output) in table {
+        assert_eq!(Rig::alone().feed(input).drain(), [output], "{input}");
+    }
+}
+
+/// DF-10 is better here: a list is all or nothing.
+#[test]
+fn df_10_a_list_that_fails_changes_nothing() {
+    let known = view("z1");
+    let options = compressed_over(&known).transform(|object: Arc<Held<ConfigMap>>| {
+        if object.metadata.name.as_deref() == Some("b") {
+            return Err(Error::new(ErrorKind::Config, "no"));
+        }
+        Ok(object)
+    });
+    let mut rig = Rig::new(options, known);
+    let error = rig.write("=a1,b2,c3").unwrap_err();
+    assert_eq!(error.to_string(), "transforming: no");
+    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+}
+
+/// Of duplicate keys in one list the last wins, at the place of the first (ST-5); what was taken back out is not there.
+#[test]
+fn st_5_each_key_of_a_list_is_queued_once() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        let mut staging = rig.writer.begin();
+        for word in ["a1", "b1", "a2", "c1", "d1"] {
+            rig.writer
+                .stage(&mut staging, ObjectEvent::added(held(word)));
+        }
+        for word in ["c2", "d2", "nobody2"] {
+            rig.writer
+                .stage(&mut staging, ObjectEvent::deleted(held(word)));
+        }
+        rig.writer
+            .stage(&mut staging, ObjectEvent::added(held("c2")));
+        rig.writer.commit(staging, &at("9")).unwrap();
+        assert_eq!(rig.drain(), ["Ra2", "Rb1", "Rc2"]);
+    }
+}
+
+/// A list that is dropped before it commits leaves no trace.
+#[test]
+fn a_list_that_is_dropped_changes_nothing() {
+    for mut rig in [
+        Rig::compressed("z1"),
+        Rig::in_order("z1"),
+        Rig::atomic(true),
+    ] {
+        let mut staging = rig.writer.begin();
+        rig.writer
+            .stage(&mut staging, ObjectEvent::added(held("a1")));
+        drop(staging);
+        assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+    }
+}
+
+/// DF-16, `TestDeltaFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`: known objects with nothing waiting.
+#[test]
+fn df_16_a_resync_brings_up_what_nothing_waits_for() {
+    let table: [(&str, &str, &[&str]); 4] = [
+        ("a5", "!", &["Sa5"]),
+        ("a5", "-a10 !", &["Da10"]),
+        ("a5", "~a6 !", &["Ua6"]),
+        ("a5 b6", "~b7 !", &["Ub7", "Sa5"]),
+    ];
+    for (known, input, output) in table {
+        assert_eq!(
+            Rig::compressed(known).feed(input).drain(),
+            output,
+            "{input}"
+        );
+    }
+    assert!(
+        Rig::alone().feed("!").drain().is_empty(),
+        "without a view there is nothing to sync"
+    );
+}
+
+/// DF-16: an object that cannot be looked up is left out of a resync.
+#[test]
+fn df_16_a_failed_lookup_is_skipped() {
+    let mut rig = Rig::compressed("b1");
+    rig.known.broken.lock().insert(key("a"));
+    assert_eq!(rig.feed("!").drain(), ["Sb1"]);
+}
+
+/// DF-7, `TestDeltaFIFO_transformer`: each object is transformed once, and a deletion by a list carries the result.
+#[test]
+fn df_7_each_object_is_transformed_once() {
+    let known = view("z1");
+    let mut rig = Rig::new(marking(compressed_over(&known)), known);
+    rig.feed("+a1 ~a2 -a3 +b1 =c1 !");
+    let table = ["a1' a2' a3'", "b1' b1'", "c1'", "z1"];
+    for expected in table {
+        let popped = rig.pop();
+        assert_eq!(marks(&popped), expected);
+    }
+    assert!(rig.handle.is_empty());
+}
+
+/// DF-7: what a transform refuses is not queued, and counts as populated; one that renames is refused.
+#[test]
+fn df_7_a_transform_that_fails_queues_nothing() {
+    let renames = Options::default().transform(|object| {
+        Ok(Held::edited(object, |object: &mut ConfigMap| {
+            object.metadata.name = Some("other".to_owned());
+        }))
+    });
+    let mut rig = Rig::new(renames, Arc::default());
+    let error = rig.write("+a1").unwrap_err();
+    assert_eq!(error.to_string(), "transforming: a became other");
+    assert!(rig.handle.is_empty() && rig.handle.has_synced());
+}
+
+/// Appends a mark to the uid at each transform.
+pub(super) fn marking(options: Options) -> Options {
+    options.transform(|object| {
+        Ok(Held::edited(object, |object: &mut ConfigMap| {
+            object.metadata.uid.as_mut().unwrap().push('\'');
+        }))
+    })
+}
+
+pub(super) fn marks(deltas: &Deltas<ConfigMap>) -> String {
+    let objects = deltas.iter().filter_map(Delta::object);
+    let marked = objects.map(|object| {
+        let uid = object.metadata.uid.as_deref().unwrap();
+        word(object) + uid.trim_start_matches(|c| c != '\'')
+    });
+    marked.collect::<Vec<_>>().join(" ")
+}
+
+/// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; a bunch without deltas cannot be made (DF-19).
+#[test]
+fn df_3_deltas_and_tombstones_know_their_key() {
+    let table = [
+        (Rig::compressed("b1"), vec!["a", "c", "b"]),
+        // `TestRealFIFO_KeyOf`.
+        (Rig::in_order("b1"), vec!["a", "a", "b", "c"]),
+    ];
+    for (mut rig, keys) in table {
+        rig.feed("+a1 =c1");
+        for expected in keys {
+            let popped = rig.pop();
+            assert_eq!(popped.key(), Some(&key(expected)));
+            let mut deltas = popped.iter();
+            assert!(deltas.all(|delta| delta.key() == Some(key(expected))));
+        }
+        assert!(rig.handle.is_empty());
+    }
+    assert_eq!(Delta::<ConfigMap>::SyncAll.key(), None);
+}
+
+/// DF-2: nothing of an object but its key and version is in what is printed.
+#[test]
+fn df_2_debug_prints_no_content() {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some("a".to_owned());
+    object.data = Some([("k".to_owned(), "canary".to_owned())].into());
+    let mut rig = Rig::compressed("b1");
+    replace(&mut rig.writer, vec![Arc::new(Held::new(object))]).unwrap();
+    let popped = rig.pop();
+    assert_eq!(format!("{popped:?}"), "[Replaced(Object(ConfigMap a @))]");
+    drop(popped);
+    let popped = rig.pop();
+    let text = format!("{popped:?} {:?} {:?}", rig.writer, rig.handle);
+    assert!(
+        text.contains("Deletion { key: b, last_known: Some(ConfigMap b @1)"),
+        "{text}"
+    );
+    assert!(!text.contains("canary"));
+}

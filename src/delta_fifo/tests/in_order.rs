@@ -1,0 +1,197 @@
+//! The mode in order: RQ-1 to RQ-4, RQ-8, RQ-9, RQ-13, RQ-14, and the tables of upstream's tests of it.
+
+use std::num::NonZeroUsize;
+
+use super::compressed::{marking, marks};
+use super::*;
+
+/// RQ-1, `TestRealFIFO_addUpdate`: each change is a pop of its own.
+#[test]
+fn rq_1_each_change_is_a_pop() {
+    let mut rig = Rig::in_order("");
+    rig.feed("+a10 ~a12 -a15");
+    assert_eq!(rig.handle.len(), 3);
+    assert_eq!(rig.drain(), ["Aa10", "Ua12", "Da15"]);
+}
+
+/// RQ-1, `TestRealFIFO_basic`: of two series, whatever is taken in between, nothing is lost and nothing overtakes.
+#[test]
+fn rq_1_the_order_of_two_interleaved_series_is_kept() {
+    let mut rig = Rig::in_order("");
+    let (mut popped, mut expected) = (Vec::new(), Vec::new());
+    for number in 1..=300 {
+        rig.feed(&format!("~a{number} ~b{number}"));
+        expected.extend([format!("Ua{number}"), format!("Ub{number}")]);
+        if number % 7 == 0 {
+            popped.push(shown(&rig.pop()));
+        }
+    }
+    popped.extend(rig.drain());
+    assert_eq!(popped, expected);
+}
+
+/// RQ-1, `TestRealFIFO_detectLineJumpers`: the order is that of the watch, across objects too.
+#[test]
+fn rq_1_the_order_of_the_watch_is_kept() {
+    let mut rig = Rig::in_order("");
+    rig.feed("+a10 +b1 +c11 +c13 +d30");
+    assert_eq!(shown(&rig.pop()), "Aa10");
+    rig.feed("+a14");
+    assert_eq!(rig.drain(), ["Ab1", "Ac11", "Ac13", "Ad30", "Aa14"]);
+}
+
+/// RQ-2, `TestRealFIFO_enqueueingNoLister`, `...WithLister`, `...DeleteExistingNonPropagated`: a deletion is queued,
+/// known or not.
+#[test]
+fn rq_2_a_deletion_is_always_queued() {
+    for known in ["", "a5 b6 c7"] {
+        let mut rig = Rig::in_order(known);
+        rig.feed("+a10 ~b15 +c17 -c18 -d20");
+        assert_eq!(
+            rig.drain(),
+            ["Aa10", "Ub15", "Ac17", "Dc18", "Dd20"],
+            "{known}"
+        );
+    }
+}
+
+/// RQ-3, `TestRealFIFO_ReplaceMakesDeletions`, `...Replaced`, `TestRealFIFO_addReplace`: what is gone comes first.
+#[test]
+fn rq_3_a_list_deletes_first_and_replaces_then() {
+    let table: [(&str, &[&str]); 6] = [
+        ("-c10 =a5", &["Dc10", "Tb6", "Ra5"]),
+        ("+c10 =a5", &["Ac10", "Tc10", "Tb6", "Ra5"]),
+        ("-b6 +b100 =a5", &["Db6", "Ab100", "Tb100", "Tc7", "Ra5"]),
+        ("=b100,a5 =a5", &["Tc7", "Rb100", "Ra5", "Tb100", "Ra5"]),
+        (
+            "+z1 +y1 ~z2 =a5,b6,c7",
+            &["Az1", "Ay1", "Uz2", "Tz2", "Ty1", "Ra5", "Rb6", "Rc7"],
+        ),
+        ("+a10 =c9,a15,b8", &["Aa10", "Rc9", "Ra15", "Rb8"]),
+    ];
+    for (input, output) in table {
+        assert_eq!(
+            Rig::in_order("a5 b6 c7").feed(input).drain(),
+            output,
+            "{input}"
+        );
+    }
+    assert_eq!(
+        Rig::in_order("").feed("+c10 =a5").drain(),
+        ["Ac10", "Tc10", "Ra5"],
+        "the consumer holds nothing"
+    );
+}
+
+/// RQ-3, `TestRealFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`, `...replaceWithDeleteDeltaIn`: the tables of DF-11.
+#[test]
+fn rq_3_lists_over_objects_that_only_wait() {
+    let table: [(&str, &[&str]); 6] = [
+        ("+a1 =", &["Aa1", "Ta1"]),
+        ("+a1 -a1 =", &["Aa1", "Da1"]),
+        ("+a1 =a1 =a1 =", &["Aa1", "Ra1", "Ra1", "Ta1"]),
+        ("+a1 = =", &["Aa1", "Ta1"]),
+        ("+a1 -a1 +a2 =", &["Aa1", "Da1", "Aa2", "Ta2"]),
+        ("+a1 -a2 =a3", &["Aa1", "Da2", "Ra3"]),
+    ];
+    for (input, output) in table {
+        assert_eq!(Rig::in_order("").feed(input).drain(), output, "{input}");
+    }
+}
+
+/// RQ-4: the deletion of an object that waits holds its last state as it waits.
+#[test]
+fn rq_4_a_deletion_holds_the_last_state_that_waits() {
+    let mut rig = Rig::in_order("a1");
+    rig.feed("~a2 ~a3 =");
+    let mut last = None;
+    while !rig.handle.is_empty() {
+        let popped = rig.pop();
+        let object = Arc::clone(popped.newest().object().unwrap());
+        if popped.newest().is_deletion() {
+            assert!(Arc::ptr_eq(&object, last.as_ref().unwrap()));
+        }
+        last = Some(object);
+    }
+    assert_eq!(word(&last.unwrap()), "a3");
+}
+
+/// RQ-8, `TestRealFIFO_transformer`: as DF-7, one delta at a time.
+#[test]
+fn rq_8_each_object_is_transformed_once() {
+    let known = view("z1");
+    let mut rig = Rig::new(marking(in_order_over(&known)), known);
+    rig.feed("+a1 ~a2 -a3 +b1 =c1 !");
+    for expected in ["a1'", "a2'", "a3'", "b1'", "b1'", "z1", "c1'"] {
+        assert_eq!(marks(&rig.pop()), expected);
+    }
+    assert!(rig.handle.is_empty(), "the resync found everything waiting");
+}
+
+/// RQ-9, `TestRealFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`.
+#[test]
+fn rq_9_a_resync_brings_up_what_nothing_waits_for() {
+    let table: [(&str, &str, &[&str]); 4] = [
+        ("a5", "!", &["Sa5"]),
+        ("a5", "-a10 !", &["Da10"]),
+        ("a5", "~a6 !", &["Ua6"]),
+        ("a5 b6", "~b7 !", &["Ub7", "Sa5"]),
+    ];
+    for (known, input, output) in table {
+        assert_eq!(Rig::in_order(known).feed(input).drain(), output, "{input}");
+    }
+}
+
+/// The batches of up to `max` that wait.
+fn batches(rig: &mut Rig, max: usize) -> Vec<Vec<String>> {
+    let max = NonZeroUsize::new(max).unwrap();
+    let mut batches = Vec::new();
+    while !rig.handle.is_empty() {
+        let batch = rig.queue.pop_batch(max, at_once(), |batch, _| batch);
+        batches.push(batch.unwrap().iter().map(shown).collect());
+    }
+    batches
+}
+
+/// RQ-13, RQ-14, `TestRealFIFO_PopMultipleDeltaInBatch`: a batch ends at its limit, at an object that is in it
+/// already, and at the end of the first list.
+#[test]
+fn rq_14_the_tables_of_batches() {
+    let all = usize::MAX;
+    let table: [(usize, &str, &[&[&str]]); 8] = [
+        (all, "=a1,b1,c1", &[&["Ra1", "Rb1", "Rc1"]]),
+        (2, "=a1,b1 ~c1 ~d1", &[&["Ra1", "Rb1"], &["Uc1", "Ud1"]]),
+        (all, "=a1 ~a2 ~a3", &[&["Ra1"], &["Ua2"], &["Ua3"]]),
+        (all, "=a1,b1 ~b2 ~c3", &[&["Ra1", "Rb1"], &["Ub2", "Uc3"]]),
+        (all, "=a1,b1,c1 ~b2", &[&["Ra1", "Rb1", "Rc1"], &["Ub2"]]),
+        (2, "=a1,b1,c1", &[&["Ra1", "Rb1"], &["Rc1"]]),
+        (2, "= ~a1 ~b2 ~c3", &[&["Ua1", "Ub2"], &["Uc3"]]),
+        (2, "=a1,b1,c1 ~d1", &[&["Ra1", "Rb1"], &["Rc1"], &["Ud1"]]),
+    ];
+    for (max, input, output) in table {
+        assert_eq!(
+            batches(Rig::in_order("").feed(input), max),
+            output,
+            "{max}: {input}"
+        );
+    }
+}
+
+/// RQ-13: the special deltas come alone; a compressed queue gives batches of objects.
+#[test]
+fn rq_13_what_is_about_everything_comes_alone() {
+    let mut rig = Rig::atomic(false);
+    rig.feed("=a1 ~a2 ~b2 ! ~c3");
+    assert_eq!(
+        batches(&mut rig, 9),
+        [
+            vec!["[a1]@100"],
+            vec!["Ua2", "Ub2"],
+            vec!["S*"],
+            vec!["Uc3"]
+        ]
+    );
+    let mut rig = Rig::compressed("");
+    rig.feed("=a1,b1 ~b2 ~c3");
+    assert_eq!(batches(&mut rig, 9), [vec!["Ra1", "Rb1,Ub2"], vec!["Uc3"]]);
+}

@@ -1,0 +1,182 @@
+//! What a list says counts whatever the watch told of an object's end before (B18).
+
+use super::*;
+use crate::object::Object as _;
+
+/// The deltas that wait for `a`, after a list without it.
+fn unlisted(mut rig: Rig, words: &str) -> String {
+    rig.feed(words);
+    let mut told = Vec::new();
+    while !rig.handle.is_empty() {
+        let popped = rig.pop();
+        for delta in popped.iter() {
+            let Delta::Deleted(deletion) = delta else {
+                continue;
+            };
+            let last = deletion.last_known.as_ref();
+            let last = last.map_or_else(|| "?".to_owned(), |last| word(last));
+            let by = if deletion.unlisted {
+                "unlisted"
+            } else {
+                "seen"
+            };
+            told.push(format!("{last} {by}"));
+        }
+    }
+    told.join(", ")
+}
+
+/// B18, RQ-3, DF-6: what the watch told may be old news, which the consumer refuses. The list marks it, so that its word
+/// counts.
+#[test]
+fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
+    for rig in [Rig::compressed, Rig::in_order] {
+        let table = [
+            ("-a2", "a2 seen"),
+            ("-a2 =", "a2 unlisted"),
+            ("-a2 = =", "a2 unlisted"),
+            ("-a2 =a5", "a2 seen"),
+            ("=", "a5 unlisted"),
+            ("~a6 =", "a6 unlisted"),
+        ];
+        for (words, expected) in table {
+            assert_eq!(unlisted(rig("a5"), words), expected, "{words}");
+        }
+    }
+    let told = unlisted(Rig::compressed("a5"), "= -a6");
+    assert_eq!(told, "a6 unlisted", "the mark outlasts what it stood on");
+    let told = unlisted(Rig::in_order("a5"), "= -a6");
+    assert_eq!(told, "a5 unlisted, a6 seen");
+}
+
+/// B18, RQ-3: the deletion that was processed before the list came is not marked any more. The consumer refused it, so its
+/// view still shows the object, and the list ends that.
+#[test]
+fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
+    for mut rig in [Rig::compressed("a5"), Rig::in_order("a5")] {
+        rig.feed("-a2");
+        assert_eq!(shown(&rig.pop()), "Da2");
+        assert_eq!(rig.feed("=").drain(), ["Ta5"]);
+    }
+}
+
+/// B12: a deletion that does not decode keeps what the watch told, and gets the list's mark, too.
+#[test]
+fn b18_b12_a_list_marks_a_deletion_that_does_not_decode() {
+    for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
+        let event = ObjectEvent::deleted(undecodable("a3"));
+        rig.writer.apply(event).unwrap();
+        rig.feed("=");
+        let popped = rig.pop();
+        assert_eq!(shown(&popped), "Ta1");
+        let Delta::Deleted(deletion) = popped.newest() else {
+            panic!("{popped:?}")
+        };
+        assert!(deletion.seen.is_some() && deletion.unlisted);
+        assert!(rig.handle.is_empty());
+    }
+}
+
+/// B12: the state that was there before the end, wherever the end stands in what waited together.
+#[test]
+fn b12_each_deletion_that_does_not_decode_gets_the_state_before_it() {
+    let mut rig = Rig::compressed("a1");
+    let ends = ["a2", "a4"].map(|word| ObjectEvent::deleted(undecodable(word)));
+    let [first, second] = ends;
+    rig.writer.apply(first).unwrap();
+    rig.feed("+a3");
+    rig.writer.apply(second).unwrap();
+    assert_eq!(rig.drain(), ["Ta1,Aa3,Ta3"]);
+}
+
+/// An unchanged object of a list keeps its allocation, where the view knows it.
+#[test]
+fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
+    let known = view("a1 b1");
+    let modes = [
+        compressed_over(&known),
+        in_order_over(&known),
+        compressed_over(&known).atomic_lists(),
+    ];
+    for options in modes {
+        let mut rig = Rig::new(options, Arc::clone(&known));
+        rig.feed("=a1,b2,c1");
+        let mut shared = Vec::new();
+        while !rig.handle.is_empty() {
+            let mut listed = Vec::new();
+            for delta in rig.pop() {
+                if let Delta::ReplacedAll(all) = delta {
+                    listed.extend(all.items);
+                } else if let Delta::Replaced(item) = delta {
+                    listed.push(item);
+                }
+            }
+            let objects = known.objects.lock();
+            for object in listed.iter().filter_map(Listed::decoded) {
+                let held = objects.get(&object.key());
+                shared.push(held.is_some_and(|held| Arc::ptr_eq(held, object)));
+            }
+        }
+        assert_eq!(shared, [true, false, false]);
+    }
+}
+
+/// Another uid, or no version, is another state.
+#[test]
+fn what_may_have_changed_is_taken_from_the_list() {
+    let mut rig = Rig::compressed("a1 b");
+    let mut again = ConfigMap::clone(&held("a1"));
+    again.metadata.uid = Some("another".to_owned());
+    let listed = [Arc::new(Held::new(again)), held("b")];
+    replace(&mut rig.writer, listed.to_vec()).unwrap();
+    for object in listed {
+        let popped = rig.pop();
+        assert!(Arc::ptr_eq(popped.newest().object().unwrap(), &object));
+    }
+}
+
+/// RQ-16: nothing that was taken is held.
+#[test]
+fn rq_16_what_was_taken_is_not_held() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        let object = held("a1");
+        rig.writer
+            .apply(ObjectEvent::added(Arc::clone(&object)))
+            .unwrap();
+        drop(rig.pop());
+        assert_eq!(Arc::strong_count(&object), 1);
+    }
+}
+
+/// A view that panics is an error of the list, which leaves the queue as it was; the next list passes.
+#[test]
+fn a_view_that_panics_fails_the_list_alone() {
+    struct Bad(Arc<View>, Mutex<bool>);
+    impl KnownObjects<ConfigMap> for Bad {
+        fn keys(&self) -> Vec<ObjectKey> {
+            assert!(!*self.1.lock(), "made up");
+            self.0.keys()
+        }
+
+        fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<ConfigMap>>>, Error> {
+            assert!(!*self.1.lock(), "made up");
+            self.0.get(key)
+        }
+    }
+    let known = view("a1");
+    let bad = Arc::new(Bad(Arc::clone(&known), Mutex::new(true)));
+    let options = Options::default().known(Arc::<Bad>::clone(&bad));
+    let mut rig = Rig::new(options, known);
+    let text = "the known objects of a ConfigMap queue panicked: made up";
+    for word in ["=b1", "!"] {
+        let error = rig.write(word).unwrap_err();
+        assert_eq!(
+            (error.kind(), &*error.to_string()),
+            (ErrorKind::Panicked, text)
+        );
+    }
+    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+    assert_eq!(rig.feed("-c2").drain(), ["Dc2"], "it may be known (DF-5)");
+    *bad.1.lock() = false;
+    assert_eq!(rig.feed("=b1").drain(), ["Rb1", "Ta1"]);
+}

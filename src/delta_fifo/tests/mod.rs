@@ -1,0 +1,329 @@
+//! The queue in its modes, written through the sink as a reflector does.
+//!
+//! Tables are written in a small language. Inputs: `+a1` adds object `a` at version 1, `~a2` updates it, `-a3` deletes
+//! it, `=a1,b2` replaces by a list, `=` by an empty one, `!` resyncs. Outputs: one word per pop, its deltas joined by
+//! `,`: `A` added, `U` updated, `D` deleted, `T` deleted by a list (a tombstone), `R` replaced, `S` sync, `X` any of
+//! the first two or replaced that does not decode.
+
+mod atomic;
+mod compressed;
+#[cfg(feature = "testing")]
+mod controller;
+mod in_order;
+mod lists;
+mod random;
+mod syncing;
+mod undecodable;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, bounded};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::{
+    Delta, DeltaFifo, DeltaFifoHandle, DeltaFifoOptions, DeltaFifoWriter, Deltas, KnownObjects,
+};
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::list_watch::{Listed, ObjectEvent, Undecodable};
+use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::reflector::{Replacement, Sink};
+use crate::sync::{Arc, Mutex};
+use crate::worker::Worker;
+use crate::{Error, ErrorKind};
+
+type Objects = BTreeMap<ObjectKey, Arc<Held<ConfigMap>>>;
+
+/// What a consumer holds; `broken` does not decode.
+#[derive(Default)]
+pub(super) struct View {
+    pub(super) objects: Mutex<Objects>,
+    pub(super) broken: Mutex<BTreeSet<ObjectKey>>,
+}
+
+impl KnownObjects<ConfigMap> for View {
+    fn keys(&self) -> Vec<ObjectKey> {
+        let mut keys: BTreeSet<_> = self.objects.lock().keys().cloned().collect();
+        keys.extend(self.broken.lock().iter().cloned());
+        keys.into_iter().collect()
+    }
+
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<ConfigMap>>>, Error> {
+        if self.broken.lock().contains(key) {
+            return Err(Error::new(ErrorKind::Undecodable, "broken"));
+        }
+        Ok(self.last_good(key))
+    }
+
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<ConfigMap>>> {
+        self.objects.lock().get(key).cloned()
+    }
+}
+
+/// `a1` is the object `a` at version 1.
+pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(word[..1].to_owned());
+    object.metadata.uid = Some(format!("uid-{}", &word[..1]));
+    object.metadata.resource_version = Some(word[1..].to_owned());
+    Arc::new(Held::new(object))
+}
+
+pub(super) fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("", name)
+}
+
+fn word(object: &ConfigMap) -> String {
+    let metadata = &object.metadata;
+    let (name, version) = (metadata.name.clone(), metadata.resource_version.clone());
+    name.unwrap() + &version.unwrap()
+}
+
+/// A queue with both of its ends, and the view it was given.
+pub(super) struct Rig {
+    pub(super) queue: DeltaFifo<ConfigMap>,
+    pub(super) writer: DeltaFifoWriter<ConfigMap>,
+    pub(super) handle: DeltaFifoHandle<ConfigMap>,
+    pub(super) known: Arc<View>,
+}
+
+pub(super) fn view(known: &str) -> Arc<View> {
+    let objects = known.split_whitespace().map(held);
+    Arc::new(View {
+        objects: Mutex::new(objects.map(|object| (key(name(&object)), object)).collect()),
+        broken: Mutex::default(),
+    })
+}
+
+fn name(object: &Held<ConfigMap>) -> &str {
+    object.metadata.name.as_deref().unwrap()
+}
+
+pub(super) type Options = DeltaFifoOptions<ConfigMap>;
+
+pub(super) fn compressed_over(known: &Arc<View>) -> Options {
+    Options::default().known(Arc::<View>::clone(known))
+}
+
+pub(super) fn in_order_over(known: &Arc<View>) -> Options {
+    compressed_over(known).in_order()
+}
+
+impl Rig {
+    pub(super) fn new(options: Options, known: Arc<View>) -> Self {
+        let (queue, writer) = DeltaFifo::new(options);
+        Self {
+            handle: queue.handle(),
+            queue,
+            writer,
+            known,
+        }
+    }
+
+    /// Compressed, over a view of these objects.
+    pub(super) fn compressed(known: &str) -> Self {
+        let known = view(known);
+        Self::new(compressed_over(&known), known)
+    }
+
+    /// Compressed, without a view.
+    pub(super) fn alone() -> Self {
+        Self::new(Options::default(), Arc::default())
+    }
+
+    pub(super) fn in_order(known: &str) -> Self {
+        let known = view(known);
+        Self::new(in_order_over(&known), known)
+    }
+
+    pub(super) fn atomic(bookmarks: bool) -> Self {
+        let options = Options::default().atomic_lists();
+        let options = if bookmarks {
+            options.bookmarks()
+        } else {
+            options
+        };
+        Self::new(options, Arc::default())
+    }
+
+    /// Writes what the words say.
+    pub(super) fn feed(&mut self, words: &str) -> &mut Self {
+        for word in words.split_whitespace() {
+            self.write(word).unwrap();
+        }
+        self
+    }
+
+    pub(super) fn write(&mut self, word: &str) -> Result<(), Error> {
+        write(&mut self.writer, word)
+    }
+
+    /// What waits first, processed at once; and whether it is part of the first list.
+    pub(super) fn take(&mut self) -> (Deltas<ConfigMap>, bool) {
+        let take = |deltas, is_initial| (deltas, is_initial);
+        self.queue.pop(at_once(), take).unwrap()
+    }
+
+    pub(super) fn pop(&mut self) -> Deltas<ConfigMap> {
+        self.take().0
+    }
+
+    /// Takes what waits first on another thread, which processes it until [`finish`].
+    pub(super) fn begin(&self) -> Deltas<ConfigMap> {
+        let other = Worker::spawn("t-other", |_| {}).unwrap();
+        let other = other.thread_id().unwrap();
+        self.handle.state.lock().take(other).unwrap().0
+    }
+
+    /// Everything that waits, popped and processed at once.
+    pub(super) fn drain(&mut self) -> Vec<String> {
+        let mut popped = Vec::new();
+        while !self.handle.is_empty() {
+            popped.push(shown(&self.pop()));
+        }
+        popped
+    }
+}
+
+/// What was taken is processed.
+pub(super) fn finish(queue: &DeltaFifoHandle<ConfigMap>) {
+    queue.state.lock().finish();
+    queue.state.notify_all();
+}
+
+/// Writes what a word says.
+pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Result<(), Error> {
+    let (what, rest) = word.split_at(1);
+    match what {
+        "+" => writer.apply(ObjectEvent::added(held(rest))),
+        "~" => writer.apply(ObjectEvent::modified(held(rest))),
+        "-" => writer.apply(ObjectEvent::deleted(held(rest))),
+        "!" => writer.resync(),
+        "=" => {
+            let items = rest.split(',').filter(|item| !item.is_empty());
+            replace(writer, items.map(held).collect())
+        }
+        other => panic!("no such input: {other}"),
+    }
+}
+
+pub(super) fn replace(
+    writer: &mut DeltaFifoWriter<ConfigMap>,
+    objects: Vec<Arc<Held<ConfigMap>>>,
+) -> Result<(), Error> {
+    let mut staging = writer.begin();
+    for object in objects {
+        writer.stage(&mut staging, ObjectEvent::added(object));
+    }
+    writer.commit(staging, &at("100"))
+}
+
+pub(super) fn at(version: &str) -> Replacement {
+    Replacement {
+        resource_version: ResourceVersion::from(version),
+        ..Replacement::default()
+    }
+}
+
+pub(super) fn undecodable(word: &str) -> Undecodable {
+    Undecodable {
+        key: key(&word[..1]),
+        uid: format!("uid-{}", &word[..1]),
+        resource_version: word[1..].into(),
+        error: Error::new(ErrorKind::Undecodable, "data: expected a map"),
+    }
+}
+
+/// The deltas of one pop, in the small language.
+pub(super) fn shown(deltas: &Deltas<ConfigMap>) -> String {
+    let words: Vec<String> = deltas.iter().map(shown_delta).collect();
+    words.join(",")
+}
+
+fn shown_delta(delta: &Delta<ConfigMap>) -> String {
+    match delta {
+        Delta::Added(object) => shown_object('A', object),
+        Delta::Updated(object) => shown_object('U', object),
+        Delta::Replaced(object) => shown_object('R', object),
+        Delta::Sync(object) => format!("S{}", word(object)),
+        Delta::Deleted(deletion) => {
+            let last = deletion.last_known.as_ref();
+            let last = last.map_or_else(|| format!("{}?", deletion.key), |object| word(object));
+            let letter = if deletion.final_state_known() {
+                'D'
+            } else {
+                'T'
+            };
+            format!("{letter}{last}")
+        }
+        Delta::ReplacedAll(all) => {
+            let items = all.items.iter().map(|item| match item {
+                Listed::Object(object) => word(object),
+                Listed::Undecodable(_) => shown_object('R', item),
+            });
+            let items: Vec<_> = items.collect();
+            format!("[{}]@{}", items.join("+"), all.of.resource_version)
+        }
+        Delta::SyncAll => "S*".to_owned(),
+        Delta::Bookmark(version) => format!("B{version}"),
+    }
+}
+
+fn shown_object(letter: char, object: &Listed<ConfigMap>) -> String {
+    match object {
+        Listed::Object(object) => format!("{letter}{}", word(object)),
+        Listed::Undecodable(why) => format!("X{}{}", why.key, why.resource_version),
+    }
+}
+
+pub(super) fn second() -> Duration {
+    Duration::from_secs(1)
+}
+
+/// What a consumer does with deltas: the view follows them.
+pub(super) fn apply(view: &View, deltas: &Deltas<ConfigMap>) {
+    for delta in deltas.iter() {
+        apply_one(view, delta);
+    }
+}
+
+fn apply_one(view: &View, delta: &Delta<ConfigMap>) {
+    let (mut objects, mut broken) = (view.objects.lock(), view.broken.lock());
+    let Some(key) = delta.key() else { return };
+    broken.remove(&key);
+    match delta.object() {
+        _ if delta.is_deletion() => drop(objects.remove(&key)),
+        Some(object) => drop(objects.insert(key, Arc::clone(object))),
+        None => drop(broken.insert(key)),
+    }
+}
+
+/// A deadline that has passed: a pop with it takes what is there, or nothing.
+pub(super) fn at_once() -> Deadline {
+    Deadline::at(Clock::system().now())
+}
+
+/// What a thread of its own does, and what it comes to.
+pub(super) struct Waiting<T> {
+    pub(super) fake: FakeClock,
+    pub(super) told: Receiver<T>,
+    _worker: Worker,
+}
+
+/// Runs a wait on a thread of its own, until it is parked in the fake clock.
+pub(super) fn parked<T: Send + 'static>(
+    fake: &FakeClock,
+    wait: impl FnOnce() -> T + Send + 'static,
+) -> Waiting<T> {
+    let (tell, told) = bounded(1);
+    let worker = Worker::spawn("t-waiter", move |_| {
+        drop(tell.send(wait()));
+    });
+    fake.wait_for_parked(1);
+    Waiting {
+        fake: fake.clone(),
+        told,
+        _worker: worker.unwrap(),
+    }
+}

@@ -1,0 +1,364 @@
+//! The first list, the end of the queue, and waiting for either: DF-12 to DF-15, DF-17, RQ-5 to RQ-7, RQ-15, RQ-18.
+
+use super::*;
+use crate::clock::FakeClock;
+use crate::reflector::ReflectorStatus;
+
+fn pop(rig: &mut Rig) -> bool {
+    rig.take().1
+}
+
+/// DF-14, `TestDeltaFIFO_HasSynced`; RQ-5, `TestRealFIFO_HasSynced`: input, pops, synced.
+#[test]
+fn df_14_rq_5_the_table_of_syncing() {
+    let table = [
+        ("", 0, false),
+        ("+a1", 0, true),
+        ("~a1", 0, true),
+        ("-a1", 0, true),
+        ("=", 0, true),
+        ("=a1,b1", 0, false),
+        ("=a1,b1", 1, false),
+        ("=a1,b1", 2, true),
+        ("=a1,a1", 1, true),
+        ("!", 0, false),
+    ];
+    for (input, pops, synced) in table {
+        for mut rig in [Rig::compressed(""), Rig::alone(), Rig::in_order("")] {
+            rig.feed(input);
+            for _ in 0..pops {
+                pop(&mut rig);
+            }
+            assert_eq!(
+                rig.handle.has_synced(),
+                synced,
+                "{input} and {pops} pops: {:?}",
+                rig.handle
+            );
+        }
+    }
+}
+
+/// DF-14, `TestDeltaFIFO_HasSyncedCorrectOnDeletion`, and RQ-5: the deletions that the first list implies are part of it.
+#[test]
+fn df_14_rq_5_implied_deletions_are_part_of_the_first_list() {
+    let table = [
+        (Rig::compressed("a1 b1 c1"), ["Ra1", "Tb1", "Tc1"]),
+        (Rig::in_order("a1 b1 c1"), ["Tb1", "Tc1", "Ra1"]),
+    ];
+    for (mut rig, expected) in table {
+        rig.feed("=a1");
+        for expected in expected {
+            assert!(!rig.handle.has_synced());
+            let (popped, is_initial) = rig.take();
+            assert!(is_initial);
+            assert_eq!(shown(&popped), expected);
+        }
+        assert!(rig.handle.has_synced());
+    }
+}
+
+/// DF-13, RQ-7: initial is what was taken before the queue had synced; a change before any list makes all of it later.
+#[test]
+fn df_13_rq_7_initial_is_what_is_taken_before_the_queue_has_synced() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1,b1 +c1");
+        assert_eq!(
+            [pop(&mut rig), pop(&mut rig), pop(&mut rig)],
+            [true, true, false]
+        );
+    }
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("+c1 =a1,c1");
+        while !rig.handle.is_empty() {
+            assert!(!pop(&mut rig));
+        }
+    }
+}
+
+/// DF-15: a later list does not begin the count again.
+#[test]
+fn df_15_a_later_list_does_not_count() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1 =b1,c1");
+        assert!(pop(&mut rig));
+        assert!(rig.handle.has_synced());
+        assert!(!pop(&mut rig));
+    }
+}
+
+/// RQ-5: what waited before the first list, without having been input, is part of it.
+#[test]
+fn rq_5_what_a_resync_brought_up_before_is_part_of_the_first_list() {
+    let mut rig = Rig::in_order("a1");
+    rig.feed("! =a1");
+    assert!(pop(&mut rig) && !rig.handle.has_synced());
+    assert!(pop(&mut rig) && rig.handle.has_synced());
+}
+
+/// RQ-6, RQ-15: the count falls when the processing has ended, in every mode (DF-14's lie is not told).
+#[test]
+fn rq_6_the_count_falls_after_the_processing() {
+    for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
+        rig.feed("=a1");
+        let handle = rig.handle.clone();
+        let popped = rig.queue.pop(at_once(), |deltas, _| {
+            drop(deltas);
+            assert!(!handle.has_synced(), "the deltas are not the processing");
+        });
+        popped.unwrap();
+        assert!(handle.has_synced());
+    }
+}
+
+/// RQ-15: a batch counts as many as it holds.
+#[test]
+fn rq_15_a_batch_counts_in_full() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("=a1,b1,c1");
+        let two = std::num::NonZeroUsize::new(2).unwrap();
+        rig.queue.pop_batch(two, at_once(), |_, _| ()).unwrap();
+        assert!(!rig.handle.has_synced());
+        rig.queue.pop_batch(two, at_once(), |_, _| ()).unwrap();
+        assert!(rig.handle.has_synced());
+    }
+}
+
+/// A processing that panics counts as one that has ended: the queue syncs all the same.
+#[test]
+fn rq_6_a_processing_that_panics_has_ended() {
+    let mut rig = Rig::in_order("");
+    rig.feed("=a1");
+    let panicked = rig.queue.pop(at_once(), |_, _| panic!("made up"));
+    let error = panicked.map(|(): ()| ()).unwrap_err();
+    let text = "the process function of a ConfigMap queue panicked: made up";
+    assert_eq!(error.to_string(), text);
+    assert!(rig.handle.has_synced());
+}
+
+/// DF-17, RQ-18: what waits is handed over after the end, also what is written after it; then the error has its text.
+#[test]
+fn df_17_rq_18_a_closed_queue_is_drained() {
+    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+        rig.feed("+a1");
+        rig.handle.close();
+        rig.handle.close();
+        rig.feed("+b1");
+        assert_eq!(rig.drain(), ["Aa1", "Ab1"]);
+        let error = rig.queue.pop(Deadline::NEVER, |_, _| ()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "DeltaFIFO: manipulating with closed queue"
+        );
+        assert_eq!(error.kind(), ErrorKind::Stopped);
+    }
+}
+
+/// CT-1: the end of the reflector closes its queue.
+#[test]
+fn ct_1_the_end_of_the_writer_closes_the_queue() {
+    let mut rig = Rig::in_order("");
+    rig.feed("+a1");
+    let Rig {
+        mut queue,
+        writer,
+        handle,
+        ..
+    } = rig;
+    drop(writer);
+    let popped = queue.pop(Deadline::NEVER, |deltas, _| shown(&deltas));
+    assert_eq!(popped.unwrap(), "Aa1");
+    let ended = queue.pop(Deadline::NEVER, |_, _| ());
+    assert!(ended.unwrap_err().is_stopped());
+    assert_eq!(handle.status().phase, crate::reflector::Phase::Stopped);
+}
+
+/// Without a consumer nothing is kept, and the writer is told.
+#[test]
+fn the_end_of_the_consumer_is_an_error_of_every_write() {
+    for mut rig in [
+        Rig::compressed("a1"),
+        Rig::in_order("a1"),
+        Rig::atomic(true),
+    ] {
+        let object = held("a1");
+        rig.writer
+            .apply(ObjectEvent::added(Arc::clone(&object)))
+            .unwrap();
+        drop(rig.queue);
+        assert_eq!(Arc::strong_count(&object), 1, "what waited is dropped");
+        for event in [
+            ObjectEvent::added(held("b1")),
+            ObjectEvent::deleted(held("a2")),
+        ] {
+            assert!(rig.writer.apply(event).unwrap_err().is_stopped());
+        }
+        assert!(replace(&mut rig.writer, vec![]).unwrap_err().is_stopped());
+        assert!(rig.writer.resync().unwrap_err().is_stopped());
+        rig.writer.bookmark(&ResourceVersion::from("7"));
+        assert!(rig.handle.is_empty());
+    }
+}
+
+/// A deadline that has passed: something that waits is taken, nothing is an error.
+#[test]
+fn df_12_a_pop_ends_at_its_deadline() {
+    let mut rig = Rig::compressed("");
+    let error = rig.queue.pop(at_once(), |_, _| ()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        error.to_string(),
+        "waiting for a change of a ConfigMap: the deadline passed"
+    );
+    rig.feed("+a1");
+    assert!(
+        rig.queue.pop(at_once(), |_, _| ()).is_ok(),
+        "success beats the deadline"
+    );
+}
+
+fn on(fake: &FakeClock) -> Rig {
+    let known = view("");
+    let options = in_order_over(&known).clock(Clock::from(fake.clone()));
+    Rig::new(options, known)
+}
+
+fn compressed_on(fake: &FakeClock) -> Rig {
+    let options = Options::default().clock(Clock::from(fake.clone()));
+    Rig::new(options, Arc::default())
+}
+
+/// DF-12: a pop that waits is ended by a change, and by its deadline.
+#[test]
+fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
+    let fake = FakeClock::new();
+    for adds in [true, false] {
+        let rig = on(&fake);
+        let deadline = Clock::from(fake.clone()).after(second());
+        let (mut queue, mut writer) = (rig.queue, rig.writer);
+        let waiting = parked(&fake, move || {
+            queue.pop(deadline, |deltas, _| shown(&deltas))
+        });
+        if adds {
+            writer.apply(ObjectEvent::added(held("a1"))).unwrap();
+            assert_eq!(waiting.told.recv().unwrap().unwrap(), "Aa1");
+        } else {
+            waiting.fake.advance(second());
+            let error = waiting.told.recv().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
+    }
+}
+
+/// DF-17, `TestDeltaFIFO_PopShouldUnblockWhenClosed`, `TestRealFIFO_...`: closing ends a pop that waits.
+#[test]
+fn df_17_closing_ends_a_waiting_pop() {
+    for on in [on, compressed_on] {
+        let fake = FakeClock::new();
+        let rig = on(&fake);
+        let mut queue = rig.queue;
+        let waiting = parked(&fake, move || queue.pop(Deadline::NEVER, |_, _| ()));
+        rig.handle.close();
+        assert!(waiting.told.recv().unwrap().unwrap_err().is_stopped());
+    }
+}
+
+/// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the reflector meanwhile.
+#[test]
+fn df_14_a_wait_ends_with_the_last_initial_item() {
+    let fake = FakeClock::new();
+    let mut rig = on(&fake);
+    rig.feed("=a1");
+    let handle = rig.handle.clone();
+    let waiting = parked(&fake, move || handle.wait_until_synced(Deadline::NEVER));
+    assert!(rig.handle.demand().is_waited_for());
+    let told = &waiting.told;
+    let popped = rig.queue.pop(at_once(), |_, _| assert!(told.is_empty()));
+    popped.unwrap();
+    waiting.told.recv().unwrap().unwrap();
+    rig.handle.wait_until_synced(at_once()).unwrap();
+}
+
+/// R28: what is in hand may bring no list any more; its end is then the end of the wait, too.
+#[test]
+fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list() {
+    let fake = FakeClock::new();
+    let options = Options::default()
+        .bookmarks()
+        .clock(Clock::from(fake.clone()));
+    let mut rig = Rig::new(options, Arc::default());
+    rig.writer.bookmark(&ResourceVersion::from("7"));
+    let _deltas = rig.begin();
+    rig.handle.close();
+    let handle = rig.handle.clone();
+    let deadline = Clock::from(fake.clone()).after(second());
+    let waiting = parked(&fake, move || handle.wait_until_synced(deadline));
+    assert!(waiting.told.is_empty());
+    finish(&rig.handle);
+    let told = waiting.told.recv_timeout(Duration::from_mins(1)).unwrap();
+    assert!(told.unwrap_err().is_stopped());
+}
+
+/// R28: each other end of the wait says why.
+#[test]
+fn df_14_a_wait_that_fails_gives_the_cause() {
+    /// Ends the wait, and gives back what must live on meanwhile.
+    type End = fn(Rig, &FakeClock) -> Box<dyn std::any::Any>;
+    let fake = FakeClock::new();
+    let ends: [(End, ErrorKind, &str); 5] = [
+        (
+            |rig, fake| {
+                fake.advance(second());
+                Box::new(rig)
+            },
+            ErrorKind::NotSynced,
+            "failed to sync configmap cache: timed out waiting for the condition",
+        ),
+        (
+            |rig, _| Box::new(rig.queue),
+            ErrorKind::Stopped,
+            "waiting for the configmap queue",
+        ),
+        (
+            |rig, _| Box::new(rig.writer),
+            ErrorKind::Stopped,
+            "waiting for the configmap queue",
+        ),
+        (
+            |mut rig, _| {
+                let status = ReflectorStatus {
+                    denied: Some(Error::new(ErrorKind::Forbidden, "no")),
+                    ..ReflectorStatus::default()
+                };
+                rig.writer.report(&status);
+                assert!(rig.handle.status().denied.is_some());
+                Box::new(rig)
+            },
+            ErrorKind::Forbidden,
+            "no",
+        ),
+        (
+            |mut rig, _| {
+                let status = ReflectorStatus {
+                    unknown_resource: Some(Error::new(ErrorKind::NotFound, "no such")),
+                    ..ReflectorStatus::default()
+                };
+                rig.writer.report(&status);
+                Box::new(rig)
+            },
+            ErrorKind::NotFound,
+            "no such",
+        ),
+    ];
+    for (end, kind, text) in ends {
+        let rig = on(&fake);
+        let handle = rig.handle.clone();
+        let deadline = Clock::from(fake.clone()).after(second());
+        let waiting = parked(&fake, move || handle.wait_until_synced(deadline));
+        let kept = end(rig, &fake);
+        let error = waiting.told.recv().unwrap().unwrap_err();
+        assert_eq!(error.kind(), kind);
+        assert!(error.to_string().starts_with(text), "{error}");
+        drop(kept);
+    }
+}

@@ -1,0 +1,365 @@
+//! The producing side of a queue: a sink for one reflector. Dropping it closes the queue.
+
+use std::fmt;
+
+use hashbrown::HashMap;
+
+use super::delta::{Deletion, Delta, ReplacedAll};
+use super::handle::DeltaFifoHandle;
+use super::options::{DeltaFifoOptions, KnownObjects, ask};
+use super::state::{Known, QueueEnd, QueueState};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
+use crate::store::refusal;
+use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
+use crate::worker::{StopToken, Wake, WakeRegistration};
+
+/// The producing side of a [`DeltaFifo`](super::DeltaFifo): exclusive, and a [`Sink`]. Dropping it
+/// closes the queue (CT-1).
+///
+/// An event does not wait for the consumer, unless more events wait than
+/// [`max_events`](DeltaFifoOptions::max_events). A list and a resync wait until nothing is being
+/// processed, because they ask what the consumer holds. The stop of the reflector, the close of the
+/// queue and the end of the consumer end these waits. A list is all or nothing.
+///
+/// Every write from inside the process function is an error, because it could wait for itself.
+///
+/// Versions are not compared here: the store that holds the final content refuses old news (B18).
+pub struct DeltaFifoWriter<K: Object> {
+    queue: DeltaFifoHandle<K>,
+    options: DeltaFifoOptions<K>,
+    /// The stop of the reflector that writes.
+    stop: Option<(StopToken, WakeRegistration)>,
+}
+
+/// A list on its way into a queue; dropping it leaves the queue as it was.
+pub struct DeltaFifoStaging<K: Object> {
+    /// In the list's order; an item that was taken back out leaves its place empty.
+    items: Vec<Option<(Arc<ObjectKey>, Listed<K>)>>,
+    places: HashMap<Arc<ObjectKey>, usize>,
+    /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
+    failed: Option<Error>,
+}
+
+impl<K: Object> DeltaFifoWriter<K> {
+    pub(super) fn new(queue: DeltaFifoHandle<K>, options: DeltaFifoOptions<K>) -> Self {
+        Self {
+            queue,
+            options,
+            stop: None,
+        }
+    }
+
+    fn transformed(&self, key: &ObjectKey, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+        let Some(transform) = &self.options.transform else {
+            return Ok(object);
+        };
+        let port = format_args!("the transform of {key}");
+        let transformed = guard_call(port, || transform(object));
+        let object = transformed.map_err(|error| error.context("transforming"))?;
+        let became = object.key();
+        if became == *key {
+            return Ok(object);
+        }
+        let text = format!("transforming: {key} became {became}");
+        Err(Error::new(ErrorKind::Config, text))
+    }
+
+    /// The object that the consumer holds, if the listed one is no other state of it.
+    fn unchanged(&self, key: &ObjectKey, object: &K) -> Option<Arc<Held<K>>> {
+        let known = self.options.known.as_deref()?;
+        let held = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
+        let version = object.metadata().resource_version.as_deref();
+        let same = version.is_some_and(|version| !version.is_empty())
+            && held.metadata().resource_version.as_deref() == version
+            && held.uid() == object.uid();
+        same.then_some(held)
+    }
+
+    /// Locks the queue for a write, as soon as `is_ready` says so.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` when the consumer is gone, or when the write would have to wait and the queue is closed
+    /// or the reflector stopped; `Config` inside the process function.
+    fn lock_when(
+        &self,
+        is_ready: impl Fn(&QueueState<K>) -> bool,
+    ) -> Result<MutexGuard<'_, QueueState<K>>, Error> {
+        let DeltaFifoHandle { state, clock, .. } = &self.queue;
+        let locked = state.lock();
+        if locked.is_processed_by(current_thread()) {
+            drop(locked);
+            let text = format!(
+                "DeltaFIFO: the process function of a {} queue wrote to that queue; write from another thread",
+                K::KIND
+            );
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        let is_stopped = || {
+            let stop = self.stop.as_ref();
+            stop.is_some_and(|(stop, _)| stop.is_stopped())
+        };
+        let (end, locked) = clock.wait_for(state, locked, Deadline::NEVER, |state| {
+            let goes_on = state.end != QueueEnd::Abandoned && is_ready(state);
+            let ended = state.end != QueueEnd::Open || is_stopped();
+            (goes_on || ended).then_some(goes_on)
+        });
+        if end == Some(true) {
+            return Ok(locked);
+        }
+        let gone = locked.end == QueueEnd::Abandoned;
+        drop(locked);
+        Err(Error::stopped(if gone {
+            "DeltaFIFO: the consumer is gone"
+        } else {
+            "DeltaFIFO: waiting for the consumer"
+        }))
+    }
+
+    /// Asks the view while nothing is processed and nothing taken, and locks the queue: it agrees with
+    /// the answer.
+    fn ask_while_idle<T: Default>(
+        &self,
+        question: impl FnOnce(&dyn KnownObjects<K>) -> T,
+    ) -> Result<(T, MutexGuard<'_, QueueState<K>>), Error> {
+        let mut state = self.lock_when(QueueState::is_idle)?;
+        let Some(known) = self.options.known.as_deref() else {
+            return Ok((T::default(), state));
+        };
+        state.paused = true;
+        drop(state);
+        let answer = ask(known, question);
+        let mut state = self.queue.state.lock();
+        state.paused = false;
+        self.queue.state.notify_all();
+        if state.end == QueueEnd::Abandoned {
+            return Err(Error::stopped("DeltaFIFO: the consumer is gone"));
+        }
+        Ok((answer?, state))
+    }
+
+    /// Whether anybody knows of the object, so that its deletion has a meaning (DF-5, RQ-2).
+    fn takes_deletion(&self, key: &ObjectKey) -> Result<bool, Error> {
+        let mut state = self.lock_when(|_| true)?;
+        state.populate();
+        let (is_queued, is_idle) = (state.takes_deletion(key), state.is_idle());
+        drop(state);
+        self.queue.state.notify_all();
+        Ok(match &self.options.known {
+            _ if is_queued => true,
+            None => false,
+            // What is being processed may be this object. It does not wait, so it is not taken later.
+            Some(_) if !is_idle => true,
+            Some(known) => !matches!(ask(&**known, |known| known.get(key)), Ok(Ok(None))),
+        })
+    }
+
+    /// Queues what a list brings, and what it ends.
+    fn replace(&self, staging: DeltaFifoStaging<K>) -> Result<(), Error> {
+        let DeltaFifoStaging { items, places, .. } = staging;
+        let is_listed = |key: &ObjectKey| places.contains_key(key);
+        let (missing, mut state) = self.ask_while_idle(|known| {
+            let keys = known.keys().into_iter().filter(|key| !is_listed(key));
+            let missing = keys.map(|key| {
+                let last_known = known.last_good(&key);
+                (Arc::new(key), last_known)
+            });
+            missing.collect::<Vec<Known<K>>>()
+        })?;
+        let items = items.into_iter().flatten();
+        let items = items.map(|(key, item)| (key, Delta::Replaced(item)));
+        let left_out = state.replace(items.collect(), is_listed, &missing);
+        drop(state);
+        drop(left_out);
+        Ok(())
+    }
+
+    /// Queues what is about no single object.
+    fn queue_for_all(&self, delta: Delta<K>) -> Result<(), Error> {
+        let left_out = self.lock_when(|_| true)?.push(None, delta);
+        drop(left_out);
+        Ok(())
+    }
+}
+
+impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
+    type Staging = DeltaFifoStaging<K>;
+
+    fn start(&mut self, stop: &StopToken) {
+        let wake: Arc<dyn Wake> = Arc::<Monitor<QueueState<K>>>::clone(&self.queue.state);
+        self.stop = Some((stop.clone(), stop.register(&wake)));
+    }
+
+    fn begin(&mut self) -> DeltaFifoStaging<K> {
+        DeltaFifoStaging {
+            items: Vec::new(),
+            places: HashMap::new(),
+            failed: None,
+        }
+    }
+
+    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
+        let key = event.object.key();
+        match event.object {
+            _ if event.kind == EventKind::Deleted => staging.remove(&key),
+            Listed::Object(object) => {
+                let object = match self.unchanged(&key, &object) {
+                    Some(held) => Ok(held),
+                    None => self.transformed(&key, object),
+                };
+                match object {
+                    Ok(object) => staging.put(key, Listed::Object(object)),
+                    Err(error) => drop(staging.failed.get_or_insert(error)),
+                }
+            }
+            item @ Listed::Undecodable(_) => staging.put(key, item),
+        }
+    }
+
+    fn commit(&mut self, mut staging: DeltaFifoStaging<K>, of: &Replacement) -> Result<(), Error> {
+        if let Some(error) = staging.failed.take() {
+            return Err(error);
+        }
+        if self.options.atomic_lists {
+            let items = staging.items.into_iter().flatten();
+            let list = ReplacedAll {
+                of: of.clone(),
+                items: items.map(|(_, item)| item).collect(),
+            };
+            let list = Delta::ReplacedAll(Box::new(list));
+            self.lock_when(|_| true)?.replace_at_once(list);
+        } else {
+            self.replace(staging)?;
+        }
+        self.queue.state.notify_all();
+        Ok(())
+    }
+
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        let key = event.object.key();
+        if event.kind == EventKind::Deleted && !self.takes_deletion(&key)? {
+            return Ok(());
+        }
+        let object = match event.object {
+            Listed::Object(object) => self.transformed(&key, object).map(Listed::Object),
+            item @ Listed::Undecodable(_) => Ok(item),
+        };
+        let left_out = match object {
+            Err(error) => {
+                self.lock_when(|_| true)?.populate();
+                self.queue.state.notify_all();
+                return Err(error);
+            }
+            Ok(object) => {
+                let delta = match event.kind {
+                    EventKind::Added => Delta::Added(object),
+                    EventKind::Modified => Delta::Updated(object),
+                    EventKind::Deleted => {
+                        Delta::Deleted(Box::new(Deletion::seen(key.clone(), object)))
+                    }
+                };
+                let key = Arc::new(key);
+                let mut state = self.lock_when(|state| state.events < self.options.events_max)?;
+                state.populate();
+                state.push(Some(key), delta)
+            }
+        };
+        self.queue.state.notify_all();
+        drop(left_out);
+        Ok(())
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        if self.options.bookmarks {
+            match self.queue_for_all(Delta::Bookmark(version.clone())) {
+                Ok(()) => self.queue.state.notify_all(),
+                Err(error) => log::debug!("bookmark {version} is left out: {error}"),
+            }
+        }
+    }
+
+    fn resync(&mut self) -> Result<(), Error> {
+        if self.options.atomic_lists {
+            self.queue_for_all(Delta::SyncAll)?;
+        } else if self.options.known.is_some() {
+            let (objects, mut state) = self.ask_while_idle(|known| {
+                let object = |key: ObjectKey| match known.get(&key) {
+                    Ok(object) => object.map(|object| (Arc::new(key), object)),
+                    Err(error) => {
+                        log::debug!("{} {key} is left out of a resync: {error}", K::KIND);
+                        None
+                    }
+                };
+                known
+                    .keys()
+                    .into_iter()
+                    .filter_map(object)
+                    .collect::<Vec<_>>()
+            })?;
+            state.resync(&objects);
+        }
+        self.queue.state.notify_all();
+        Ok(())
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        let mut status = status.clone();
+        let mut state = self.queue.state.lock();
+        let told = refusal(&state.status).is_some() != refusal(&status).is_some();
+        std::mem::swap(&mut state.status, &mut status);
+        drop(state);
+        if told {
+            self.queue.state.notify_all();
+        }
+    }
+}
+
+impl<K: Object> DeltaFifoStaging<K> {
+    /// Puts an item in; the last one of a key takes the place of the first (ST-5).
+    fn put(&mut self, key: ObjectKey, item: Listed<K>) {
+        let place = self.places.get(&key).copied();
+        if let Some(Some((_, staged))) = place.and_then(|place| self.items.get_mut(place)) {
+            *staged = item;
+            return;
+        }
+        let key = Arc::new(key);
+        self.places.insert(Arc::clone(&key), self.items.len());
+        self.items.push(Some((key, item)));
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        let place = self.places.remove(key);
+        if let Some(item) = place.and_then(|place| self.items.get_mut(place)) {
+            *item = None;
+        }
+    }
+}
+
+impl<K: Object> Drop for DeltaFifoWriter<K> {
+    fn drop(&mut self) {
+        self.queue.state.lock().status.phase = Phase::Stopped;
+        self.queue.close();
+    }
+}
+
+impl<K: Object> fmt::Debug for DeltaFifoWriter<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaFifoWriter")
+            .field("kind", &K::KIND)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> fmt::Debug for DeltaFifoStaging<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaFifoStaging")
+            .field("items", &self.places.len())
+            .finish_non_exhaustive()
+    }
+}
