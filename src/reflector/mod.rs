@@ -27,12 +27,14 @@ pub use status::{Phase, ReflectorStatus};
 
 use std::time::Duration;
 
+use crossbeam_channel::select;
+
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
 use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
-use crate::worker::Worker;
+use crate::worker::{StopToken, Worker};
 
 use driver::Driver;
 use guarded::Guarded;
@@ -119,11 +121,21 @@ impl Reflector {
         let source = Arc::new(Guarded::new(&name, source, clock.clone())?);
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
+        let start_after = options.start_after.clone();
         let mut driver = Box::new(Driver::new(name, source, sink, options, shown));
-        let worker =
-            Worker::spawn(thread_name(K::KIND), move |stop| driver.run(stop)).map_err(|error| {
-                Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
-            })?;
+        let body = move |stop: &StopToken| {
+            for other in start_after {
+                // Whichever it is: a stop comes before whatever is to be done.
+                select! {
+                    recv(other) -> _ => {}
+                    recv(stop.channel()) -> _ => {}
+                }
+            }
+            driver.run(stop);
+        };
+        let worker = Worker::spawn(thread_name(K::KIND), body).map_err(|error| {
+            Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
+        })?;
         Ok(Self {
             worker,
             status,

@@ -1,7 +1,10 @@
 //! What can be set about a reflector: each field with its unit, default and reason.
 
+use std::convert::Infallible;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
+
+use crossbeam_channel::Receiver;
 
 use crate::clock::Clock;
 use crate::object::ResourceVersion;
@@ -44,6 +47,9 @@ pub struct ReflectorOptions {
     /// What a run before this one knew: a first list older than it is asked for once more, at the most recent
     /// version (B4). Default `None`.
     pub start_floor: Option<ResourceVersion>,
+    /// The thread asks for nothing before each of these has closed, such as at the end of a run
+    /// before this one (OC-23).
+    pub(crate) start_after: Vec<Receiver<Infallible>>,
     /// Lists as a stream where the source supports it (WL-1). Default true; by-name watches switch it off (B8).
     pub watch_list: bool,
     /// How long internal errors on a watch only reopen it (RF-46). Default zero: they relist (RF-37).
@@ -133,6 +139,7 @@ impl Default for ReflectorOptions {
             seed: RandomState::new().build_hasher().finish(),
             demand: None,
             start_floor: None,
+            start_after: Vec::new(),
             watch_list: true,
             internal_error_retry: Duration::ZERO,
             forbidden_grace: FORBIDDEN_GRACE,

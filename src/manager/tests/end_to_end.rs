@@ -7,8 +7,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::ListerWatcher as _;
-use crate::manager::watch::launch::Successor;
 use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
@@ -252,17 +250,6 @@ fn many_objects_from_many_threads() {
     for worker in workers {
         worker.join().unwrap();
     }
-}
-
-/// B11: the runs of a manager share what a client learnt, though each begins behind the end of another.
-#[test]
-fn b11_a_run_knows_of_the_bookmarks_that_another_one_saw() {
-    let source = FakeSource::<Secret>::new();
-    let run = || Successor::new(Arc::new(source.clone()), Vec::new());
-    let (first, second) = (run(), run());
-    assert!(second.bookmark_interval().is_none());
-    first.bookmark_came(Duration::from_secs(7));
-    assert_eq!(second.bookmark_interval(), Some(Duration::from_secs(7)));
 }
 
 /// B10: a read of an object whose watch is in a backoff shortens that to its first step.

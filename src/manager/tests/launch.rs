@@ -1,5 +1,6 @@
 //! What a run asks of the server, and when it begins: OC-6 and OC-23, with a server that only takes notes.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
@@ -11,11 +12,12 @@ use crate::error::Error;
 use crate::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
-use crate::manager::watch::launch::Successor;
 use crate::manager::{ManagerOptions, SecretManager};
 use crate::object::{Held, ObjectKey, ResourceVersion, Scope};
+use crate::reflector::{Phase, Reflector, ReflectorOptions};
+use crate::store::{Indexers, Store};
 use crate::sync::Arc;
-use crate::worker::{StopSource, StopToken, Worker};
+use crate::worker::StopToken;
 
 /// Notes what it is asked; lists nothing, and holds watches back until they are stopped.
 #[derive(Clone)]
@@ -119,25 +121,27 @@ fn a_run_asks_for_one_object() {
     assert!(error.is_not_found());
 }
 
+/// A reflector of Secrets that begins when the channel closes.
+fn reflector_after(ended: Receiver<Infallible>, api: Notes) -> Reflector {
+    let mut options = ReflectorOptions::default();
+    options.watch_list = false;
+    options.start_after.push(ended);
+    let (_store, reflector) =
+        Store::spawn("secrets", Arc::new(api), Indexers::new(), options).unwrap();
+    reflector
+}
+
 /// OC-23: the first request waits for the end of the run before, or for its own stop.
 #[test]
 fn a_run_begins_when_the_one_before_has_let_go() {
     let (api, taken) = notes();
     let (ending, ended) = bounded(0);
-    let successor = Successor::new(Arc::new(api), vec![ended]);
-    let worker = Worker::spawn("t-successor", move |stop| {
-        let request = ListRequest::default();
-        let listed = successor.list(&request, stop, &mut |_| {});
-        listed.unwrap();
-    });
+    let reflector = reflector_after(ended, api);
     assert!(taken.try_recv().is_err(), "nobody has let go yet");
+    assert_eq!(reflector.status().phase, Phase::Starting);
     drop(ending);
-    let worker = worker.unwrap();
     assert!(matches!(taken.recv().unwrap(), Note::List(..)));
-    while !worker.is_finished() {
-        std::thread::yield_now();
-    }
-    worker.join().unwrap();
+    reflector.join().unwrap();
 }
 
 /// OC-23, B16: a run that is stopped while it waits for the one before asks for nothing.
@@ -145,11 +149,6 @@ fn a_run_begins_when_the_one_before_has_let_go() {
 fn a_run_that_waits_can_be_stopped() {
     let (api, taken) = notes();
     let (_ending, ended) = bounded(0);
-    let successor = Successor::new(Arc::new(api), vec![ended]);
-    let stop = StopSource::new();
-    stop.stop();
-    let request = ListRequest::default();
-    let error = successor.list(&request, &stop.token(), &mut |_| {});
-    assert!(error.unwrap_err().is_stopped());
+    reflector_after(ended, api).join().unwrap();
     assert!(taken.try_recv().is_err());
 }

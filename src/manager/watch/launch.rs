@@ -3,22 +3,18 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, select};
+use crossbeam_channel::Receiver;
 
 use super::writer::Writer;
 use crate::error::Error;
 use crate::guard::guard;
-use crate::list_watch::{
-    Api, ListPage, ListRequest, Listed, ListerWatcher, RequestProgress, WatchRequest, WatchStream,
-};
+use crate::list_watch::Api;
 use crate::manager::metrics::ManagerMetrics;
 use crate::manager::options::ManagerOptions;
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions};
-use crate::sync::{Arc, Mutex};
-use crate::worker::StopToken;
+use crate::sync::Arc;
 
 /// What a run starts from.
 #[derive(Debug)]
@@ -83,8 +79,6 @@ impl<K: Object> Launcher<K> for Reflectors<K> {
             resource_name::<K>()
         );
         let source = guard(port, || self.api.lister_watcher(Scope::object(&key)))?;
-        let gates = plan.previous.into_iter().chain([plan.owned]).collect();
-        let source: Arc<dyn ListerWatcher<K>> = Arc::new(Successor::new(source, gates));
         let mut options = ReflectorOptions::default();
         options.clock = self.options.clock.clone();
         options.watch_timeout_min = self.options.watch_timeout_min;
@@ -93,6 +87,7 @@ impl<K: Object> Launcher<K> for Reflectors<K> {
         }
         options.demand = Some(plan.demand);
         options.start_floor = plan.floor;
+        options.start_after = plan.previous.into_iter().chain([plan.owned]).collect();
         // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).
         options.watch_list = false;
         options.metrics = match &self.options.metrics {
@@ -111,87 +106,4 @@ impl<K: Object> Launcher<K> for Reflectors<K> {
 /// `object-"ns"/"name"`, as in the kubelet's log (OC-6).
 fn name(key: &ObjectKey) -> String {
     format!("object-\"{}\"/\"{}\"", key.namespace(), key.name())
-}
-
-/// A lister-watcher whose first request waits until its gates have closed.
-pub(crate) struct Successor<K: Object> {
-    source: Arc<dyn ListerWatcher<K>>,
-    gates: Mutex<Vec<Receiver<Infallible>>>,
-}
-
-impl<K: Object> Successor<K> {
-    pub(crate) fn new(source: Arc<dyn ListerWatcher<K>>, gates: Vec<Receiver<Infallible>>) -> Self {
-        Self {
-            source,
-            gates: Mutex::new(gates),
-        }
-    }
-
-    fn await_gates(&self, stop: &StopToken) -> Result<(), Error> {
-        let gates = std::mem::take(&mut *self.gates.lock());
-        for gate in gates {
-            select! {
-                recv(gate) -> _ => {}
-                recv(stop.channel()) -> _ => return Err(Error::stopped(&self.describe())),
-            }
-        }
-        Ok(())
-    }
-}
-
-impl<K: Object> ListerWatcher<K> for Successor<K> {
-    fn list(
-        &self,
-        request: &ListRequest,
-        stop: &StopToken,
-        each: &mut dyn FnMut(Listed<K>),
-    ) -> Result<ListPage, Error> {
-        self.await_gates(stop)?;
-        self.source.list(request, stop, each)
-    }
-
-    fn watch(
-        &self,
-        request: &WatchRequest,
-        stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<K>>, Error> {
-        self.await_gates(stop)?;
-        self.source.watch(request, stop)
-    }
-
-    fn expedite(&self) {
-        self.source.expedite();
-    }
-
-    fn supports_watch_list(&self) -> bool {
-        self.source.supports_watch_list()
-    }
-
-    fn watch_list_failed(&self) {
-        self.source.watch_list_failed();
-    }
-
-    fn bookmark_interval(&self) -> Option<Duration> {
-        self.source.bookmark_interval()
-    }
-
-    fn bookmark_came(&self, interval: Duration) {
-        self.source.bookmark_came(interval);
-    }
-
-    fn lists_one_object(&self) -> bool {
-        self.source.lists_one_object()
-    }
-
-    fn progress(&self) -> Option<RequestProgress> {
-        self.source.progress()
-    }
-
-    fn disconnect(&self) {
-        self.source.disconnect();
-    }
-
-    fn describe(&self) -> String {
-        self.source.describe()
-    }
 }
