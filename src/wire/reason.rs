@@ -32,6 +32,15 @@ const TYPES_MET: [&str; 17] = [
     "null",
 ];
 
+/// How messages begin that quote the object behind it.
+const HEADS: [&str; 5] = [
+    "invalid type",
+    "invalid value",
+    "invalid length",
+    "unknown variant",
+    "unknown field",
+];
+
 /// Why `json` does not decode: `spec.replicas: invalid type: string, expected i32`.
 pub(super) fn why(json: &[u8], error: &serde_json::Error) -> String {
     let what = without_values(error);
@@ -50,66 +59,44 @@ pub(super) fn why(json: &[u8], error: &serde_json::Error) -> String {
 /// The decoder's message without what it quotes of the object.
 pub(super) fn without_values(error: &serde_json::Error) -> String {
     let message = error.to_string();
+    let message = message
+        .rsplit_once(" at line ")
+        .map_or(&*message, |(text, _)| text);
     if !error.is_data() {
         // These texts are the parser's own and quote nothing.
-        let text = message
-            .rsplit_once(" at line ")
-            .map_or(&*message, |(text, _)| text);
-        return if text == "recursion limit exceeded" {
-            format!("nested deeper than {DEPTH_MAX} levels")
-        } else {
-            text.to_owned()
+        return match message {
+            "recursion limit exceeded" => format!("nested deeper than {DEPTH_MAX} levels"),
+            _ => message.to_owned(),
         };
     }
-    let (kind, rest) = message.split_once(':').unwrap_or((&message, ""));
-    match kind {
-        "invalid type" | "invalid value" => {
-            let rest = rest.trim_start();
-            let met = TYPES_MET
-                .iter()
-                .find(|name| rest.starts_with(**name))
-                .copied()
-                .unwrap_or("value");
-            match expected(&message) {
-                Some(expected) => format!("{kind}: {met}, expected {expected}"),
-                None => format!("{kind}: {met}"),
-            }
-        }
-        _ => other(&message),
-    }
-}
-
-/// Messages that name a field or a variant of the type, not of the object.
-fn other(message: &str) -> String {
     for head in ["missing field `", "duplicate field `"] {
-        if let Some((name, _)) = message
-            .strip_prefix(head)
-            .and_then(|rest| rest.split_once('`'))
+        // The field is the type's, not the object's.
+        let field = message.strip_prefix(head);
+        if let Some((name, _)) = field.and_then(|field| field.split_once('`'))
             && is_plain(name)
         {
             return format!("{head}{name}`");
         }
     }
-    for (head, what) in [
-        ("unknown variant", "unknown variant"),
-        ("unknown field", "unknown field"),
-        ("invalid length", "invalid length"),
-    ] {
-        if message.starts_with(head) {
-            return match expected(message) {
-                Some(expected) => format!("{what}, expected {expected}"),
-                None => what.to_owned(),
-            };
-        }
+    let Some((head, rest)) = HEADS.iter().find_map(|head| {
+        let rest = message.strip_prefix(head)?;
+        Some((*head, rest))
+    }) else {
+        return "the value is not acceptable".to_owned();
+    };
+    let mut text = head.to_owned();
+    if let Some(met) = rest.strip_prefix(": ") {
+        let met = TYPES_MET.iter().find(|name| met.starts_with(**name));
+        text = format!("{text}: {}", met.copied().unwrap_or("value"));
     }
-    "the value is not acceptable".to_owned()
+    if let Some(expected) = expected(message) {
+        text = format!("{text}, expected {expected}");
+    }
+    text
 }
 
 /// What the type expected: its own words, which stand last, behind anything that quotes the object.
 fn expected(message: &str) -> Option<&str> {
-    let message = message
-        .rsplit_once(" at line ")
-        .map_or(message, |(text, _)| text);
     if message.ends_with(", there are no fields") || message.ends_with(", there are no variants") {
         return None;
     }
