@@ -45,47 +45,38 @@ pub enum RequestPhase {
 /// Clones are the same progress. No method blocks, and none allocates but
 /// [`describe`](Self::describe).
 #[derive(Clone)]
-pub struct RequestProgress(Arc<Shared>);
-
-struct Shared {
+pub struct RequestProgress {
     server: Arc<str>,
-    state: Mutex<State>,
-}
-
-struct State {
-    phase: RequestPhase,
-    since: Instant,
+    /// The phase, and since when.
+    state: Arc<Mutex<(RequestPhase, Instant)>>,
 }
 
 impl RequestProgress {
     /// No request is under way yet. `server` names the server in texts, such as `10.0.0.1:6443`.
     pub fn new(server: Arc<str>) -> Self {
-        Self(Arc::new(Shared {
+        let idle = (RequestPhase::Idle, Clock::system().now());
+        Self {
             server,
-            state: Mutex::new(State {
-                phase: RequestPhase::Idle,
-                since: Clock::system().now(),
-            }),
-        }))
+            state: Arc::new(Mutex::new(idle)),
+        }
     }
 
     /// Notes that the request is in `phase` from now on.
     pub fn enter(&self, phase: RequestPhase) {
-        let since = Clock::system().now();
-        *self.0.state.lock() = State { phase, since };
+        *self.state.lock() = (phase, Clock::system().now());
     }
 
     /// Notes that more of the body has come.
     pub fn came(&self, count: usize) {
-        let mut state = self.0.state.lock();
-        if let RequestPhase::Body { bytes, .. } = &mut state.phase {
+        let mut state = self.state.lock();
+        if let RequestPhase::Body { bytes, .. } = &mut state.0 {
             *bytes = bytes.saturating_add(count);
         }
     }
 
     /// The present phase.
     pub fn phase(&self) -> RequestPhase {
-        self.0.state.lock().phase
+        self.state.lock().0
     }
 
     /// The present phase in words, with the time it has taken so far; `None` while no request is
@@ -102,10 +93,7 @@ impl RequestProgress {
     /// assert!(progress.describe().unwrap().starts_with("looking up 10.0.0.1:6443 for "));
     /// ```
     pub fn describe(&self) -> Option<String> {
-        let (phase, since) = {
-            let state = self.0.state.lock();
-            (state.phase, state.since)
-        };
+        let (phase, since) = *self.state.lock();
         let words = self.words(phase)?;
         let time = Clock::system().now().saturating_duration_since(since);
         Some(if let RequestPhase::Body { bytes, .. } = phase {
@@ -121,7 +109,7 @@ impl RequestProgress {
     }
 
     fn words(&self, phase: RequestPhase) -> Option<String> {
-        let server = &self.0.server;
+        let server = &self.server;
         Some(match phase {
             RequestPhase::Idle => return None,
             RequestPhase::Limited => "held back by the rate limit of this client".to_owned(),

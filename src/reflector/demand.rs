@@ -124,20 +124,15 @@ impl Demand {
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
         (callers.resting, callers.read) = (wakes, false);
-        let end = loop {
+        let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
             if stop.is_stopped() {
-                break RestEnd::Stopped;
+                return Some(RestEnd::Stopped);
             }
-            if clock.has_passed(deadline) {
-                break RestEnd::DeadlinePassed;
-            }
-            if wakes && (callers.waiting > 0 || callers.read) {
-                break RestEnd::Demanded;
-            }
-            callers = clock.wait_until(&self.0, callers, deadline);
-        };
+            let is_demanded = callers.waiting > 0 || callers.read;
+            (wakes && is_demanded).then_some(RestEnd::Demanded)
+        });
         callers.resting = false;
-        end
+        end.unwrap_or(RestEnd::DeadlinePassed)
     }
 }
 

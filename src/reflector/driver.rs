@@ -3,12 +3,12 @@
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Backlog, EventKind, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent,
-    WatchEvent, WatchRequest, WatchStream,
+    Backlog, EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent, WatchRequest,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::demand::RestEnd;
+use crate::reflector::guarded::{Guarded, GuardedStream};
 use crate::reflector::metrics::Measured;
 use crate::reflector::{
     Demand, ErrorHook, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
@@ -23,13 +23,13 @@ use std::time::Instant;
 /// One run of a reflector, and what its actions hold open.
 pub(super) struct Driver<K: Object, S: Sink<K>> {
     name: String,
-    source: Arc<dyn ListerWatcher<K>>,
+    source: Arc<Guarded<K>>,
     sink: S,
     core: Core,
     clock: Clock,
     demand: Demand,
     status: Arc<Mutex<ReflectorStatus>>,
-    stream: Option<Box<dyn WatchStream<K>>>,
+    stream: Option<GuardedStream<K>>,
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
@@ -42,16 +42,16 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
 impl<K: Object, S: Sink<K>> Driver<K, S> {
     pub(super) fn new(
         name: String,
-        source: Arc<dyn ListerWatcher<K>>,
+        source: Arc<Guarded<K>>,
         sink: S,
         options: ReflectorOptions,
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Self {
-        let mut core = Core::new(&options, source.describe(), options.clock.now());
-        core.shows(source.progress());
+        let mut core = Core::new(&options, source.what().to_owned(), options.clock.now());
+        core.shows(source.ask(|source| source.progress()));
         let measured = Measured::new(options.metrics, options.clock.clone());
         Self {
-            one_object: source.lists_one_object(),
+            one_object: source.ask(|source| source.lists_one_object()),
             name,
             source,
             sink,
@@ -122,11 +122,11 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         Facts {
             now: self.clock.now(),
             waited_for: !self.core.status().synced && self.demand.is_waited_for(),
-            streams: begins && self.source.supports_watch_list(),
+            streams: begins && self.source.ask(|source| source.supports_watch_list()),
             bookmarks: if of_the_watch {
                 None
             } else {
-                self.source.bookmark_interval()
+                self.source.ask(|source| source.bookmark_interval())
             },
             one_object: self.one_object,
         }
@@ -152,7 +152,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             }
             Action::Probe(request) => {
                 self.publish_and_rest();
-                Input::Probed(self.source.list(&request, stop, &mut drop))
+                Input::Page {
+                    page: self.source.list(&request, stop, &mut drop),
+                    is_empty: false,
+                }
             }
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
@@ -196,17 +199,19 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Log(level, text) => {
-                    let what = self.source.describe();
-                    log::log!(level, "{text} resource={what:?} reflector={}", self.name);
+                    let (what, name) = (self.source.what(), &self.name);
+                    log::log!(level, "{text} resource={what:?} reflector={name}");
                 }
                 Effect::Failed {
                     phase,
                     error,
                     attempts,
                 } => self.tell_of(phase, &error, attempts),
-                Effect::WatchListFailed => self.source.watch_list_failed(),
-                Effect::BookmarkCame(interval) => self.source.bookmark_came(interval),
-                Effect::Disconnect => self.source.disconnect(),
+                Effect::WatchListFailed => self.source.ask(|source| source.watch_list_failed()),
+                Effect::BookmarkCame(interval) => {
+                    self.source.ask(|source| source.bookmark_came(interval));
+                }
+                Effect::Disconnect => self.source.ask(|source| source.disconnect()),
             }
         }
     }
@@ -215,7 +220,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         if let Some(hook) = &self.on_error {
             hook.tell(&FailedAttempt {
                 reflector: &self.name,
-                what: &self.source.describe(),
+                what: self.source.what(),
                 phase,
                 error,
                 attempts,
@@ -226,7 +231,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     /// Before a read of the watch.
     fn look_up(&mut self) {
         let stream = self.stream.as_ref();
-        let backlog = stream.map_or(Backlog::Unknown, |stream| stream.backlog());
+        let backlog = stream.map_or(Backlog::Unknown, GuardedStream::backlog);
         self.sink.backlog(backlog);
         self.publish();
     }
@@ -245,43 +250,37 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     }
 
     fn list(&mut self, request: &ListRequest, fresh: bool, stop: &StopToken) -> Input {
-        if fresh || self.staging.is_none() {
-            self.staging = Some(self.sink.begin());
-            self.measured.list_begins();
-        }
-        let Some(staging) = self.staging.as_mut() else {
-            return Input::Page(Err(Error::new(ErrorKind::Protocol, "nothing is staged")));
+        let mut staging = match self.staging.take() {
+            Some(staging) if !fresh => staging,
+            Some(_) | None => {
+                self.measured.list_begins();
+                self.sink.begin()
+            }
         };
         let sink = &mut self.sink;
         let measured = &mut self.measured;
         let mut is_empty = true;
         let mut each = |item: Listed<K>| {
             is_empty = false;
-            measured.listed(matches!(item, Listed::Undecodable(_)));
-            sink.stage(staging, ObjectEvent::added(item));
+            measured.listed(item.decoded().is_none());
+            sink.stage(&mut staging, ObjectEvent::added(item));
         };
         // Who comes for a first sync while its list is queued makes the list urgent.
         let expedites = !request.waited_for && !self.core.status().synced;
         let expediting = expedites.then(|| {
-            let source = Arc::clone(&self.source);
-            self.demand.expedites(Arc::new(Expedite(source)))
+            let source: Arc<dyn Wake> = Arc::<Guarded<K>>::clone(&self.source);
+            self.demand.expedites(source)
         });
         let page = self.source.list(request, stop, &mut each);
         drop(expediting);
-        let more = |page: &ListPage| {
-            page.continue_token
-                .as_deref()
-                .is_some_and(|t| !t.is_empty())
-        };
-        match page {
-            Ok(page) if more(&page) && is_empty => Input::EmptyPage(page),
-            Ok(page) if more(&page) => Input::Page(Ok(page)),
-            Ok(page) => {
-                self.measured.list_is_complete();
-                Input::Page(Ok(page))
-            }
-            Err(error) => Input::Page(Err(error)),
+        self.staging = Some(staging);
+        let token = page
+            .as_ref()
+            .map(|page| page.continue_token.as_deref().unwrap_or_default());
+        if token.is_ok_and(str::is_empty) {
+            self.measured.list_is_complete();
         }
+        Input::Page { page, is_empty }
     }
 
     fn open(&mut self, request: &WatchRequest, stop: &StopToken) -> Input {
@@ -293,7 +292,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             self.stream = Some(stream);
             self.measured.watch_is_open();
         });
-        Input::Opened(opened)
+        Input::Done(opened)
     }
 
     fn read(&mut self, until: Instant) -> Input {
@@ -367,7 +366,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         };
         // A plain list was complete with its last page; a streamed one is now.
         self.measured.list_is_complete();
-        Input::Committed(self.sink.commit(staging, of))
+        Input::Done(self.sink.commit(staging, of))
     }
 
     fn rest(&mut self, until: Instant, on_demand: bool, stop: &StopToken) -> Input {
@@ -380,19 +379,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     }
 }
 
-/// Makes a list urgent; on the thread of whoever waits for it.
-struct Expedite<K: Object>(Arc<dyn ListerWatcher<K>>);
-
-impl<K: Object> Wake for Expedite<K> {
-    fn wake(&self) {
-        self.0.expedite();
-    }
-}
-
 /// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
 impl<K: Object, S: Sink<K>> Drop for Driver<K, S> {
     fn drop(&mut self) {
-        self.source.disconnect();
+        self.source.ask(|source| source.disconnect());
         self.status.lock().phase = Phase::Stopped;
     }
 }

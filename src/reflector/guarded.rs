@@ -3,18 +3,17 @@
 
 use std::cell::RefCell;
 use std::fmt::Arguments;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::{guard, guard_call};
 use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, RequestProgress, WatchRequest,
-    WatchStream,
+    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
 };
 use crate::object::Object;
 use crate::sync::Arc;
-use crate::worker::StopToken;
+use crate::worker::{StopToken, Wake};
 
 /// A program's lister-watcher behind the guard.
 ///
@@ -29,7 +28,7 @@ pub(super) struct Guarded<K: Object> {
 }
 
 /// An open watch behind the guard.
-struct GuardedStream<K: Object> {
+pub(super) struct GuardedStream<K: Object> {
     /// Empty once it is being dropped.
     stream: Option<Box<dyn WatchStream<K>>>,
     name: String,
@@ -59,21 +58,17 @@ impl<K: Object> Guarded<K> {
         })
     }
 
-    fn or_default<T: Default>(&self, call: impl FnOnce(&dyn ListerWatcher<K>) -> T) -> T {
+    /// What is listed, for messages.
+    pub(super) fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// Tells the source something, or asks it something of which the default is always right.
+    pub(super) fn ask<T: Default>(&self, call: impl FnOnce(&dyn ListerWatcher<K>) -> T) -> T {
         logged(format_args!("{}", self.name), || call(&*self.source))
     }
-}
 
-/// What the call returns, or nothing much: its panic is only logged.
-pub(super) fn logged<T: Default>(port: Arguments<'_>, call: impl FnOnce() -> T) -> T {
-    guard(port, call).unwrap_or_else(|error| {
-        log::error!("{error}; nothing else ends by that");
-        T::default()
-    })
-}
-
-impl<K: Object> ListerWatcher<K> for Guarded<K> {
-    fn list(
+    pub(super) fn list(
         &self,
         request: &ListRequest,
         stop: &StopToken,
@@ -95,72 +90,38 @@ impl<K: Object> ListerWatcher<K> for Guarded<K> {
         }
     }
 
-    fn watch(
+    pub(super) fn watch(
         &self,
         request: &WatchRequest,
         stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+    ) -> Result<GuardedStream<K>, Error> {
         let stream = guard_call(&self.name, || self.source.watch(request, stop))?;
-        Ok(Box::new(GuardedStream {
+        Ok(GuardedStream {
             stream: Some(stream),
             name: format!("{}, reading its watch,", self.name),
             opened: self.clock.now(),
             failed: RefCell::new(None),
-        }))
-    }
-
-    fn supports_watch_list(&self) -> bool {
-        self.or_default(|source| source.supports_watch_list())
-    }
-
-    fn watch_list_failed(&self) {
-        self.or_default(|source| source.watch_list_failed());
-    }
-
-    fn expedite(&self) {
-        self.or_default(|source| source.expedite());
-    }
-
-    fn bookmark_interval(&self) -> Option<Duration> {
-        self.or_default(|source| source.bookmark_interval())
-    }
-
-    fn bookmark_came(&self, interval: Duration) {
-        self.or_default(|source| source.bookmark_came(interval));
-    }
-
-    fn lists_one_object(&self) -> bool {
-        self.or_default(|source| source.lists_one_object())
-    }
-
-    fn progress(&self) -> Option<RequestProgress> {
-        self.or_default(|source| source.progress())
-    }
-
-    fn disconnect(&self) {
-        self.or_default(|source| source.disconnect());
-    }
-
-    fn describe(&self) -> String {
-        self.what.clone()
-    }
-}
-
-impl<K: Object> GuardedStream<K> {
-    /// Asks the stream something that has no error of its own.
-    fn ask<T>(&self, otherwise: T, call: impl FnOnce(&dyn WatchStream<K>) -> T) -> T {
-        let Some(stream) = &self.stream else {
-            return otherwise;
-        };
-        guard(&self.name, || call(&**stream)).unwrap_or_else(|error| {
-            self.failed.replace(Some(error));
-            otherwise
         })
     }
 }
 
-impl<K: Object> WatchStream<K> for GuardedStream<K> {
-    fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
+/// Makes a list that is under way urgent; on the thread of a caller who waits for it.
+impl<K: Object> Wake for Guarded<K> {
+    fn wake(&self) {
+        self.ask(|source| source.expedite());
+    }
+}
+
+/// What the call returns, or nothing much: its panic is only logged.
+pub(super) fn logged<T: Default>(port: Arguments<'_>, call: impl FnOnce() -> T) -> T {
+    guard(port, call).unwrap_or_else(|error| {
+        log::error!("{error}; nothing else ends by that");
+        T::default()
+    })
+}
+
+impl<K: Object> GuardedStream<K> {
+    pub(super) fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -170,12 +131,23 @@ impl<K: Object> WatchStream<K> for GuardedStream<K> {
         guard_call(&self.name, || stream.next(deadline))
     }
 
-    fn last_contact(&self) -> Instant {
+    pub(super) fn last_contact(&self) -> Instant {
         self.ask(self.opened, |stream| stream.last_contact())
     }
 
-    fn backlog(&self) -> Backlog {
+    pub(super) fn backlog(&self) -> Backlog {
         self.ask(Backlog::Unknown, |stream| stream.backlog())
+    }
+
+    /// Asks the stream something that has no error of its own.
+    fn ask<T>(&self, otherwise: T, call: impl FnOnce(&dyn WatchStream<K>) -> T) -> T {
+        let Some(stream) = &self.stream else {
+            return otherwise;
+        };
+        guard(&self.name, || call(&**stream)).unwrap_or_else(|error| {
+            self.failed.replace(Some(error));
+            otherwise
+        })
     }
 }
 

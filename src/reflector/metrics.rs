@@ -138,6 +138,7 @@ pub(super) struct Measured {
     at_its_end: bool,
 }
 
+/// Since when something goes on, and how many items came of it.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     since: Instant,
@@ -156,24 +157,19 @@ impl Measured {
     }
 
     pub(super) fn list_begins(&mut self) {
-        if let Some(hook) = &self.hook {
-            tell(hook, |hook| hook.list_started());
-            self.list = Some(Count::new(&self.clock));
-        }
+        self.tell(|hook| hook.list_started());
+        self.list = self.begun();
     }
 
     pub(super) fn listed(&mut self, undecodable: bool) {
-        if let Some(list) = &mut self.list {
-            list.items = list.items.saturating_add(1);
-        }
-        self.set_aside(undecodable);
+        self.came(undecodable, |measured| &mut measured.list);
     }
 
     /// The last item has come; a second time nothing happens.
     pub(super) fn list_is_complete(&mut self) {
-        if let (Some(hook), Some(list)) = (&self.hook, self.list.take()) {
-            let took = list.lived(&self.clock);
-            tell(hook, |hook| hook.listed(list.items, took));
+        if let Some(list) = self.list.take() {
+            let took = self.lived(list);
+            self.tell(|hook| hook.listed(list.items, took));
         }
     }
 
@@ -182,21 +178,16 @@ impl Measured {
         if streams_a_list {
             self.list_begins();
         }
-        if let Some(hook) = &self.hook {
-            tell(hook, |hook| hook.watch_started());
-        }
+        self.tell(|hook| hook.watch_started());
     }
 
     pub(super) fn watch_is_open(&mut self) {
-        self.watch = self.hook.as_ref().map(|_| Count::new(&self.clock));
+        self.watch = self.begun();
     }
 
     /// An event or a bookmark of the watch reaches the sink (RF-43).
     pub(super) fn applied(&mut self, undecodable: bool) {
-        if let Some(watch) = &mut self.watch {
-            watch.items = watch.items.saturating_add(1);
-        }
-        self.set_aside(undecodable);
+        self.came(undecodable, |measured| &mut measured.watch);
     }
 
     pub(super) fn watch_is_at_its_end(&mut self) {
@@ -205,39 +196,42 @@ impl Measured {
 
     /// The watch is closed, whoever ended it.
     pub(super) fn watch_over(&mut self) {
-        let (Some(hook), Some(watch)) = (&self.hook, self.watch.take()) else {
+        let Some(watch) = self.watch.take() else {
             return;
         };
-        let lived = watch.lived(&self.clock);
+        let lived = self.lived(watch);
         // A streamed list that is under way, or failed, is no watch without items.
         let without_items = watch.items == 0 && self.list.is_none_or(|list| list.items == 0);
         if self.at_its_end && without_items && lived < VERY_SHORT {
-            tell(hook, |hook| hook.short_watch());
+            self.tell(|hook| hook.short_watch());
         }
-        tell(hook, |hook| hook.watch_ended(watch.items, lived));
+        self.tell(|hook| hook.watch_ended(watch.items, lived));
     }
 
-    fn set_aside(&self, undecodable: bool) {
-        if undecodable && let Some(hook) = &self.hook {
-            tell(hook, |hook| hook.undecodable());
-        }
-    }
-}
-
-/// A number that could not be counted is lost, and nothing else.
-fn tell(hook: &Arc<dyn ReflectorMetrics>, call: impl FnOnce(&dyn ReflectorMetrics)) {
-    logged(format_args!("a hook of the metrics"), || call(&**hook));
-}
-
-impl Count {
-    fn new(clock: &Clock) -> Self {
-        Self {
-            since: clock.now(),
+    fn begun(&self) -> Option<Count> {
+        self.hook.as_ref().map(|_| Count {
+            since: self.clock.now(),
             items: 0,
+        })
+    }
+
+    fn came(&mut self, undecodable: bool, of: fn(&mut Self) -> &mut Option<Count>) {
+        if let Some(count) = of(self) {
+            count.items = count.items.saturating_add(1);
+        }
+        if undecodable {
+            self.tell(|hook| hook.undecodable());
         }
     }
 
-    fn lived(&self, clock: &Clock) -> Duration {
-        clock.now().saturating_duration_since(self.since)
+    fn lived(&self, count: Count) -> Duration {
+        self.clock.now().saturating_duration_since(count.since)
+    }
+
+    /// A number that could not be counted is lost, and nothing else.
+    fn tell(&self, call: impl FnOnce(&dyn ReflectorMetrics)) {
+        if let Some(hook) = &self.hook {
+            logged(format_args!("a hook of the metrics"), || call(&**hook));
+        }
     }
 }

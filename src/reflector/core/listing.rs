@@ -7,7 +7,7 @@ use crate::reflector::Phase;
 use crate::reflector::disposition::{Disposition, Site, disposition, is_expired_page};
 
 use super::memory::History;
-use super::{Action, Core, Exemption, Facts, Next, Pass, State};
+use super::{Action, Core, Facts, Next, Pass, State, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -122,33 +122,26 @@ impl Core {
         self.ask(listing, limit, facts)
     }
 
-    pub(super) fn page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
-        let listing = Listing {
-            empty_pages: 0,
-            ..listing
-        };
-        self.turn_page(listing, page, facts)
-    }
-
-    pub(super) fn empty_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
-        let listing = Listing {
-            empty_pages: listing.empty_pages.saturating_add(1),
-            ..listing
-        };
-        if listing.empty_pages > EMPTY_PAGES_MAX {
+    pub(super) fn page(
+        &mut self,
+        mut listing: Listing,
+        page: ListPage,
+        is_empty: bool,
+        facts: &Facts,
+    ) -> Action {
+        let token = page.continue_token.filter(|token| !token.is_empty());
+        let empty_pages = listing.empty_pages.saturating_add(1);
+        listing.empty_pages = if is_empty { empty_pages } else { 0 };
+        if token.is_some() && listing.empty_pages > EMPTY_PAGES_MAX {
             let error = Error::new(
                 ErrorKind::Protocol,
                 "the server's pages do not end: they are empty, and promise more",
             );
             return self.page_failed(listing, error, facts);
         }
-        self.turn_page(listing, page, facts)
-    }
-
-    fn turn_page(&mut self, listing: Listing, page: ListPage, facts: &Facts) -> Action {
         self.memory.progress(facts.now);
         self.memory.lives_again();
-        let Some(token) = page.continue_token.filter(|token| !token.is_empty()) else {
+        let Some(token) = token else {
             return self.listed(listing, page.resource_version, facts);
         };
         let endless = listing
@@ -206,7 +199,7 @@ impl Core {
             None => version,
         };
         if !listing.asked.is_empty() && self.memory.is_below_floor(&version) {
-            if listing.pass.take(Exemption::MostRecent) {
+            if use_up(&mut listing.pass.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }
             return self.stale(&version, facts);
@@ -221,13 +214,13 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let later_page = listing.paging.is_some();
-        if later_page && is_expired_page(&error) && listing.pass.take(Exemption::FullList) {
+        if later_page && is_expired_page(&error) && use_up(&mut listing.pass.full_list) {
             return self.ask(listing, 0, facts);
         }
         let reaction = disposition(Site::List, &error);
         if reaction == Disposition::MostRecent {
             self.memory.history = History::Unavailable;
-            if !listing.asked.is_empty() && listing.pass.take(Exemption::MostRecent) {
+            if !listing.asked.is_empty() && use_up(&mut listing.pass.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }
         }

@@ -41,14 +41,13 @@ pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) enum Input {
     Start,
-    /// A page is complete, or failed.
-    Page(Result<ListPage, Error>),
-    /// A page without an item, which promises more.
-    EmptyPage(ListPage),
-    /// The probe was answered, or failed.
-    Probed(Result<ListPage, Error>),
-    Committed(Result<(), Error>),
-    Opened(Result<(), Error>),
+    /// A page, or what a probe asked for, is complete, or failed.
+    Page {
+        page: Result<ListPage, Error>,
+        is_empty: bool,
+    },
+    /// The commit or the opening of a watch is done.
+    Done(Result<(), Error>),
     Seen(Seen),
     /// What [`Action::Apply`], [`Action::Stage`] or [`Action::Bookmark`] asked for is done.
     Applied(Result<(), Error>),
@@ -187,37 +186,23 @@ enum Next {
     Probe,
 }
 
-/// What one pass has used up: each exemption from the delay between requests holds once (B9).
+/// A pass, and what it has used up: each exemption from the delay between requests holds once (B9),
+/// for a different request which an answer itself calls for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pass {
-    used: u8,
+    /// At the most recent version: RF-12, WL-8, B4.
+    most_recent: bool,
+    /// One full list instead of pages: PG-6.
+    full_list: bool,
+    /// A plain list instead of a streamed one: WL-9.
+    plain_list: bool,
     /// Streamed lists of this pass that ended early (WL-6).
     streams: u8,
 }
 
-/// A different request which an answer itself calls for.
-#[derive(Clone, Copy, Debug)]
-enum Exemption {
-    /// At the most recent version: RF-12, WL-8, B4.
-    MostRecent,
-    /// One full list instead of pages: PG-6.
-    FullList,
-    /// A plain list instead of a streamed one: WL-9.
-    PlainList,
-}
-
-impl Pass {
-    /// Whether the exemption is still there; it is used up by that.
-    fn take(&mut self, exemption: Exemption) -> bool {
-        let bit = match exemption {
-            Exemption::MostRecent => 1,
-            Exemption::FullList => 2,
-            Exemption::PlainList => 4,
-        };
-        let fresh = self.used & bit == 0;
-        self.used |= bit;
-        fresh
-    }
+/// Whether an exemption is still there; it is used up by that.
+fn use_up(exemption: &mut bool) -> bool {
+    !std::mem::replace(exemption, true)
 }
 
 /// The decisions of one run of a reflector.
@@ -269,27 +254,24 @@ impl Core {
         match (state, input) {
             (_, Input::Stop) | (State::Ended, _) => self.end(),
             (State::Idle, Input::Start) => self.begin_pass(facts),
-            (State::Listing(listing), Input::Page(Ok(page))) => self.page(listing, page, facts),
-            (State::Listing(listing), Input::EmptyPage(page)) => {
-                self.empty_page(listing, page, facts)
-            }
-            (State::Listing(listing), Input::Page(Err(error))) => {
-                self.page_failed(listing, error, facts)
-            }
-            (State::Committing(committing), Input::Committed(result)) => match result {
-                Ok(()) => self.committed(committing, facts),
-                Err(error) => self.commit_failed(&committing, error, facts),
+            (State::Listing(listing), Input::Page { page, is_empty }) => match page {
+                Ok(page) => self.page(listing, page, is_empty, facts),
+                Err(error) => self.page_failed(listing, error, facts),
             },
-            (State::Opening(opening), Input::Opened(result)) => match result {
-                Ok(()) => self.opened(&opening, facts),
-                Err(error) => self.open_failed(&opening, error, facts),
-            },
-            (State::Probing, Input::Probed(result)) => match result {
+            (State::Probing, Input::Page { page, .. }) => match page {
                 Ok(page) => self.probed(&page.resource_version, facts),
                 Err(error) => self.probe_failed(error, facts),
             },
+            (State::Committing(committing), Input::Done(result)) => match result {
+                Ok(()) => self.committed(committing, facts),
+                Err(error) => self.commit_failed(&committing, error, facts),
+            },
+            (State::Opening(opening), Input::Done(result)) => match result {
+                Ok(()) => self.opened(&opening, facts),
+                Err(error) => self.open_failed(&opening, error, facts),
+            },
             (State::Watching(watching), input) => self.watching(watching, input, facts),
-            (State::OpeningStream(streaming), Input::Opened(result)) => match result {
+            (State::OpeningStream(streaming), Input::Done(result)) => match result {
                 Ok(()) => self.stream_opened(streaming, facts),
                 Err(error) => self.stream_failed(streaming, error, facts),
             },

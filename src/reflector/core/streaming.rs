@@ -11,7 +11,7 @@ use crate::reflector::disposition::{Disposition, Site, disposition};
 
 use super::memory::History;
 use super::watching::Watching;
-use super::{Action, Core, Exemption, Facts, Input, Next, Pass, Seen, State, VERY_SHORT};
+use super::{Action, Core, Facts, Input, Next, Pass, Seen, State, VERY_SHORT, use_up};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
@@ -118,11 +118,8 @@ impl Core {
             Input::Ended(end) => self.stream_ended(&streaming, end.as_ref(), facts),
             Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
             Input::Start
-            | Input::Page(_)
-            | Input::EmptyPage(_)
-            | Input::Probed(_)
-            | Input::Committed(_)
-            | Input::Opened(_)
+            | Input::Page { .. }
+            | Input::Done(_)
             | Input::Resynced(_)
             | Input::Rested
             | Input::Demanded
@@ -184,7 +181,7 @@ impl Core {
             return self.stream_failed(streaming, error, facts);
         }
         if !streaming.asked.is_empty() && self.memory.is_below_floor(&version) {
-            if pass.take(Exemption::MostRecent) {
+            if use_up(&mut pass.most_recent) {
                 return self.open_stream_at(ResourceVersion::most_recent(), pass, facts);
             }
             return self.stale(&version, facts);
@@ -206,7 +203,7 @@ impl Core {
         let reaction = disposition(Site::Stream, &error);
         if reaction == Disposition::MostRecent {
             self.memory.history = History::Unavailable;
-            if !asked.is_empty() && pass.take(Exemption::MostRecent) {
+            if !asked.is_empty() && use_up(&mut pass.most_recent) {
                 return self.open_stream(pass, facts);
             }
         }
@@ -230,7 +227,7 @@ impl Core {
 
     /// WL-9: a plain list for this pass; the next pass streams again.
     pub(super) fn fall_back(&mut self, mut pass: Pass, error: Error, facts: &Facts) -> Action {
-        if !pass.take(Exemption::PlainList) {
+        if !use_up(&mut pass.plain_list) {
             return self.fail(error, Next::Pass, facts);
         }
         let why = format!(

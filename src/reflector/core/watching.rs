@@ -11,7 +11,7 @@ use crate::reflector::disposition::{Disposition, Site, disposition};
 
 use super::memory::History;
 use super::{
-    Action, Committing, Core, Effect, Exemption, Facts, Input, Next, Seen, State, VERY_SHORT,
+    Action, Committing, Core, Effect, Facts, Input, Next, Seen, State, VERY_SHORT, use_up,
 };
 
 /// What a server may be late in ending a watch by its own time-out (B11).
@@ -177,7 +177,7 @@ impl Core {
         let streamed = committing.stream.is_some();
         self.memory.history = History::Known;
         let stale = error.kind() == ErrorKind::Stale && !committing.of.consistent;
-        if stale && pass.take(Exemption::MostRecent) {
+        if stale && use_up(&mut pass.most_recent) {
             let asked = ResourceVersion::most_recent();
             return if streamed {
                 self.open_stream_at(asked, pass, facts)
@@ -212,11 +212,8 @@ impl Core {
             Input::Ended(end) => self.watch_ended(&watching, end, facts),
             Input::Quiet { last_contact } => self.quiet(watching, last_contact, facts),
             Input::Start
-            | Input::Page(_)
-            | Input::EmptyPage(_)
-            | Input::Probed(_)
-            | Input::Committed(_)
-            | Input::Opened(_)
+            | Input::Page { .. }
+            | Input::Done(_)
             | Input::Rested
             | Input::Demanded
             | Input::Stop => self.confused(&State::Watching(watching), &input),

@@ -17,6 +17,7 @@ use crate::object::Object as _;
 use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
 use crate::reflector::driver::Driver;
+use crate::reflector::guarded::Guarded;
 use crate::reflector::{DemandGuard, ReflectorStatus, Replacement, Sink};
 use crate::store::StoreWriter;
 use crate::sync::Mutex;
@@ -150,6 +151,8 @@ impl Simulation {
             ..world.options.clone()
         };
         let source = Arc::new(world.source.clone());
+        let source = Guarded::new("sim", source, options.clock.clone()).unwrap();
+        let source = Arc::new(source);
         let driver = Driver::new("sim".to_owned(), source, sink, options, Arc::default());
         Self {
             seed,
@@ -308,7 +311,10 @@ impl Simulation {
             .driver
             .perform(action, &token)
             .expect("nobody stops it");
-        let data = matches!(input, Input::Page(Ok(_)) | Input::Probed(Ok(_)));
+        let data = matches!(
+            &input,
+            Input::Page { page: Ok(page), is_empty } if !is_empty || page.continue_token.is_none()
+        );
         self.made.push(Made { what, at, data });
         input
     }

@@ -251,15 +251,13 @@ fn parse(input: &str, now: Instant) -> Input {
     let version = || ResourceVersion::from(rest);
     match verb {
         "start" => Input::Start,
-        "page" => Input::Page(Ok(page(rest))),
-        "empty-page" => Input::EmptyPage(page(rest)),
-        "probed" => Input::Probed(Ok(page(rest))),
-        "probe-error" => Input::Probed(Err(error(rest))),
-        "page-error" => Input::Page(Err(error(rest))),
-        "committed" => Input::Committed(Ok(())),
-        "commit-error" => Input::Committed(Err(error(rest))),
-        "opened" => Input::Opened(Ok(())),
-        "open-error" => Input::Opened(Err(error(rest))),
+        "page" | "probed" => paged(Ok(page(rest)), false),
+        "empty-page" => paged(Ok(page(rest)), true),
+        "page-error" | "probe-error" => paged(Err(error(rest)), true),
+        "committed" | "opened" => Input::Done(Ok(())),
+        "commit-error" | "open-error" => Input::Done(Err(error(rest))),
+        "applied" => Input::Applied(Ok(())),
+        "apply-error" => Input::Applied(Err(error(rest))),
         "added" | "undecodable" => changed(EventKind::Added, version()),
         "modified" => changed(EventKind::Modified, version()),
         "deleted" => changed(EventKind::Deleted, version()),
@@ -276,8 +274,6 @@ fn parse(input: &str, now: Instant) -> Input {
             ends_initial: true,
         }),
         "error" => Input::Seen(Seen::Error(error(rest))),
-        "applied" => Input::Applied(Ok(())),
-        "apply-error" => Input::Applied(Err(error(rest))),
         "ended" if rest.is_empty() => Input::Ended(None),
         "ended" => Input::Ended(Some(error(rest))),
         "quiet" => Input::Quiet {
@@ -341,4 +337,8 @@ fn of_status(text: &str) -> Error {
 
 fn changed(kind: EventKind, version: ResourceVersion) -> Input {
     Input::Seen(Seen::Object { kind, version })
+}
+
+fn paged(page: Result<ListPage, Error>, is_empty: bool) -> Input {
+    Input::Page { page, is_empty }
 }

@@ -471,7 +471,7 @@ fn nothing_runs_after_a_stop() {
 /// B9: neither a server nor an option can ask for no wait at all.
 #[test]
 fn no_wait_is_zero() {
-    use super::{Action, Core, Facts, Input, ReflectorOptions, error};
+    use super::{Action, Core, Facts, Input, ReflectorOptions, error, paged};
     let mut options = ReflectorOptions::default();
     options.backoff.initial = Duration::ZERO;
     options.backoff.cap = Duration::ZERO;
@@ -486,7 +486,7 @@ fn no_wait_is_zero() {
     let mut core = Core::new(&options, String::new(), now);
     core.step(Input::Start, &facts);
     let asked = error("429").with_retry_after(Duration::ZERO);
-    let Action::Rest { until, .. } = core.step(Input::Page(Err(asked)), &facts) else {
+    let Action::Rest { until, .. } = core.step(paged(Err(asked), true), &facts) else {
         panic!("a rest");
     };
     assert!(until > now);
