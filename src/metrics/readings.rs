@@ -23,7 +23,7 @@ impl<R: Clone> Readings<R> {
         if kept.len() == kept.capacity() {
             kept.retain(|reading| !(self.is_over)(reading));
             // Room for as many again, so that looking costs each reading a constant.
-            let room = kept.len().max(LOOK_AT);
+            let room = kept.len();
             kept.reserve(room);
         }
         kept.push(reading);
