@@ -137,19 +137,6 @@ impl Error {
         Self::with_history(ErrorKind::NotSynced, message, failed)
     }
 
-    /// Somebody's sync that did not come in time: the usual first line, what is left of it, and what it waits for in turn.
-    pub(crate) fn not_synced_with(who: &str, detail: &str, failed: Option<FailedSync>) -> Self {
-        let mut message =
-            format!("failed to sync {who}: timed out waiting for the condition\n{detail}");
-        match failed {
-            Some(failed) => {
-                failed.describe(&mut message);
-                Self::with_history(ErrorKind::NotSynced, message, failed)
-            }
-            None => Self::new(ErrorKind::NotSynced, message),
-        }
-    }
-
     /// A read that came to no answer by the caller's deadline: what was waited for, for how long, and why (B2).
     pub fn timed_out(what: &str, failed: FailedSync) -> Self {
         let mut message = format!("timed out waiting for {what}");

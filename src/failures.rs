@@ -29,6 +29,17 @@ impl Failures {
         }
     }
 
+    /// So many failures, of which only the last is known.
+    #[cfg(test)]
+    pub(crate) fn of(count: u32, since: Option<Instant>, last: Error) -> Self {
+        Self {
+            count,
+            since,
+            last: Some(last),
+            ..Self::default()
+        }
+    }
+
     /// Counts a failure at `now` of an attempt that began at `began`.
     pub fn add(&mut self, error: Error, began: Instant, now: Instant) {
         let refused = matches!(error.kind(), ErrorKind::Forbidden | ErrorKind::NotFound);
@@ -39,6 +50,18 @@ impl Failures {
         self.since = self.since.or(Some(began));
         self.last_at = Some(now);
         self.last = Some(error);
+    }
+
+    /// Puts what ended the attempts in the place of the last failure, and counts nothing.
+    pub fn end_with(&mut self, error: Error) {
+        self.last = Some(error);
+    }
+
+    /// The same, of attempts that have gone on since `began` where nothing failed yet.
+    #[must_use]
+    pub fn or_since(mut self, began: Instant) -> Self {
+        self.since = self.since.or(Some(began));
+        self
     }
 
     /// The same, of attempts of which the present one waits for `phase`, such as

@@ -84,7 +84,7 @@ fn a_panic_that_formats_a_secret_is_logged_without_its_words() {
         informer.start().unwrap();
         informer.wait_until_synced(Deadline::NEVER).unwrap();
         let failure = loop {
-            if let Some(failure) = informer.status().last_error {
+            if let Some(failure) = informer.status().failures.last().cloned() {
                 break failure;
             }
             std::thread::yield_now();

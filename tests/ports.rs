@@ -307,7 +307,7 @@ fn transform(fuse: &Fuse) -> Seen {
     });
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
     informer.start().unwrap();
-    let error = until(|| informer.status().last_error);
+    let error = until(|| informer.status().failures.last().cloned());
     fuse.put_out();
     goes_on(&informer, &source);
     Seen::Error(text(&error))
@@ -527,7 +527,7 @@ fn listed(fuse: &Fuse) -> Seen {
     let seen = if fuse.at == "supports_watch_list" {
         Seen::Log
     } else {
-        Seen::Error(text(&until(|| informer.status().last_error)))
+        Seen::Error(text(&until(|| informer.status().failures.last().cloned())))
     };
     fuse.put_out();
     goes_on(&informer, &source);
@@ -598,7 +598,11 @@ fn sink(fuse: &Fuse) -> Seen {
     let reflector = Reflector::spawn("sink", Arc::new(source()), sink, quick()).unwrap();
     let error = until(|| {
         let status = reflector.status();
-        status.last_error.filter(|_| status.phase == Phase::Stopped)
+        status
+            .failures
+            .last()
+            .cloned()
+            .filter(|_| status.phase == Phase::Stopped)
     });
     Seen::End(text(&error))
 }

@@ -337,7 +337,7 @@ impl Progress {
 
     /// Why it is of no use to go on: before the first list of the pods, what waiting does not mend.
     fn refusal(&mut self, status: &ReflectorStatus) -> Option<Error> {
-        self.last_error.clone_from(&status.last_error);
+        self.last_error = status.failures.last().cloned();
         if self.stage != Stage::Contacting || status.synced {
             return None;
         }
@@ -354,7 +354,7 @@ impl Progress {
                     | ErrorKind::Config
             )
         };
-        status.last_error.as_ref().filter(lasting).cloned()
+        status.failures.last().filter(lasting).cloned()
     }
 
     /// What to tell of the connection: the first failure of a series, and its end.

@@ -93,7 +93,7 @@ impl Sink<Node> for NodeSink {
 
     fn report(&mut self, status: &ReflectorStatus) {
         // A version that expired is the normal end of a watch.
-        let failure = status.last_error.as_ref();
+        let failure = status.failures.last();
         let failure = failure.filter(|error| error.kind() != ErrorKind::Expired);
         let was_told = std::mem::replace(&mut self.told_of_failure, failure.is_some());
         if let Some(error) = failure.filter(|_| !was_told) {

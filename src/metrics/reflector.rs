@@ -118,7 +118,11 @@ impl ReflectorSeries {
         if let Some(silence) = running.iter().map(|(silence, _)| *silence).max() {
             page.value(SILENCE, &self.labels, silence.as_secs_f64());
         }
-        if let Some(failures) = running.iter().map(|(_, status)| status.attempts).max() {
+        if let Some(failures) = running
+            .iter()
+            .map(|(_, status)| status.failures.count())
+            .max()
+        {
             page.value(FAILURES, &self.labels, failures.into());
         }
     }

@@ -81,7 +81,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         let text = format!("the thread of reflector {name} panicked{said}");
         let mut status = self.core.status().clone();
         status.phase = Phase::Stopped;
-        status.last_error = Some(Error::new(ErrorKind::Panicked, text));
+        let panic = Error::new(ErrorKind::Panicked, text);
+        status.failures.end_with(panic);
         self.status.lock().clone_from(&status);
         self.sink.report(&status);
     }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
 
@@ -45,12 +46,9 @@ pub struct ReflectorStatus {
     /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
     /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
     pub contact_due: Option<Instant>,
-    /// The last failure; `None` again once a list or a watch succeeds.
-    pub last_error: Option<Error>,
-    /// Requests that failed one after the other; 0 once one succeeds.
-    pub attempts: u32,
-    /// When the first of these attempts began; before any failure, when the run began.
-    pub attempts_since: Option<Instant>,
+    /// The requests that failed one after the other; none again once a list or a watch succeeds. Before any failure it
+    /// knows when the run began.
+    pub failures: Failures,
     /// The server's refusal (403) once it has outlasted the grace of
     /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace): an answer for
     /// readers, although the reflector goes on trying.
@@ -114,10 +112,16 @@ impl ReflectorStatus {
         self.activity().describe(now)
     }
 
+    /// The failures of who waits since `began` for what the reflector brings, with what it does at `now`.
+    pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
+        let failures = self.failures.clone().or_since(began);
+        failures.in_phase(self.describe_activity(now))
+    }
+
     pub(crate) fn activity(&self) -> Activity {
         Activity {
             backs_off: self.phase == Phase::BackingOff,
-            retry_after: self.last_error.as_ref().and_then(Error::retry_after),
+            retry_after: self.failures.last().and_then(Error::retry_after),
             next_attempt: self.next_attempt,
             progress: self.progress.clone(),
         }
@@ -164,7 +168,7 @@ impl ReflectorStatus {
             return Ok(());
         }
         let since = |since: Instant| now.saturating_duration_since(since);
-        let text = match (self.behind_since, self.age(now), self.attempts_since) {
+        let text = match (self.behind_since, self.age(now), self.failures.since()) {
             (Some(behind), _, _) => format!(
                 "the cache is known to be behind the server for {:.0?}: it waits for a new list",
                 since(behind)
@@ -176,7 +180,7 @@ impl ReflectorStatus {
             (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };
         let error = Error::new(ErrorKind::Timeout, text);
-        Err(match &self.last_error {
+        Err(match self.failures.last() {
             Some(last) => error.with_source(last.clone()),
             None => error,
         })

@@ -7,7 +7,8 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind, FailedSync};
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::list_watch::{ListerWatcher, Undecodable};
 use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
@@ -125,7 +126,7 @@ impl<K: Object> Store<K> {
         let state = self.state.lock();
         Outlook {
             synced: state.synced,
-            failed: self.failed(&state),
+            failures: state.status.failures_of_wait(state.since, self.clock.now()),
             ended: state.ended.then(|| ended(&state, &self.name())),
         }
     }
@@ -438,25 +439,16 @@ impl<K: Object> Store<K> {
     }
 
     fn not_synced(&self, state: &State<K>) -> Error {
-        Error::not_synced(&self.name(), self.failed(state))
-    }
-
-    fn failed(&self, state: &State<K>) -> FailedSync {
         let now = self.clock.now();
-        FailedSync {
-            attempts: state.status.attempts,
-            since: state.status.attempts_since.unwrap_or(state.since),
-            now,
-            last_failure: state.status.last_error.clone(),
-            activity: state.status.describe_activity(now),
-        }
+        let failures = state.status.failures_of_wait(state.since, now);
+        failures.not_synced(&self.name(), now)
     }
 }
 
 /// How it stands with a store's first sync, for those who wait for something that comes after it.
 pub(crate) struct Outlook {
     pub(crate) synced: bool,
-    pub(crate) failed: FailedSync,
+    pub(crate) failures: Failures,
     /// Why nothing will fill the store any more.
     pub(crate) ended: Option<Error>,
 }
@@ -489,9 +481,9 @@ fn ended<K: Object>(state: &State<K>, name: &str) -> Error {
         return Error::new(ErrorKind::Stopped, text);
     }
     let stopped = Error::stopped(&what);
-    match &state.status.last_error {
+    match state.status.failures.last() {
         Some(failure) => stopped
-            .context(&format!("after {} failures", state.status.attempts))
+            .context(&format!("after {} failures", state.status.failures.count()))
             .with_source(failure.clone()),
         None => stopped,
     }

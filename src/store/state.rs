@@ -148,7 +148,7 @@ impl<K: Object> State<K> {
     fn show_end(&mut self) {
         self.status.phase = Phase::Stopped;
         if let Some(cause) = &self.cause {
-            self.status.last_error = Some(cause.clone());
+            self.status.failures.end_with(cause.clone());
         }
     }
 

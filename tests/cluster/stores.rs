@@ -101,7 +101,7 @@ fn a_store_survives_a_restart_of_the_server() {
     assert_eq!(before.metadata.uid, after.metadata.uid);
     let status = reflector.status();
     assert_eq!(status.phase, Phase::Watching, "{status:?}");
-    assert!(status.last_error.is_none(), "{status:?}");
+    assert!(status.failures.last().is_none(), "{status:?}");
     assert!(reflector.is_fresh_within(Duration::from_mins(1)));
     reflector.join().unwrap();
 }

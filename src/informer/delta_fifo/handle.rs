@@ -5,7 +5,7 @@ use std::fmt;
 use super::Shared;
 use super::state::State;
 use crate::clock::Deadline;
-use crate::error::{Error, FailedSync};
+use crate::error::Error;
 use crate::object::{Object, resource_name};
 use crate::reflector::{Demand, ReflectorStatus};
 use crate::store::refusal;
@@ -101,20 +101,14 @@ impl<K: Object> DeltaFifoHandle<K> {
 }
 
 fn not_synced<K: Object>(state: &State<K>, now: std::time::Instant) -> Error {
-    let failed = FailedSync {
-        attempts: state.status.attempts,
-        since: state.status.attempts_since.unwrap_or(state.since),
-        now,
-        last_failure: state.status.last_error.clone(),
-        activity: state.status.describe_activity(now),
-    };
-    Error::not_synced(&resource_name::<K>(), failed)
+    let failures = state.status.failures_of_wait(state.since, now);
+    failures.not_synced(&resource_name::<K>(), now)
 }
 
 /// The error of a wait that nobody can end any more.
 fn ended<K: Object>(state: &State<K>) -> Error {
     let stopped = Error::stopped(&format!("waiting for the {} queue", resource_name::<K>()));
-    match &state.status.last_error {
+    match state.status.failures.last() {
         Some(failure) => stopped.with_source(failure.clone()),
         None => stopped,
     }

@@ -260,12 +260,15 @@ impl<K: Object> Listener<K> {
             format!("; {method} has been running for {taken:.1?}")
         });
         let detail = format!("{left} additions of the initial list are left{informer}{call}");
-        let failed = outlook.filter(|outlook| !outlook.synced);
-        Error::not_synced_with(
-            self.sync_name(),
-            &detail,
-            failed.map(|outlook| outlook.failed),
-        )
+        let name = self.sync_name();
+        let text = format!("failed to sync {name}: timed out waiting for the condition\n{detail}");
+        match outlook.filter(|outlook| !outlook.synced) {
+            Some(outlook) => {
+                let now = self.clock.now();
+                outlook.failures.explain(ErrorKind::NotSynced, text, now)
+            }
+            None => Error::new(ErrorKind::NotSynced, text),
+        }
     }
 
     fn not_synced(&self, kind: ErrorKind, cause: &str) -> Error {

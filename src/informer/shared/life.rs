@@ -197,7 +197,8 @@ impl<K: Object> Lifecycle<K> {
     }
 
     fn end_of_reflector(&self) -> Error {
-        let last = self.common.store.status().last_error;
+        let failures = self.common.store.status().failures;
+        let last = failures.last().cloned();
         last.filter(|error| error.kind() == ErrorKind::Panicked)
             .unwrap_or_else(|| {
                 let text = format!("the reflector of informer {} has ended", self.common.name);

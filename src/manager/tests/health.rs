@@ -47,8 +47,11 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
     stage.manager.check_health().unwrap();
     stage.clock.advance(Duration::from_secs(1));
     let failing = ReflectorStatus {
-        last_error: Some(Error::from_status(Status::new(500, "one moment"))),
-        attempts: 1,
+        failures: crate::failures::Failures::of(
+            1,
+            None,
+            Error::from_status(Status::new(500, "one moment")),
+        ),
         last_contact: None,
         contact_due: Some(stage.clock.now()),
         ..heard(&stage)
@@ -72,7 +75,7 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     stage.manager.register_pod(&pod("p", &["s"]));
     let began = stage.clock.now();
     let waiting = ReflectorStatus {
-        attempts_since: Some(began),
+        failures: crate::failures::Failures::none_since(began),
         contact_due: began.checked_add(LIMIT),
         ..ReflectorStatus::default()
     };
@@ -98,7 +101,11 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     assert!(!stage.get_now("s").unwrap().is_stale());
     let now = stage.clock.now();
     let behind = ReflectorStatus {
-        last_error: Some(Error::from_status(Status::new(410, "too old"))),
+        failures: crate::failures::Failures::of(
+            1,
+            None,
+            Error::from_status(Status::new(410, "too old")),
+        ),
         behind_since: Some(now),
         contact_due: Some(now),
         ..heard(&stage)

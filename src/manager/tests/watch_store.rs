@@ -79,9 +79,11 @@ fn a_wait_in_vain_says_why() {
     let (worker, answer) = get_elsewhere(&stage, "s");
     stage.clock.wait_for_timer(Duration::from_secs(1));
     let status = ReflectorStatus {
-        last_error: Some(Error::from_status(Status::new(503, "etcd is on holiday"))),
-        attempts: 4,
-        attempts_since: Some(stage.clock.now()),
+        failures: crate::failures::Failures::of(
+            4,
+            Some(stage.clock.now()),
+            Error::from_status(Status::new(503, "etcd is on holiday")),
+        ),
         ..ReflectorStatus::default()
     };
     stage.runs.report("s", &status);
@@ -426,8 +428,7 @@ fn a_refusal_becomes_an_answer() {
     stage.manager.register_pod(&pod("p", &["s"]));
     let forbidden = Error::from_status(Status::new(403, "secrets \"s\" is forbidden"));
     let mut status = ReflectorStatus {
-        last_error: Some(forbidden.clone()),
-        attempts: 1,
+        failures: crate::failures::Failures::of(1, None, forbidden.clone()),
         ..ReflectorStatus::default()
     };
     stage.runs.report("s", &status);
@@ -827,7 +828,11 @@ fn an_answer_knows_its_age_and_the_last_failure() {
     assert_eq!(stage.get_now("s").unwrap().age(), Duration::ZERO);
     assert_eq!(first.age(), Duration::from_secs(30));
     let status = ReflectorStatus {
-        last_error: Some(Error::new(ErrorKind::Unreachable, "no route")),
+        failures: crate::failures::Failures::of(
+            1,
+            None,
+            Error::new(ErrorKind::Unreachable, "no route"),
+        ),
         ..ReflectorStatus::default()
     };
     stage.runs.report("s", &status);

@@ -429,10 +429,10 @@ impl<K: Object> Slot<K> {
         self.contact_due = status.contact_due;
         self.activity = status.activity();
         self.trouble = Trouble {
-            failure: status.last_error.clone(),
+            failure: status.failures.last().cloned(),
             denied: status.denied.clone(),
-            attempts: status.attempts,
-            since: status.attempts_since,
+            attempts: status.failures.count(),
+            since: status.failures.since(),
             behind: status.is_behind(),
         };
         let news = if before == self.trouble.tells() {

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, Reopen, RetryWindow};
 use crate::reflector::disposition::{Class, classify};
@@ -106,8 +107,6 @@ pub(super) struct Memory {
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
-    /// The kind of the refusals in a row, and when the first of them came.
-    refused_since: Option<(ErrorKind, Instant)>,
     healthy_since: Option<Instant>,
     failed_at: Option<Instant>,
     series: Option<LogSeries>,
@@ -122,7 +121,7 @@ impl Memory {
         // Longer than any program runs, and still an instant.
         let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
         let status = ReflectorStatus {
-            attempts_since: Some(now),
+            failures: Failures::none_since(now),
             contact_due: Some(later(now, idle_limit)),
             ..ReflectorStatus::default()
         };
@@ -148,7 +147,6 @@ impl Memory {
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
             resync_period: options.resync_period.filter(|period| !period.is_zero()),
             forbidden_grace: options.forbidden_grace,
-            refused_since: None,
             healthy_since: None,
             failed_at: None,
             series: None,
@@ -278,7 +276,7 @@ impl Memory {
     /// Something came of a list that is on its way: no confirmation, but no silence either. After a failure it does not
     /// count: lists that fail half-way again and again leave the content to grow old.
     pub(super) fn progress(&mut self, at: Instant) {
-        let last = self.status.last_error.as_ref();
+        let last = self.status.failures.last();
         if last.is_none_or(|error| error.kind() == ErrorKind::Expired) {
             self.progress = Some(at);
         }
@@ -350,21 +348,17 @@ impl Memory {
 
     /// A request succeeded: what readers are told of failures is over.
     pub(super) fn succeeded(&mut self) {
-        self.status.last_error = None;
-        self.status.attempts = 0;
-        self.status.attempts_since = None;
+        self.status.failures = Failures::default();
         self.status.denied = None;
         self.status.unknown_resource = None;
-        self.refused_since = None;
     }
 
     /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
-        self.note(&error, facts);
-        self.status.phase = Phase::BackingOff;
         let class = classify(&error);
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
-        self.status.last_error = Some(error);
+        self.note(error, facts);
+        self.status.phase = Phase::BackingOff;
         // The server's wait, not ours: it uses nothing up of the backoff either.
         if let Some(asked) = retry_after {
             return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
@@ -394,10 +388,9 @@ impl Memory {
         if asks_to_wait || !std::mem::take(&mut self.life.list_soon) {
             return self.failed(error, facts);
         }
-        self.note(&error, facts);
+        self.note(error, facts);
         self.backoff.restart();
         self.status.phase = Phase::BackingOff;
-        self.status.last_error = Some(error);
         let wait = self.chance.within(SOON).max(WAIT_MIN);
         (later(facts.now, wait), false)
     }
@@ -418,8 +411,7 @@ impl Memory {
 
     /// A failure that costs no backoff: it is counted and shown, and what follows decides.
     pub(super) fn note_failure(&mut self, error: Error, facts: &Facts) {
-        self.note(&error, facts);
-        self.status.last_error = Some(error);
+        self.note(error, facts);
     }
 
     /// What B9 asks to wait before a watch is opened that takes over from one which lived so long.
@@ -431,53 +423,42 @@ impl Memory {
         self.effects.push(Effect::Log(level, text));
     }
 
-    fn note(&mut self, error: &Error, facts: &Facts) {
+    fn note(&mut self, error: Error, facts: &Facts) {
         let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
             facts.now.saturating_duration_since(since)
         });
-        self.status.attempts = self.status.attempts.saturating_add(1);
-        self.status.attempts_since = self.status.attempts_since.or(Some(facts.now));
+        let failures = &mut self.status.failures;
+        failures.add(error.clone(), facts.now, facts.now);
+        let attempts = failures.count();
         self.progress = None;
-        self.effects.push(Effect::Failed {
-            phase: self.status.phase,
-            error: error.clone(),
-            attempts: self.status.attempts,
-        });
-        self.note_refusal(error, facts.now);
-        self.log_failure(error, facts.now);
+        self.note_refusal(facts.now);
+        self.log_failure(&error, facts.now);
         self.backoff.after(health);
-        if proves_life(error) {
+        if proves_life(&error) {
             self.lives_again();
         } else {
             self.life.away = true;
         }
+        self.effects.push(Effect::Failed {
+            phase: self.status.phase,
+            error,
+            attempts,
+        });
     }
 
     /// R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that the server does not know.
-    fn note_refusal(&mut self, error: &Error, now: Instant) {
-        let kind = error.kind();
-        if self
-            .refused_since
-            .is_none_or(|(refused, _)| refused != kind)
-        {
-            self.status.denied = None;
-            self.status.unknown_resource = None;
-            self.refused_since = None;
+    fn note_refusal(&mut self, now: Instant) {
+        let refusal = self.status.failures.refusal(self.forbidden_grace).cloned();
+        if refusal.is_some() && !self.status.synced {
+            self.unconfirmed_since = now;
         }
-        let answer = if kind == ErrorKind::Forbidden {
-            &mut self.status.denied
-        } else if kind == ErrorKind::NotFound {
-            &mut self.status.unknown_resource
+        let is_denied = refusal.as_ref().map(Error::kind) == Some(ErrorKind::Forbidden);
+        let (denied, unknown) = if is_denied {
+            (refusal, None)
         } else {
-            return;
+            (None, refusal)
         };
-        let (_, since) = *self.refused_since.get_or_insert((kind, now));
-        if now.saturating_duration_since(since) >= self.forbidden_grace {
-            *answer = Some(error.clone());
-            if !self.status.synced {
-                self.unconfirmed_since = now;
-            }
-        }
+        (self.status.denied, self.status.unknown_resource) = (denied, unknown);
     }
 
     fn is_refused(&self) -> bool {
@@ -485,8 +466,8 @@ impl Memory {
     }
 
     fn grace_end(&self) -> Option<Instant> {
-        self.refused_since
-            .map(|(_, since)| later(since, self.forbidden_grace))
+        let since = self.status.failures.refused_since()?;
+        Some(later(since, self.forbidden_grace))
     }
 
     /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.

@@ -99,7 +99,7 @@ impl Core {
         } else {
             outlived
         };
-        if self.memory.status.last_error.is_none() && self.memory.is_confirmed() {
+        if self.memory.status.failures.last().is_none() && self.memory.is_confirmed() {
             self.memory.may_be_quiet_until(later(facts.now, outlived));
         }
         self.state = State::Opening(Opening {

@@ -109,7 +109,7 @@ fn a_refusal_ends_the_wait() {
     }
     let error = told.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
-    let took = store.status().attempts;
+    let took = store.status().failures.count();
     assert!(
         (10..=14).contains(&took),
         "{took} attempts in three seconds"
@@ -195,7 +195,7 @@ fn too_many_requests_costs_no_list() {
             "list 0", "watch 2", "watch 2", "watch 2", "watch 2", "watch 2"
         ]
     );
-    assert!(store.status().last_error.is_none());
+    assert!(store.status().failures.last().is_none());
 }
 
 /// `TestReflectorReplacesStoreOnUnsafeDelete` (RF-20): a list makes the object vanish that the server could not read.

@@ -170,7 +170,10 @@ fn b14_a_reading_tells_the_state_and_the_silence_and_ends_with_the_reflector() {
     let reading = measured.readings.recv().unwrap();
     world.fake.wait_for_timer(millis(800));
     let status = reading.status().unwrap();
-    assert_eq!((status.attempts, status.phase), (1, Phase::BackingOff));
+    assert_eq!(
+        (status.failures.count(), status.phase),
+        (1, Phase::BackingOff)
+    );
     // Nothing was heard yet: the silence lasts since the start.
     world.fake.advance(millis(500));
     assert_eq!(reading.silence(&status), millis(500));
@@ -181,7 +184,7 @@ fn b14_a_reading_tells_the_state_and_the_silence_and_ends_with_the_reflector() {
     world.fake.wait_for_next_timer();
     world.fake.advance(seconds(7));
     let status = reading.status().unwrap();
-    assert_eq!(status.attempts, 0);
+    assert_eq!(status.failures.count(), 0);
     assert_eq!(reading.silence(&status), seconds(7));
     assert!(!reading.is_over());
     reflector.join().unwrap();

@@ -44,10 +44,10 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
         source.faulty.panic_in(method, 1);
         let (store, reflector) = started(&world, &source);
         world.fake.wait_for_timer(millis(800));
-        let error = reflector.status().last_error.unwrap();
+        let error = reflector.status().failures.last().cloned().unwrap();
         assert_eq!(error.kind(), ErrorKind::Panicked, "{method}");
         assert!(error.to_string().ends_with(port), "{method}: {error}");
-        let told = store.status().last_error.unwrap();
+        let told = store.status().failures.last().cloned().unwrap();
         assert_eq!(told.to_string(), error.to_string(), "{method}");
         if method == "list" {
             let waited = store
@@ -59,7 +59,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
         world.set("a", "1");
         pass_until(&world, &store, &["a"]);
         // The store is full before the watch is open that ends the series of failures.
-        while reflector.status().last_error.is_some() {
+        while reflector.status().failures.last().is_some() {
             world.fake.advance(seconds(1));
             std::thread::yield_now();
         }
@@ -172,7 +172,7 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
     world.source.set_undecodable("shop", "b");
     pass_until(&world, &store, &["a", "b"]);
     // The status follows the content.
-    while reflector.status().last_error.is_some() {
+    while reflector.status().failures.last().is_some() {
         world.fake.advance(seconds(1));
         std::thread::yield_now();
     }

@@ -261,6 +261,6 @@ fn b11_events_that_have_come_are_no_silence() {
     world.fake.wait_for_timer(seconds(130));
     assert_eq!(world.requests().len(), 2, "the watch is not opened again");
     let status = reflector.status();
-    assert_eq!((status.attempts, status.watches), (0, 1));
+    assert_eq!((status.failures.count(), status.watches), (0, 1));
     reflector.join().unwrap();
 }

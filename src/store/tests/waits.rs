@@ -80,8 +80,11 @@ fn success_beats_the_deadline() {
 fn the_end_of_the_writer_ends_the_wait() {
     let mut waiting = waiting(None);
     let status = ReflectorStatus {
-        attempts: 2,
-        last_error: Some(Error::new(ErrorKind::Unreachable, "no route")),
+        failures: crate::failures::Failures::of(
+            2,
+            None,
+            Error::new(ErrorKind::Unreachable, "no route"),
+        ),
         ..ReflectorStatus::default()
     };
     waiting.writer.report(&status);
@@ -102,7 +105,7 @@ fn a_refusal_that_became_an_answer_ends_the_wait() {
     let mut waiting = waiting(None);
     let forbidden = Error::new(ErrorKind::Forbidden, "configmaps is forbidden");
     let mut status = ReflectorStatus {
-        last_error: Some(forbidden.clone()),
+        failures: crate::failures::Failures::of(1, None, forbidden.clone()),
         ..ReflectorStatus::default()
     };
     waiting.writer.report(&status);

@@ -140,9 +140,11 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
     let (handler, _receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
     let status = ReflectorStatus {
-        attempts: 3,
-        attempts_since: Some(world.clock.now()),
-        last_error: Some(Error::new(ErrorKind::Unreachable, "connection refused")),
+        failures: crate::failures::Failures::of(
+            3,
+            Some(world.clock.now()),
+            Error::new(ErrorKind::Unreachable, "connection refused"),
+        ),
         ..ReflectorStatus::default()
     };
     world.writer.report(&status);

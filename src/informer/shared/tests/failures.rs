@@ -78,7 +78,15 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
         assert_eq!(next(&told, 1), ["*a2"], "{order:?}");
         // The status is shown before the watch is opened.
         world.source.wait_for_watches(1);
-        assert_eq!(informer.status().last_error.map(|error| error.kind()), None);
+        assert_eq!(
+            informer
+                .status()
+                .failures
+                .last()
+                .cloned()
+                .map(|error| error.kind()),
+            None
+        );
     }
 }
 
@@ -145,7 +153,7 @@ fn what_came_before_a_panic_of_the_source_is_in_the_store() {
         informer.start().unwrap();
         informer.wait_until_synced(Deadline::NEVER).unwrap();
         world.fake.wait_for_timer(Duration::from_millis(800));
-        let failure = informer.status().last_error.unwrap();
+        let failure = informer.status().failures.last().cloned().unwrap();
         assert_eq!(failure.kind(), ErrorKind::Panicked, "{order:?}");
         assert!(!informer.is_stopped() && informer.has_synced());
         assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
@@ -244,7 +252,16 @@ fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
         let text = "the queue thread of informer touchies.example.com panicked: a bad drop";
         assert!(error.to_string().contains(text), "{error}");
         assert!(informer.is_stopped());
-        assert_eq!(informer.status().last_error.unwrap().to_string(), text);
+        assert_eq!(
+            informer
+                .status()
+                .failures
+                .last()
+                .cloned()
+                .unwrap()
+                .to_string(),
+            text
+        );
         source.wait_for_watches(0);
         informer.shutdown(Deadline::NEVER).unwrap();
         assert_eq!(informer.store().len(), 1, "{order:?}: it stays readable");

@@ -184,7 +184,7 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
     bench.tell("+1s added 6 -> apply\napply-error sink -> rest 800ms");
     let status = bench.core.status();
     assert_eq!(status.behind_since, Some(bench.now));
-    assert!(status.is_behind() && status.last_error.is_some());
+    assert!(status.is_behind() && status.failures.last().is_some());
     let later = bench.now + duration("2s");
     let error = status.check_health(later).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);

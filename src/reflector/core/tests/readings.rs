@@ -15,20 +15,23 @@ fn the_status_tells_the_series_of_failures() {
     assert_eq!(bench.core.status().phase, Phase::Listing);
     bench.tell("+1s page-error 500\nrested\npage-error 401");
     let status = bench.core.status();
-    assert_eq!((status.phase, status.attempts), (Phase::BackingOff, 2));
     assert_eq!(
-        status.attempts_since,
+        (status.phase, status.failures.count()),
+        (Phase::BackingOff, 2)
+    );
+    assert_eq!(
+        status.failures.since(),
         Some(began),
         "counted from the beginning of the run"
     );
-    let error = status.last_error.clone().unwrap();
+    let error = status.failures.last().cloned().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unauthorized);
     assert_eq!(error.to_string(), "failed to list things: 401", "RF-16");
     assert_eq!(status.last_contact, None);
     bench.tell("rested\npage 5\ncommitted");
     let status = bench.core.status();
-    assert_eq!((status.phase, status.attempts), (Phase::Opening, 0));
-    assert!(status.last_error.is_none() && status.attempts_since.is_none());
+    assert_eq!((status.phase, status.failures.count()), (Phase::Opening, 0));
+    assert!(status.failures.last().is_none() && status.failures.since().is_none());
     assert_eq!(status.last_contact, Some(bench.now));
     bench.tell("opened");
     assert_eq!(bench.core.status().phase, Phase::Watching);
@@ -38,7 +41,7 @@ fn the_status_tells_the_series_of_failures() {
     );
     bench.tell("+3s error 429");
     let (status, now) = (bench.core.status(), bench.now);
-    assert_eq!(status.attempts_since, Some(now), "a new series");
+    assert_eq!(status.failures.since(), Some(now), "a new series");
     assert!(status.is_fresh_within(super::duration("10s"), now));
     assert!(!status.is_fresh_within(super::duration("10s"), now + super::duration("11s")));
     bench.tell("stop");
@@ -50,10 +53,24 @@ fn the_status_tells_the_series_of_failures() {
 fn stream_errors_and_very_short_watches_are_told() {
     let mut bench = Bench::new("");
     bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden");
-    let told = bench.core.status().last_error.clone().unwrap().to_string();
+    let told = bench
+        .core
+        .status()
+        .failures
+        .last()
+        .cloned()
+        .unwrap()
+        .to_string();
     assert_eq!(told, "watch ended with error: 403 Forbidden");
     bench.tell("rested\npage 5\ncommitted\nopened\n+10ms ended");
-    let told = bench.core.status().last_error.clone().unwrap().to_string();
+    let told = bench
+        .core
+        .status()
+        .failures
+        .last()
+        .cloned()
+        .unwrap()
+        .to_string();
     assert_eq!(
         told,
         "very short watch: things: Unexpected watch close - watch lasted less than a second and no items received"

@@ -475,9 +475,9 @@ fn silence() {
             .any(|e| matches!(e, super::Effect::Disconnect)),
         "the dead connection is not used again"
     );
-    assert_eq!(bench.core.status().attempts, 1);
+    assert_eq!(bench.core.status().failures.count(), 1);
     bench.tell("opened -> read 130s");
-    assert_eq!(bench.core.status().attempts, 0);
+    assert_eq!(bench.core.status().failures.count(), 0);
 
     let mut bench = open("");
     let first = bench.play("skipped");
@@ -525,8 +525,8 @@ fn a_watch_that_outlives_its_time_out_is_opened_again() {
         }
     };
     bench.tell(&format!("+{left}s quiet 1s -> watch 7"));
-    assert_eq!(bench.core.status().attempts, 0);
-    assert!(bench.core.status().last_error.is_none());
+    assert_eq!(bench.core.status().failures.count(), 0);
+    assert!(bench.core.status().failures.last().is_none());
 }
 
 const PROBES: &[(&str, &str, &str)] = &[
