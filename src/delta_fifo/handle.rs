@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::state::{QueueEnd, QueueState};
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, FailedSync};
+use crate::error::Error;
 use crate::object::{Object, resource_name};
 use crate::reflector::{Demand, ReflectorStatus};
 use crate::store::refusal;
@@ -99,7 +99,7 @@ fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
     }
     state.is_hopeless().then(|| {
         let stopped = Error::stopped(&format!("waiting for the {} queue", resource_name::<K>()));
-        let cause = state.cause.as_ref().or(state.status.last_error.as_ref());
+        let cause = state.cause.as_ref().or(state.status.failures.last());
         Err(match cause {
             Some(cause) => stopped.with_source(cause.clone()),
             None => stopped,
@@ -109,14 +109,8 @@ fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
 
 fn not_synced<K: Object>(state: &QueueState<K>, clock: &Clock) -> Error {
     let now = clock.now();
-    let failed = FailedSync {
-        attempts: state.status.attempts,
-        since: state.status.attempts_since.unwrap_or(state.since),
-        now,
-        last_failure: state.status.last_error.clone(),
-        activity: state.status.describe_activity(now),
-    };
-    Error::not_synced(&resource_name::<K>(), failed)
+    let failures = state.status.failures_of_wait(state.since, now);
+    failures.not_synced(&resource_name::<K>(), now)
 }
 
 impl<K: Object> Clone for DeltaFifoHandle<K> {
