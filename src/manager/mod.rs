@@ -124,15 +124,10 @@
 //! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
 //! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (keys are stored, not pods).
 
-mod answers;
-mod ask;
-mod at_least;
 mod cached;
 mod change_detection;
 mod changes;
-mod content;
-mod fetch;
-mod gets;
+mod entry;
 mod health;
 mod kinds;
 mod metrics;
@@ -142,7 +137,7 @@ mod options;
 mod pod_references;
 mod references;
 mod report;
-mod stores;
+mod strategy;
 mod ttl;
 mod watch;
 

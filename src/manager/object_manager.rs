@@ -9,7 +9,6 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
-use super::fetch::store::FetchStore;
 use super::health::Overdue;
 use super::kinds::cache_name;
 use super::metrics::ManagerReading;
@@ -17,7 +16,7 @@ use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
 use super::references::{Owner, ReferenceChange};
 use super::report::{ObjectReport, OwnerReport};
-use super::stores::Stores;
+use super::strategy::Strategy;
 use super::ttl::store::TtlStore;
 use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
@@ -43,7 +42,7 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: Object> {
-    store: Stores<K>,
+    store: Box<dyn Strategy<K>>,
 }
 
 impl<K: Object> fmt::Debug for ObjectManager<K> {
@@ -71,16 +70,17 @@ where
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let port = format_args!("the Api's getter for {}s", resource_name::<K>());
         let getter = guard(port, || api.getter())?;
-        let store = match options.change_detection {
+        let store: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
                 let launcher = Box::new(Reflectors {
                     api,
                     options: options.clone(),
                 });
-                Stores::Watch(WatchStore::new(launcher, getter, options)?)
+                Box::new(WatchStore::new(launcher, getter, options)?)
             }
-            ChangeDetection::Cache => Stores::Cache(TtlStore::new(getter, options)),
-            ChangeDetection::Get => Stores::Get(FetchStore::new(getter, options)),
+            ChangeDetection::Cache | ChangeDetection::Get => {
+                Box::new(TtlStore::new(getter, options))
+            }
         };
         if let Some(metrics) = &store.options().metrics {
             let strategy = store.options().change_detection;
@@ -114,17 +114,14 @@ impl<K: Object> ObjectManager<K> {
         result
     }
 
-    pub(crate) fn over(store: Stores<K>) -> Self {
+    pub(crate) fn over(store: Box<dyn Strategy<K>>) -> Self {
         Self { store }
     }
 
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {
-        match &self.store {
-            Stores::Watch(store) => store,
-            Stores::Cache(_) | Stores::Get(_) => panic!("this manager does not watch"),
-        }
+        self.store.watch_store().unwrap()
     }
 
     /// Counts one more reference of `owner` to the object (OC-3). The first reference of all starts
@@ -167,7 +164,7 @@ impl<K: Object> ObjectManager<K> {
     /// As [`get_by`](Self::get_by).
     pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
         self.measured(|| {
-            self.store.get(namespace, name, || {
+            self.store.get(namespace, name, &|| {
                 let options = self.store.options();
                 options.clock.after(options.get_limit())
             })
@@ -204,7 +201,7 @@ impl<K: Object> ObjectManager<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.measured(|| self.store.get(namespace, name, || deadline))
+        self.measured(|| self.store.get(namespace, name, &|| deadline))
     }
 
     /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`. Never blocks, asks nothing.
@@ -302,6 +299,10 @@ impl<K: Object> ObjectManager<K> {
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
+        if version.is_unset() && !version.is_empty() {
+            // Any state will do.
+            return self.get_by(namespace, name, deadline);
+        }
         self.measured(|| self.store.get_at_least(namespace, name, version, deadline))
     }
 

@@ -214,13 +214,6 @@ impl<I: Clone> References<I> {
         self.objects.get(&key).map(|object| &object.item)
     }
 
-    /// Puts another item in the place of the one of an object that is referenced.
-    pub(crate) fn set_item(&mut self, key: &ObjectKey, item: I) {
-        if let Some(object) = self.objects.get_mut(key) {
-            object.item = item;
-        }
-    }
-
     /// How many owners reference the object.
     pub(crate) fn owners_of(&self, key: &ObjectKey) -> usize {
         self.objects

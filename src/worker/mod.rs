@@ -1,12 +1,5 @@
 //! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and not lost.
 
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the informers adopt it: remove this line with that"
-    )
-)]
 mod group;
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -14,6 +7,7 @@ mod stop;
 mod waits;
 
 pub use crate::sync::Wake;
+pub(crate) use group::WorkerGroup;
 pub use stop::{StopSource, StopToken, WaitEnd, WakeRegistration};
 pub(crate) use waits::{Circle, Task, Waiting};
 

@@ -4,75 +4,54 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 
-use crate::clock::{Clock, Deadline, FakeClock};
+use crate::clock::{Clock, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::Cached;
-use crate::manager::ask::Ask;
-use crate::manager::at_least::{Meanwhile, Reached, get_at_least, is_reached, later};
-use crate::manager::gets::Gets;
-use crate::object::{ObjectKey, ResourceVersion, Status};
+use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::strategy::Strategy as _;
+use crate::manager::ttl::store::TtlStore;
+use crate::manager::{ChangeDetection, ManagerOptions};
+use crate::object::{ResourceVersion, Status};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::{StopSource, StopToken, Worker};
-
-/// A store that knows nothing and rests as long as it is told.
-struct Rests {
-    version: ResourceVersion,
-    clock: Clock,
-    stop: StopToken,
-}
-
-impl Meanwhile<Secret> for Rests {
-    fn version(&mut self) -> ResourceVersion {
-        self.version.clone()
-    }
-
-    fn rest(&mut self, pause: Deadline) -> Option<Result<Cached<Secret>, Error>> {
-        self.stop.wait_until(&self.clock, pause);
-        None
-    }
-}
+use crate::worker::Worker;
 
 struct Stage {
     source: FakeSource<Secret>,
     fake: FakeClock,
-    stop: StopSource,
+    /// Keeps nothing, and nobody references an object of it.
+    store: Arc<TtlStore<Secret>>,
 }
 
 impl Stage {
     fn new() -> Self {
         let fake = FakeClock::new();
-        let source = FakeSource::with_clock(Clock::from(fake.clone()));
+        let clock = Clock::from(fake.clone());
+        let source = FakeSource::with_clock(clock.clone());
         source.set(objects::secret("ns", "s", "", &[("key", "canary")]));
+        let options = ManagerOptions::default()
+            .clock(clock)
+            .change_detection(ChangeDetection::Get);
+        let store = Arc::new(TtlStore::new(Arc::new(source.clone()), options));
         Self {
             source,
             fake,
-            stop: StopSource::new(),
+            store,
         }
     }
 
     /// Asks on a thread of its own: the version that was found, or why there is none.
     fn ask(&self, version: &str, within: Duration) -> Asked {
         let (send, answer) = crossbeam_channel::bounded(1);
-        let clock = Clock::from(self.fake.clone());
-        let (source, stop) = (self.source.clone(), self.stop.token());
+        let deadline = Clock::from(self.fake.clone()).after(within);
+        let store = Arc::clone(&self.store);
         let version = ResourceVersion::from(version);
         let worker = Worker::spawn("t-at-least", move |_| {
-            let key = ObjectKey::new("ns", "s");
-            let ask = Ask {
-                key: &key,
-                clock: &clock,
-                deadline: clock.after(within),
-                stop: &stop,
+            let answer = match store.get_at_least("ns", "s", &version, deadline) {
+                Ok(found) => Ok(found.metadata.resource_version.clone()),
+                Err(error) if error.is_not_found() => Ok(None),
+                Err(error) => Err(error),
             };
-            let mut rests = Rests {
-                version,
-                clock: clock.clone(),
-                stop: stop.clone(),
-            };
-            let gets = Gets::new(Arc::new(source));
-            let reached = get_at_least(&gets, &ask, &mut rests);
-            send.send(reached.map(found)).unwrap();
+            send.send(answer).unwrap();
         });
         Asked {
             answer,
@@ -104,17 +83,6 @@ impl Asked {
 }
 
 type Answer = Result<Option<String>, Error>;
-
-fn found(reached: Reached<Secret>) -> Option<String> {
-    match reached {
-        Reached::Answer(object, _) => object.metadata.resource_version.clone(),
-        Reached::Gone(error, _) => {
-            assert!(error.is_not_found());
-            None
-        }
-        Reached::InMemory(_) => panic!("there is no memory"),
-    }
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -238,7 +206,7 @@ fn a_stop_ends_the_pause() {
     let stage = Stage::new();
     let asked = stage.ask("9", SECOND);
     stage.fake.wait_for_timer(Duration::from_millis(50));
-    stage.stop.stop();
+    stage.store.shut_down();
     assert!(asked.answer().unwrap_err().is_stopped());
     assert_eq!(stage.versions().len(), 1);
 }
@@ -259,7 +227,4 @@ fn what_is_reached_is_decided_by_number() {
         let is = is_reached(&version(position), &version(asked));
         assert_eq!(is, reached, "{position} {asked}");
     }
-    assert_eq!(later(&version("9"), &version("10")), version("10"));
-    assert_eq!(later(&version("9"), &version("8")), version("9"));
-    assert_eq!(later(&version("odd"), &version("10")), version("odd"));
 }

@@ -14,13 +14,13 @@ use k8s_openapi::api::core::v1::Secret;
 use super::fake::{ROUND, immutable, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
-use crate::manager::watch::checker::{CHECKS_MAX, take_most_urgent};
-use crate::manager::watch::item::Machine;
-use crate::manager::watch::slot::{About, Item, Slot};
+use crate::manager::entry::table::ObjectEntry;
+use crate::manager::watch::entry::{WatchEntry, WatchedObject};
+use crate::manager::watch::immutable_check::{CHECKS_MAX, take_most_urgent};
+use crate::manager::watch::state_machine::Machine;
 use crate::manager::{ManagerOptions, SecretManager};
 use crate::object::ObjectKey;
-use crate::reflector::Demand;
-use crate::sync::{Arc, Monitor};
+use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault};
 
 /// Bounds a failure: what a test waits for does not come.
@@ -120,11 +120,11 @@ fn b7_a_shutdown_ends_a_check_that_is_under_way() {
     let stage = Stage::new(&all, |_| true);
     stage.manager.register_pod(&of("q", &all));
     assert_eq!(stage.next(), "s0");
-    let works = Arc::clone(stage.manager.store().works());
+    let checks = Arc::clone(stage.manager.store().checks());
     stage.manager.shut_down();
     let (send, ended) = bounded(1);
     std::thread::spawn(move || {
-        while works.checker.is_at_work() {
+        while checks.is_at_work() {
             std::thread::yield_now();
         }
         let _late = send.send(()).is_err();
@@ -142,8 +142,8 @@ fn b7_checks_are_bounded() {
     for _ in 0..CHECKS_MAX {
         stage.next();
     }
-    let works = stage.manager.store().works();
-    assert_eq!(works.checker.waiting(), 3);
+    let checks = stage.manager.store().checks();
+    assert_eq!(checks.waiting(), 3);
     assert!(stage.asked.is_empty());
     stage.clock.advance(Duration::from_secs(10));
     for _ in 0..3 {
@@ -160,19 +160,14 @@ fn b7_checks_are_bounded() {
 /// Who is waited for goes first.
 #[test]
 fn b7_a_check_that_somebody_waits_for_goes_first() {
-    let item = |name| Item::<Secret> {
-        about: Arc::new(About {
-            key: ObjectKey::new("ns", name),
-            demand: Demand::new(),
-        }),
-        slot: Arc::new(Monitor::new(Slot::new(
-            Machine::starting(),
-            &Clock::system(),
-        ))),
+    let clock = Clock::system();
+    let item = |name| -> WatchedObject<Secret> {
+        let entry = WatchEntry::new(Machine::starting(), &clock);
+        ObjectEntry::new(&ObjectKey::new("ns", name), entry)
     };
     let mut waiting: Vec<_> = ["a", "b", "c"].map(item).into();
-    let _waits = waiting[1].about.demand.wait();
+    let _waits = waiting[1].demand.wait();
     let order = std::iter::from_fn(|| take_most_urgent(&mut waiting));
-    let order: Vec<_> = order.map(|item| item.about.key.name().to_owned()).collect();
+    let order: Vec<_> = order.map(|item| item.key.name().to_owned()).collect();
     assert_eq!(order, ["b", "a", "c"]);
 }

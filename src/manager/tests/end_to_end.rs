@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
+use crate::manager::entry::consistent_reads::ConsistentReads as _;
 use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
@@ -90,10 +91,10 @@ fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let pod = pod("p", &["s"]);
     manager.register_pod(&pod);
-    let item = manager.store().ask("ns", "s").unwrap().item;
+    let item = manager.store().entry_to_read("ns", "s").unwrap();
     std::thread::scope(|scope| {
         let read = scope.spawn(|| manager.get_secret_by("ns", "s", in_a_minute()).map(drop));
-        until(|| item.about.demand.is_waited_for().then_some(()));
+        until(|| item.demand.is_waited_for().then_some(()));
         source.wait_for_requests(1);
         source.heal();
         read.join().unwrap().unwrap();

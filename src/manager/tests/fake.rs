@@ -9,12 +9,13 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::{Getter, Listed, ObjectEvent};
+use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
-use crate::manager::fetch::store::FetchStore;
+use crate::manager::entry::consistent_reads::{ConsistentReads as _, PendingRead, begin_read};
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
-use crate::manager::stores::Stores;
 use crate::manager::ttl::store::TtlStore;
+use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
@@ -420,6 +421,9 @@ impl Getter<Secret> for VersionedGetter {
     }
 }
 
+/// A read past the watch that is taken apart.
+pub(crate) type ReadApart = (WatchedObject<Secret>, PendingRead);
+
 /// A manager of Secrets over fakes, its housekeeper in its first rest.
 pub(crate) struct Stage {
     pub(crate) manager: Arc<SecretManager>,
@@ -438,7 +442,7 @@ impl Stage {
         let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
         let store = WatchStore::new(Box::new(runs.clone()), Arc::new(getter.clone()), options);
-        let manager = Arc::new(SecretManager::over(Stores::Watch(store.unwrap())));
+        let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())));
         clock.wait_for_timer(ROUND);
         Self {
             manager,
@@ -460,17 +464,37 @@ impl Stage {
         let getter = FakeGetter::default();
         getter.versions();
         let gets = Arc::new(getter.clone());
-        let store = if mode == ChangeDetection::Cache {
-            Stores::Cache(TtlStore::new(gets, options))
-        } else {
-            Stores::Get(FetchStore::new(gets, options))
-        };
+        let store = Box::new(TtlStore::new(gets, options));
         Self {
             manager: Arc::new(SecretManager::over(store)),
             runs: FakeRuns::default(),
             getter,
             clock,
         }
+    }
+
+    /// The entry of a referenced Secret.
+    pub(crate) fn entry(&self, name: &str) -> WatchedObject<Secret> {
+        self.manager.store().entry_to_read("ns", name).unwrap()
+    }
+
+    /// Begins a read past the watch of a state not older than `version`, if the Secret is referenced;
+    /// [`Self::complete`] ends it.
+    pub(crate) fn begin(&self, name: &str, version: &str) -> Option<ReadApart> {
+        let store = self.manager.store();
+        let entry = store.entry_to_read("ns", name).ok()?;
+        let read = begin_read(store.table(), &entry, &version.into());
+        Some((entry, read))
+    }
+
+    pub(crate) fn complete(
+        &self,
+        (entry, read): &ReadApart,
+        answer: Result<Secret, Error>,
+    ) -> Result<Cached<Secret>, Error> {
+        let answer = answer.map(|object| Arc::new(Held::new(object)));
+        let store = self.manager.store();
+        store.complete_read(entry, read, answer, false)
     }
 
     /// One round of the housekeeper.
@@ -480,7 +504,7 @@ impl Stage {
     }
 
     /// What a get says that finds its deadline already passed.
-    pub(crate) fn get_now(&self, name: &str) -> Result<crate::manager::Cached<Secret>, Error> {
+    pub(crate) fn get_now(&self, name: &str) -> Result<Cached<Secret>, Error> {
         let now = Deadline::at(self.clock.now());
         self.manager.get_by("ns", name, now)
     }

@@ -7,8 +7,8 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::manager::ObjectReport;
-use crate::manager::watch::checker::CHECKS_MAX;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::manager::watch::immutable_check::CHECKS_MAX;
+use crate::object::ObjectKey;
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 
@@ -39,11 +39,9 @@ fn overtaken(
     happens: impl FnOnce(),
     answer: Result<Secret, Error>,
 ) -> Result<String, Error> {
-    let store = stage.manager.store();
-    let question = store.ask("ns", "s").unwrap();
+    let read = stage.begin("s", "").unwrap();
     happens();
-    let answer = answer.map(|object| Arc::new(Held::new(object)));
-    let cached = store.take_answer(&question, answer, &ResourceVersion::most_recent())?;
+    let cached = stage.complete(&read, answer)?;
     Ok(cached.metadata.resource_version.clone().unwrap())
 }
 
@@ -251,7 +249,7 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
         let failure = Error::new(ErrorKind::Unreachable, "no route");
         stage.getter.answer(Err(failure));
     }
-    while stage.manager.store().works().checker.is_at_work() {
+    while stage.manager.store().checks().is_at_work() {
         std::thread::yield_now();
     }
     assert_eq!(stage.getter.asked(), CHECKS_MAX);
@@ -261,13 +259,13 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
 #[test]
 fn a_checker_that_was_ended_starts_no_thread() {
     let stage = stage(Some(secret("s", "9")));
-    let works = Arc::clone(stage.manager.store().works());
-    let item = stage.manager.store().ask("ns", "s").unwrap().item;
-    works.checker.end();
-    works.checker.check(&works, &item);
+    let checks = Arc::clone(stage.manager.store().checks());
+    let item = stage.entry("s");
+    checks.end();
+    checks.check(&item);
     drop(item);
     drop(stage.manager);
-    assert_eq!(Arc::strong_count(&works), 1, "no thread holds the works");
+    assert_eq!(Arc::strong_count(&checks), 1, "no thread holds the checks");
 }
 
 /// B19, promise 5: what only writers need is in no cache, whichever way the object came; another annotation is.

@@ -401,8 +401,8 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
     stage.manager.register_pod(&pod("p", &["s"]));
     let runs = stage.runs.clone();
     runs.shut_gate(true);
-    let item = stage.manager.store().ask("ns", "s").unwrap().item;
-    let waits = item.about.demand.wait();
+    let item = stage.entry("s");
+    let waits = item.demand.wait();
     let reflector = {
         let runs = runs.clone();
         Worker::spawn("t-rf", move |_| {

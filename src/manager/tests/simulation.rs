@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use super::fake::{ROUND, ReadApart, Stage, commit, immutable, pod, secret, with_uid};
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ObjectEvent;
-use crate::manager::watch::past::Question;
 use crate::manager::{Cached, ObjectState};
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{Held, ObjectKey};
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
@@ -38,10 +37,8 @@ struct World {
 /// A read past the watch, and what the server has said to it already.
 struct Asked {
     name: String,
-    question: Question<Secret>,
+    read: ReadApart,
     answer: Option<Secret>,
-    /// The answer is not older than this version; empty for a fresh read.
-    version: ResourceVersion,
 }
 
 impl World {
@@ -125,23 +122,18 @@ impl World {
     /// is on its way.
     fn ask(&mut self) {
         let name = self.name();
-        let Ok(question) = self.stage.manager.store().ask("ns", &name) else {
+        let fresh = self.dice.roll(2) == 0;
+        let version = if fresh {
+            String::new()
+        } else {
+            self.version.to_string()
+        };
+        let Some(read) = self.stage.begin(&name, &version) else {
             return;
         };
-        let fresh = self.dice.roll(2) == 0;
         if let Some(truth) = self.truth.get(&name) {
             let answer = truth.clone();
-            let version = if fresh {
-                ResourceVersion::most_recent()
-            } else {
-                self.version.to_string().into()
-            };
-            self.asked.push(Asked {
-                name,
-                question,
-                answer,
-                version,
-            });
+            self.asked.push(Asked { name, read, answer });
         }
     }
 
@@ -154,9 +146,8 @@ impl World {
         let index = usize::try_from(self.dice.roll(among)).unwrap();
         let Asked {
             name,
-            question,
+            read,
             mut answer,
-            version,
         } = self.asked.swap_remove(index);
         let unwatched = self.stage.runs.at_work_index(&name).is_none();
         if unwatched && self.dice.roll(2) == 0 {
@@ -166,10 +157,8 @@ impl World {
             }
             self.truth.insert(name.clone(), answer.clone());
         }
-        let answer = answer.map(|object| Arc::new(Held::new(object)));
         let answer = answer.ok_or_else(|| Error::not_found("secret", &name));
-        let store = self.stage.manager.store();
-        match store.take_answer(&question, answer, &version) {
+        match self.stage.complete(&read, answer) {
             Ok(cached) => self.note_read(&name, &cached),
             Err(error) => assert!(error.is_not_found(), "{name}: {error}"),
         }

@@ -8,8 +8,9 @@ use k8s_openapi::api::core::v1::Secret;
 use super::fake::{secret, too_large};
 use super::ttl_stage::{MINUTE, Stage, millis, unavailable, version};
 use crate::clock::Deadline;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
+use crate::manager::strategy::Strategy as _;
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -159,6 +160,27 @@ fn r11_an_absence_from_before_a_fresh_read_is_not_shared_after_it() {
     });
 }
 
+/// R11, B18 with OS-17: who begins to wait for a fetch after a fresh read does not go back behind that, though a further
+/// reference has dropped what was read.
+#[test]
+fn r11_who_joins_a_fetch_after_a_fresh_read_does_not_go_back_behind_that() {
+    let (stage, requests) = by_hand(Duration::ZERO);
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| stage.version("s"));
+        let slow = next(&requests);
+        let fresh = scope.spawn(|| version(&stage.get_fresh("s").unwrap()));
+        next(&requests).answer(Ok(secret("s", "7")));
+        assert_eq!(fresh.join().unwrap(), 7);
+        let late = scope.spawn(|| stage.version("s"));
+        stage.clock.wait_for_parked(1);
+        stage.add("s", "other");
+        slow.answer(Ok(secret("s", "6")));
+        assert_eq!(leader.join().unwrap(), 6, "it had asked before");
+        next(&requests).answer(Ok(secret("s", "8")));
+        assert_eq!(late.join().unwrap(), 8);
+    });
+}
+
 /// B18 with OS-17: an answer out of a record that was dropped meanwhile is the floor of the one in its place.
 #[test]
 fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
@@ -220,22 +242,27 @@ fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
 }
 
-/// A shutdown ends the wait for a version also where a further reference, or the last release, dropped the record.
+/// A shutdown ends the wait for a version also where a further reference dropped the data; the last release ends it itself.
 #[test]
-fn r11_a_shutdown_ends_the_wait_for_a_version_of_a_record_that_was_dropped() {
+fn r11_a_shutdown_and_the_last_release_end_the_wait_for_a_version() {
     for (added, removed) in [(&["s"][..], &[][..]), (&[][..], &["s"][..])] {
         let (stage, requests) = by_hand(MINUTE);
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| stage.get_at_least("s", "9").map(drop));
             next(&requests).answer(Err(too_large()));
             stage.clock.wait_for_timer(millis(50));
-            stage.change(
-                if removed.is_empty() { "other" } else { "pod" },
-                added,
-                removed,
-            );
-            stage.store.shut_down();
-            assert!(reader.join().unwrap().unwrap_err().is_stopped());
+            let owner = if removed.is_empty() { "other" } else { "pod" };
+            stage.change(owner, added, removed);
+            if removed.is_empty() {
+                stage.store.shut_down();
+            }
+            let error = reader.join().unwrap().unwrap_err();
+            let expected = if removed.is_empty() {
+                ErrorKind::Stopped
+            } else {
+                ErrorKind::NotRegistered
+            };
+            assert_eq!(error.kind(), expected);
         });
     }
 }

@@ -12,6 +12,7 @@ use crate::list_watch::Getter;
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
+use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::{Cached, ObjectReport};
 use crate::object::{ObjectKey, ResourceVersion, Status};
@@ -91,11 +92,11 @@ impl Stage {
     }
 
     pub(super) fn get(&self, name: &str) -> Result<Cached<Secret>, Error> {
-        self.store.get("ns", name, || self.soon())
+        self.store.get("ns", name, &|| self.soon())
     }
 
     pub(super) fn get_by(&self, name: &str, deadline: Deadline) -> Result<Cached<Secret>, Error> {
-        self.store.get("ns", name, || deadline)
+        self.store.get("ns", name, &|| deadline)
     }
 
     pub(super) fn get_fresh(&self, name: &str) -> Result<Cached<Secret>, Error> {

@@ -15,6 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Changed;
 use crate::manager::report::ObjectState;
+use crate::manager::strategy::Strategy as _;
 use crate::object::{Held, ObjectKey, ResourceVersion, Status};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;

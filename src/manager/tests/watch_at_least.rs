@@ -212,10 +212,9 @@ fn the_release_and_the_shutdown_end_the_wait() {
 #[test]
 fn an_answer_that_was_overtaken_raises_no_floor() {
     let stage = stage(None);
-    let store = stage.manager.store();
-    let question = store.ask("ns", "s").unwrap();
+    let read = stage.begin("s", "15").unwrap();
     stage.runs.modified(secret("s", "12"));
-    let gone = store.take_answer(&question, Err(not_found()), &"15".into());
+    let gone = stage.complete(&read, Err(not_found()));
     assert!(gone.unwrap_err().is_not_found(), "it was true at 15");
     assert_eq!(stage.version("s"), "12", "the watch is on its way there");
     stage.runs.deleted(secret("s", "14"));

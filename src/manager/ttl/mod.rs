@@ -1,10 +1,10 @@
-//! The TTL store: each referenced object is fetched when it is read and served until its time to live is over
-//! (OS-1..OS-17).
+//! The strategies `Cache` and `Get`: each referenced object is fetched when it is read, and served
+//! until its time to live is over (OS-1..OS-17), or kept not at all (SC-2).
 
-mod record;
+mod backoff;
+pub(super) mod entry;
 mod report;
 pub(super) mod store;
-mod trouble;
 
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -7,14 +7,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::record::{Fetched, Look, Moment, Record};
+use super::entry::{NextStep, TtlEntry};
 use super::store::TtlStore;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Cached;
+use crate::manager::entry::table::Moment;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
+use crate::manager::strategy::Strategy as _;
 use crate::manager::tests::fake::secret;
 use crate::object::{Held, ObjectKey, ResourceVersion, Status};
 use crate::sync::{Arc, Monitor};
@@ -44,6 +46,8 @@ enum First {
     Hangs,
     /// It has not come as far as the reader wants.
     IsBehind,
+    /// Who asks for a version is given that one and none newer.
+    Lags,
 }
 
 #[derive(Clone)]
@@ -112,11 +116,15 @@ impl Getter<Secret> for Server {
             }
             First::Hangs => Err(self.wait(Deadline::NEVER, stop)),
             First::IsBehind if !version.is_unset() => Err(behind()),
+            First::Lags if !version.is_unset() => {
+                Ok(Arc::new(Held::new(secret("s", version.as_str()))))
+            }
             First::Answers
             | First::Fails
             | First::Panics
             | First::LetsDeadlinesPass
-            | First::IsBehind => found(),
+            | First::IsBehind
+            | First::Lags => found(),
         }
     }
 }
@@ -174,7 +182,7 @@ impl Model {
     }
 
     fn get(&self, deadline: Deadline) -> Result<Cached<Secret>, Error> {
-        self.store.get("ns", "s", || deadline)
+        self.store.get("ns", "s", &|| deadline)
     }
 
     /// A reader that waits for as long as it takes; whatever the answer, it must come.
@@ -339,6 +347,27 @@ fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
     });
 }
 
+/// R11, B18 with OS-2: a reference that is added just as a fresh read comes back takes nothing of its promise back from
+/// who asks for a version next.
+#[test]
+fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
+    check(|| {
+        let model = Model::new(First::Lags, MINUTE);
+        assert_eq!(version(&model.get(Deadline::NEVER).unwrap()), 1);
+        let adder = {
+            let model = model.clone();
+            thread::spawn(move || model.change(&["s"], &[]))
+        };
+        let fresh = model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        let wanted = ResourceVersion::from("1");
+        let late = model
+            .store
+            .get_at_least("ns", "s", &wanted, Deadline::NEVER);
+        assert!(version(&late.unwrap()) >= version(&fresh));
+        adder.join().unwrap();
+    });
+}
+
 /// OS-3, OS-4: the last release ends no fetch; who waited is answered, who comes later is not.
 #[test]
 fn os_3_the_last_release_leaves_nobody_waiting() {
@@ -419,15 +448,15 @@ fn r11_a_wait_for_a_version_is_ended_by_a_shutdown() {
     });
 }
 
-/// The shape of a shared fetch with the real record: one leads, the other follows; `tells` says whether the end of the
+/// The shape of a shared fetch with the real entry: one leads, the other follows; `tells` says whether the end of the
 /// fetch is told.
 fn share_a_fetch(tells: bool) {
     let clock = Clock::from(FakeClock::new());
-    let record = Arc::new(Monitor::new(Record::<Secret>::default()));
+    let entry = Arc::new(Monitor::new(TtlEntry::<Secret>::new(true)));
     let readers: Vec<_> = (0..2)
         .map(|_| {
-            let (record, clock) = (Arc::clone(&record), clock.clone());
-            thread::spawn(move || read_bare(&record, &clock, tells))
+            let (entry, clock) = (Arc::clone(&entry), clock.clone());
+            thread::spawn(move || read_bare(&entry, &clock, tells))
         })
         .collect();
     for reader in readers {
@@ -435,35 +464,38 @@ fn share_a_fetch(tells: bool) {
     }
 }
 
-fn read_bare(record: &Arc<Monitor<Record<Secret>>>, clock: &Clock, tells: bool) {
+fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool) {
     let at = Moment {
         clock,
         now: clock.now(),
         coarse: clock.coarse(),
         ttl: MINUTE,
     };
+    let key = ObjectKey::new("ns", "s");
     let mut followed = None;
-    let mut guard = record.lock();
+    let mut guard = entry.lock();
     loop {
-        match guard.look(&at, followed) {
-            Look::Follow(flight) => {
-                followed = Some(flight);
-                guard = clock.wait_until(record, guard, Deadline::NEVER);
+        match guard.next_step(&key, &at, followed) {
+            NextStep::Follow(number) => {
+                followed = Some(number);
+                guard = clock.wait_until(entry, guard, Deadline::NEVER);
             }
-            Look::Lead => {
-                let fetch = guard.begin(&at);
+            NextStep::Lead => {
+                let fetch = guard.begin_fetch(&at);
                 drop(guard);
-                let found = Fetched::Object(Arc::new(Held::new(secret("s", "1"))));
-                let key = ObjectKey::new("ns", "s");
-                let settled = record.lock().land(&fetch, found, &key, &at);
-                settled.result.unwrap();
+                let found = Ok(Arc::new(Held::new(secret("s", "1"))));
+                let completed = entry.lock().complete(&fetch, found, false, (&key, &at));
+                completed.result.unwrap();
                 if tells {
-                    record.notify_all();
+                    entry.notify_all();
                 }
                 return;
             }
-            Look::Fresh => return,
-            look => panic!("{look:?}"),
+            NextStep::Return(result) => {
+                result.unwrap();
+                return;
+            }
+            NextStep::LookUp => panic!("the object is referenced"),
         }
     }
 }

@@ -1,53 +1,33 @@
-//! The TTL store: a reader who finds nothing fresh fetches, on its own thread; the others wait for that fetch.
-
-mod past;
+//! The store of the strategies `Cache` and `Get`: a reader who finds nothing fresh fetches, on its own
+//! thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
-use super::record::{Fetch, Fetched, FlightId, Look, Moment, Record, Settled};
-use super::report::report;
-use crate::clock::{Coarse, Deadline};
+use super::entry::{NextStep, TtlEntry};
+use crate::clock::Deadline;
 use crate::error::Error;
 use crate::list_watch::Getter;
-use crate::manager::answers::Answers;
-use crate::manager::ask::Ask;
-use crate::manager::cached::{Cached, Ready};
+use crate::manager::cached::Cached;
+use crate::manager::change_detection::ChangeDetection;
 use crate::manager::changes::Notifier;
-use crate::manager::content::News;
-use crate::manager::gets::Gets;
+use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead, RequestContext};
+use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Affected, Owner, ReferenceChange, References};
+use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::report::ObjectReport;
-use crate::object::{Object, ObjectKey};
-use crate::sync::{Arc, Monitor, Mutex};
-use crate::worker::{StopSource, StopToken};
+use crate::manager::strategy::Strategy;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
 #[derive(Debug)]
 pub(crate) struct TtlStore<K: Object> {
-    options: ManagerOptions,
-    gets: Gets<K>,
-    changes: Notifier,
-    answers: Answers<K, Place<K>>,
-    references: Arc<Mutex<References<Arc<Place<K>>>>>,
-    stop: StopSource,
-}
-
-/// One referenced object. A further reference puts a new one in its place, which is how data is dropped (OS-2).
-#[derive(Debug)]
-struct Place<K: Object> {
-    key: ObjectKey,
-    record: Arc<Monitor<Record<K>>>,
-}
-
-/// What a change of references took out of use, to be let go once all locks are released.
-#[derive(Debug)]
-struct Orphan<K: Object> {
-    place: Arc<Place<K>>,
-    _ready: Option<Arc<Ready<K>>>,
+    table: Arc<EntryTable<K, TtlEntry<K>>>,
+    /// With `Get` no object is kept.
+    keeps: bool,
 }
 
 impl<K: Object> TtlStore<K> {
@@ -57,205 +37,38 @@ impl<K: Object> TtlStore<K> {
         K: Clone,
     {
         Self {
-            options,
-            gets: Gets::new(getter),
-            changes: Notifier::default(),
-            answers: Answers::default(),
-            references: Arc::new(Mutex::new(References::default())),
-            stop: StopSource::new(),
+            keeps: options.change_detection != ChangeDetection::Get,
+            table: EntryTable::new(getter, options),
         }
     }
 
-    pub(crate) fn options(&self) -> &ManagerOptions {
-        &self.options
-    }
-
-    pub(crate) fn changes(&self) -> &Notifier {
-        &self.changes
-    }
-
-    /// Counts and takes back references of `owner` (OS-2, OS-3): each added one drops what is cached.
-    /// Never blocks.
-    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
-        let orphans: Vec<Orphan<K>> = {
-            let mut references = self.references.lock();
-            let renews = self.options.invalidate_on_update;
-            let make = |key: &ObjectKey| Place::new(key, Record::default());
-            let affected = references.change(owner, change, renews, make);
-            let orphans = affected.into_iter().filter_map(|affected| match affected {
-                Affected::Made(_) => None,
-                Affected::Shared(place) => {
-                    let key = place.key.clone();
-                    let (orphan, record) = self.orphan(place);
-                    references.set_item(&key, Place::new(&key, record));
-                    Some(orphan)
-                }
-                Affected::Released(place) => Some(self.orphan(place).0),
-            });
-            orphans.collect()
-        };
-        for orphan in orphans {
-            orphan.place.record.notify_all();
-            self.changes.tell(&orphan.place.key);
-        }
-    }
-
-    fn orphan(&self, place: Arc<Place<K>>) -> (Orphan<K>, Record<K>) {
-        let mut record = place.record.lock();
-        let successor = record.orphan();
-        let (ready, _) = self
-            .answers
-            .publish(&place.key, &place, None, Coarse::default());
-        drop(record);
-        let orphan = Orphan {
-            place,
-            _ready: ready,
-        };
-        (orphan, successor)
-    }
-
-    /// The object out of memory while it is fresh, else fetched, until `deadline` (OS-5, OS-6).
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).
-    pub(crate) fn get(
+    /// Reads one entry; `None` when nobody references it any more.
+    fn read_entry(
         &self,
-        namespace: &str,
-        name: &str,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let now = self.options.clock.coarse();
-        let ttl = self.options.ttl_now();
-        let fresh = |fetched| now.is_surely_within(fetched, ttl);
-        if let Some(cached) = self.answers.read_if(namespace, name, fresh) {
-            return Ok(cached);
-        }
-        let deadline = deadline();
-        loop {
-            let place = self.find(namespace, name)?;
-            if let Some(result) = self.read(&place, deadline) {
-                return result;
-            }
-        }
-    }
-
-    /// What memory holds, at once and whatever its age.
-    ///
-    /// # Errors
-    ///
-    /// `NotRegistered`.
-    pub(crate) fn get_cached(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Cached<K>>, Error> {
-        let place = self.find(namespace, name)?;
-        let record = place.record.lock();
-        Ok(record.whatever_there_is(&self.moment()))
-    }
-
-    /// What is known of one object; `None` if nobody references it.
-    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        let references = self.references.lock();
-        let place = Arc::clone(references.get(key.namespace(), key.name())?);
-        let owners = references.owners_of(key);
-        drop(references);
-        let record = place.record.lock();
-        let mut report = report(&record, key, owners, &self.moment());
-        drop(record);
-        if report.reason.is_empty() && self.stop.token().is_stopped() {
-            "the manager was shut down".clone_into(&mut report.reason);
-        }
-        Some(report)
-    }
-
-    /// Ends the fetches that are under way and makes none any more; what is fresh is still served. Returns at once.
-    pub(crate) fn shut_down(&self) {
-        self.stop.stop();
-        let places: Vec<_> = self.references.lock().items().cloned().collect();
-        for place in places {
-            // Taking the mutex closes the gap between a waiter's look at the stop and its wait.
-            drop(place.record.lock());
-            place.record.notify_all();
-            self.changes.tell(&place.key);
-        }
-    }
-
-    /// How many objects are referenced.
-    pub(crate) fn len(&self) -> usize {
-        self.references.lock().len()
-    }
-
-    /// The owners and what each references, sorted.
-    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
-        self.references.lock().owners()
-    }
-
-    /// What a reading of the manager looks at.
-    pub(crate) fn books(&self) -> Weak<dyn Books> {
-        let books: Weak<Mutex<References<Arc<Place<K>>>>> = Arc::downgrade(&self.references);
-        books
-    }
-
-    fn find(&self, namespace: &str, name: &str) -> Result<Arc<Place<K>>, Error> {
-        let references = self.references.lock();
-        let place = references.get(namespace, name).map(Arc::clone);
-        place.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
-    }
-
-    fn moment(&self) -> Moment<'_> {
-        let clock = &self.options.clock;
-        // In this order: the table's times are to err on the early side.
-        let coarse = clock.coarse();
-        Moment {
-            clock,
-            now: clock.now(),
-            coarse,
-            ttl: self.options.ttl_now(),
-        }
-    }
-
-    fn request<'a>(
-        &'a self,
-        place: &'a Place<K>,
+        entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         deadline: Deadline,
-        stop: &'a StopToken,
-    ) -> Ask<'a> {
-        Ask {
-            key: &place.key,
-            clock: &self.options.clock,
-            deadline,
-            stop,
-        }
-    }
-
-    /// Reads one record; `None` when another one has taken its place.
-    fn read(&self, place: &Arc<Place<K>>, deadline: Deadline) -> Option<Result<Cached<K>, Error>> {
-        let mut followed: Option<FlightId> = None;
-        let mut record = place.record.lock();
+    ) -> Option<Result<Cached<K>, Error>> {
+        let (table, stop) = (&self.table, self.table.stop.token());
+        let mut followed = None;
+        let mut state = entry.state.lock();
         loop {
-            let at = self.moment();
-            let look = record.look(&at, followed);
-            let stopped = self.stop.token().is_stopped();
-            match look {
-                Look::Fresh => return Some(record.in_hand(&place.key, false, &at)),
-                Look::Elsewhere => return None,
-                _ if stopped => return Some(Err(Error::stopped(&cache_name::<K>()))),
-                Look::Absent(error) => return Some(Err(error)),
-                Look::Failed(error) => return Some(record.after(&error, &at)),
-                Look::Lead | Look::Follow(_) if deadline.has_passed(at.now) => {
-                    return Some(record.late(None, &at));
+            let at = table.moment();
+            match state.next_step(&entry.key, &at, followed) {
+                NextStep::LookUp => return None,
+                NextStep::Return(result) if state.is_fresh(&at) => return Some(result),
+                _ if stop.is_stopped() => return Some(Err(Error::stopped(&cache_name::<K>()))),
+                NextStep::Return(result) => return Some(result),
+                NextStep::Lead | NextStep::Follow(_) if deadline.has_passed(at.now) => {
+                    return Some(state.late(None, &at));
                 }
-                Look::Lead => {
-                    let fetch = record.begin(&at);
-                    drop(record);
-                    return Some(self.lead(place, fetch, deadline));
+                NextStep::Lead => {
+                    let fetch = state.begin_fetch(&at);
+                    drop(state);
+                    return Some(self.lead(entry, fetch, deadline));
                 }
-                Look::Follow(flight) => {
-                    followed = Some(flight);
-                    let clock = &self.options.clock;
-                    record = clock.wait_until(&place.record, record, deadline);
+                NextStep::Follow(number) => {
+                    followed = Some(number);
+                    state = table.clock().wait_until(&entry.state, state, deadline);
                 }
             }
         }
@@ -264,111 +77,184 @@ impl<K: Object> TtlStore<K> {
     /// Makes the fetch that others wait for.
     fn lead(
         &self,
-        place: &Arc<Place<K>>,
-        mut fetch: Fetch,
+        entry: &Arc<ObjectEntry<TtlEntry<K>>>,
+        mut fetch: PendingRead,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        let _over = HandOver {
-            place,
-            flight: fetch.flight(),
+        let stop = self.table.stop.token();
+        let context = RequestContext {
+            key: &entry.key,
+            clock: self.table.clock(),
+            deadline,
+            stop: &stop,
         };
-        let mut found = self.fetch(place, &fetch, deadline);
-        if matches!(found, Fetched::Absent(_)) {
-            let confirm = place.record.lock().confirm(&fetch);
-            if let Some(again) = confirm {
-                fetch = again;
-                found = self.fetch(place, &fetch, deadline);
-            }
+        let request = |version: &ResourceVersion| {
+            context.check::<K>(version)?;
+            self.table.request(&context, version)
+        };
+        let mut found = request(&fetch.version);
+        if entry.state.lock().confirm(&mut fetch, &found) {
+            found = request(&fetch.version);
         }
-        self.hand_on(place, &found);
-        self.change(place, found, |record, found, at| {
-            record.land(&fetch, found, &place.key, at)
-        })
+        let error = found.as_ref().err();
+        let late = error.is_some_and(|error| context.was_ended_by_deadline(error));
+        self.complete_read(entry, &fetch, found, late)
+    }
+}
+
+impl<K: Object> ConsistentReads<K> for TtlStore<K> {
+    type State = TtlEntry<K>;
+
+    fn table(&self) -> &EntryTable<K, TtlEntry<K>> {
+        &self.table
     }
 
-    /// Who is answered out of a record that is out of use reads its successor next. That one hears of the answer first, so
-    /// that nobody goes back behind it; what takes the place of a record after this look fetches
-    /// later than this did.
-    fn hand_on(&self, place: &Place<K>, found: &Fetched<K>) {
-        let Some(object) = found.object() else { return };
-        if !place.record.lock().is_orphaned() {
-            return;
-        }
-        if let Ok(successor) = self.find(place.key.namespace(), place.key.name()) {
-            let heard = Arc::clone(&object);
-            self.update(&successor, |record, at| record.hear(heard, at));
-        }
-    }
-
-    fn fetch(&self, place: &Place<K>, fetch: &Fetch, deadline: Deadline) -> Fetched<K> {
-        let token = self.stop.token();
-        let ask = self.request(place, deadline, &token);
-        let version = &fetch.version;
-        let may = ask.check::<K>(version);
-        let result = may.and_then(|()| self.gets.ask_once(&ask, version));
-        Fetched::of(result, &ask)
-    }
-
-    /// Changes a record by what was found, and what its readers find at once, in one step; tells of it after that.
-    fn change(
+    fn entry_to_read(
         &self,
-        place: &Arc<Place<K>>,
-        found: Fetched<K>,
-        change: impl FnOnce(&mut Record<K>, Fetched<K>, &Moment<'_>) -> Settled<K>,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<ObjectEntry<TtlEntry<K>>>, Error> {
+        match self.table.find(namespace, name) {
+            Err(_) if !self.keeps => {
+                let key = ObjectKey::new(namespace, name);
+                Ok(ObjectEntry::new(&key, TtlEntry::detached()))
+            }
+            found => found,
+        }
+    }
+
+    fn complete_read(
+        &self,
+        entry: &Arc<ObjectEntry<TtlEntry<K>>>,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+        late: bool,
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
-        let _found = found.object();
-        self.update(place, |record, at| change(record, found, at))
+        let _found = found.as_ref().ok().map(Arc::clone);
+        let (completed, is_detached) = self.table.change(entry, |state| {
+            let at = (&entry.key, &self.table.moment());
+            let completed = state.complete(read, found, late, at);
+            (completed, state.is_detached())
+        });
+        entry.state.notify_all();
+        if completed.is_news && !is_detached {
+            self.table.changes.tell(&entry.key);
+        }
+        completed.result
+    }
+}
+
+impl<K: Object> Strategy<K> for TtlStore<K> {
+    fn options(&self) -> &ManagerOptions {
+        &self.table.options
     }
 
-    fn update<R>(
-        &self,
-        place: &Arc<Place<K>>,
-        update: impl FnOnce(&mut Record<K>, &Moment<'_>) -> Settled<K, R>,
-    ) -> R {
-        let (settled, _replaced) = {
-            let mut record = place.record.lock();
-            let at = self.moment();
-            let settled = update(&mut record, &at);
-            let (ready, fetched) = record.ready(at.clock).unzip();
-            let fetched = fetched.unwrap_or_default();
-            let replaced = self.answers.publish(&place.key, place, ready, fetched);
-            (settled, replaced)
+    fn changes(&self) -> &Notifier {
+        &self.table.changes
+    }
+
+    fn books(&self) -> Weak<dyn Books> {
+        let table: Weak<EntryTable<K, TtlEntry<K>>> = Arc::downgrade(&self.table);
+        table
+    }
+
+    /// Each added reference drops what is cached (OS-2, OS-3).
+    fn change_references(&self, owner: &Owner, change: ReferenceChange) {
+        let (table, keeps) = (&self.table, self.keeps);
+        let invalidated: Vec<_> = {
+            let mut references = table.references.lock();
+            let renews = table.options.invalidate_on_update;
+            let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(keeps));
+            let affected = references.change(owner, change, renews, make);
+            let affected = affected.into_iter().filter_map(|affected| match affected {
+                Affected::Shared(entry) if keeps => {
+                    let dropped = table.change(&entry, TtlEntry::invalidate);
+                    Some((entry, dropped))
+                }
+                Affected::Released(entry) => {
+                    let dropped = table.change(&entry, TtlEntry::detach);
+                    Some((entry, dropped))
+                }
+                Affected::Made(_) | Affected::Shared(_) => None,
+            });
+            affected.collect()
         };
-        place.record.notify_all();
-        if settled.news == News::Changed {
-            self.changes.tell(&place.key);
+        for (entry, _dropped) in invalidated {
+            entry.state.notify_all();
+            if keeps {
+                table.changes.tell(&entry.key);
+            }
         }
-        settled.result
+    }
+
+    fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.table.references.lock().owners()
+    }
+
+    fn get(
+        &self,
+        namespace: &str,
+        name: &str,
+        deadline: &dyn Fn() -> Deadline,
+    ) -> Result<Cached<K>, Error> {
+        if !self.keeps {
+            let latest = ResourceVersion::most_recent();
+            return self.read_past(namespace, name, &latest, deadline());
+        }
+        let now = self.table.clock().coarse();
+        let ttl = self.table.options.ttl_now();
+        let fresh = |fetched| now.is_surely_within(fetched, ttl);
+        if let Some(cached) = self.table.read_cache.read_if(namespace, name, fresh) {
+            return Ok(cached);
+        }
+        let deadline = deadline();
+        loop {
+            let entry = self.table.find(namespace, name)?;
+            if let Some(result) = self.read_entry(&entry, deadline) {
+                return result;
+            }
+        }
+    }
+
+    fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
+        let entry = self.entry_to_read(namespace, name)?;
+        let state = entry.state.lock();
+        Ok(state.whatever_there_is(&self.table.moment()))
+    }
+
+    fn get_at_least(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        self.read_past(namespace, name, version, deadline)
+    }
+
+    fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        self.table.inspect(key)
+    }
+
+    fn len(&self) -> usize {
+        self.table.references.lock().len()
+    }
+
+    /// What is fresh is still served.
+    fn shut_down(&self) {
+        self.table.stop.stop();
+        for entry in self.table.entries() {
+            // Taking the mutex closes the gap between a waiter's look at the stop and its wait.
+            drop(entry.state.lock());
+            entry.state.notify_all();
+            self.table.changes.tell(&entry.key);
+        }
     }
 }
 
 impl<K: Object> Drop for TtlStore<K> {
     fn drop(&mut self) {
-        self.stop.stop();
-    }
-}
-
-impl<K: Object> Place<K> {
-    fn new(key: &ObjectKey, record: Record<K>) -> Arc<Self> {
-        Arc::new(Self {
-            key: key.clone(),
-            record: Arc::new(Monitor::new(record)),
-        })
-    }
-}
-
-/// Ends a leader's fetch however the leader ends: when its getter panics, somebody who waits takes over.
-struct HandOver<'a, K: Object> {
-    place: &'a Place<K>,
-    flight: FlightId,
-}
-
-impl<K: Object> Drop for HandOver<'_, K> {
-    fn drop(&mut self) {
-        let abandoned = self.place.record.lock().abandon(self.flight);
-        if abandoned {
-            self.place.record.notify_all();
-        }
+        self.table.stop.stop();
     }
 }

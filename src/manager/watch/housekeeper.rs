@@ -1,11 +1,11 @@
-//! The one thread a manager always has: joins ended runs, stops what nobody reads, tries again what had no room.
+//! The one thread a manager that watches always has: joins ended runs, stops what nobody reads, tries
+//! again what had no room.
 
 use std::time::Duration;
 
-use super::item::{Effect, Input};
-use super::slot::Item;
-use super::store::Shared;
-use super::works::{Chores, Run};
+use super::immutable_check::ImmutableChecks;
+use super::runs::{PendingWork, Run};
+use super::state_machine::{Effect, Input};
 use crate::clock::Deadline;
 use crate::guard::guard;
 use crate::manager::kinds::cache_name;
@@ -13,118 +13,120 @@ use crate::object::Object;
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
-/// How often the housekeeper goes round (OC-18); the first round is at once.
-const ROUND: Duration = Duration::from_mins(1);
+/// How often the housekeeper sweeps (OC-18); the first time is at once.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long after a panic the rounds begin anew.
+/// How long after a panic the work begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The body of the housekeeper's thread. A panic in a round is told in the manager's health and the
-/// rounds go on: somebody
-/// has to join what ends, and the manager's drop waits for that.
-pub(crate) fn keep_house<K: Object>(shared: &Shared<K>, stop: &StopToken) {
+/// The body of the housekeeper's thread. A panic is told in the manager's health and the work goes on:
+/// ended runs have to be joined, and the manager's drop waits for that.
+pub(crate) fn keep_house<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
     let port = format_args!("the housekeeper of {}", cache_name::<K>());
-    while let Err(error) = guard(port, || keep_until_stopped(shared, stop)) {
+    let context = checks.context();
+    while let Err(error) = guard(port, || keep_until_stopped(checks, stop)) {
         log::error!("{error}; it goes on in {AFTER_PANIC:?}");
-        *shared.housekeeping.lock() = Some(error);
-        let pause = shared.works.clock().after(AFTER_PANIC);
-        stop.wait_until(shared.works.clock(), pause);
+        context.work.lock().failure = Some(error);
+        let pause = context.table.clock().after(AFTER_PANIC);
+        stop.wait_until(context.table.clock(), pause);
     }
 }
 
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
-fn keep_until_stopped<K: Object>(shared: &Shared<K>, stop: &StopToken) {
-    let clock = shared.works.clock().clone();
-    let wake: Arc<dyn Wake> = Arc::<Monitor<Chores>>::clone(&shared.works.chores);
+fn keep_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
+    let context = checks.context();
+    let clock = context.table.clock().clone();
+    let wake: Arc<dyn Wake> = Arc::<Monitor<PendingWork>>::clone(&context.work);
     let _registration = stop.register(&wake);
-    let mut round_at = clock.after(Duration::ZERO);
+    let mut sweep_at = clock.after(Duration::ZERO);
     loop {
-        let (ended, recovered) = wait_for_chores(shared, round_at, stop);
+        let (ended, recovered) = wait_for_work(checks, sweep_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
             run.join();
         }
         if stop.is_stopped() {
-            if shared.works.chores.lock().alive == 0 {
+            if context.work.lock().alive == 0 {
                 return;
             }
             continue;
         }
         if made_room {
-            fill_room(shared);
+            use_capacity(checks);
         }
         if recovered {
             // Each shortens its backoff to the first step, once per failure (B10).
-            for item in shared.items() {
-                item.about.demand.expedite();
+            for object in context.table.entries() {
+                object.demand.expedite();
             }
         }
-        if clock.has_passed(round_at) {
-            go_round(shared);
-            let mended = shared.housekeeping.lock().take();
+        if clock.has_passed(sweep_at) {
+            sweep(checks);
+            let mended = context.work.lock().failure.take();
             drop(mended);
-            round_at = clock.after(ROUND);
+            sweep_at = clock.after(SWEEP_INTERVAL);
         }
     }
 }
 
-fn wait_for_chores<K: Object>(
-    shared: &Shared<K>,
-    round_at: Deadline,
+/// Waits for ended runs, a recovered server, the next sweep or the stop. After the stop there are no
+/// sweeps any more: only ends, and the last of them.
+fn wait_for_work<K: Object>(
+    checks: &Arc<ImmutableChecks<K>>,
+    sweep_at: Deadline,
     stop: &StopToken,
 ) -> (Vec<Run>, bool) {
-    let works = &shared.works;
-    let mut chores = works.chores.lock();
-    while chores.ended.is_empty() && !chores.recovered {
+    let context = checks.context();
+    let clock = context.table.clock();
+    let mut work = context.work.lock();
+    while work.ended.is_empty() && !work.recovered {
         let stopped = stop.is_stopped();
-        // After the stop there are no rounds any more: only ends, and the last of them.
         let due = if stopped {
-            chores.alive == 0
+            work.alive == 0
         } else {
-            works.clock().has_passed(round_at)
+            clock.has_passed(sweep_at)
         };
         if due {
             break;
         }
-        let until = if stopped { Deadline::NEVER } else { round_at };
-        chores = works.clock().wait_until(&works.chores, chores, until);
+        let until = if stopped { Deadline::NEVER } else { sweep_at };
+        work = clock.wait_until(&context.work, work, until);
     }
-    let recovered = std::mem::take(&mut chores.recovered);
-    (std::mem::take(&mut chores.ended), recovered)
+    let recovered = std::mem::take(&mut work.recovered);
+    (std::mem::take(&mut work.ended), recovered)
 }
 
-/// Starts items that had no room, until one finds none again. One that fails otherwise keeps no
+/// Starts objects that had no room, until one finds none again. One that fails otherwise keeps no
 /// other waiting.
-fn fill_room<K: Object>(shared: &Shared<K>) {
-    for item in shared.items() {
-        let action = shared.works.change(&item, |slot| slot.act(Input::Room));
-        shared.works.perform(&item, action);
-        if item.slot.lock().found_no_room() {
+fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
+    let table = &checks.context().table;
+    for object in table.entries() {
+        let action = table.change(&object, |entry| entry.act(Input::Room));
+        checks.perform(&object, action);
+        if object.state.lock().found_no_room() {
             return;
         }
     }
 }
 
-fn go_round<K: Object>(shared: &Shared<K>) {
-    let clock = shared.works.clock();
-    let (now, instant) = (clock.coarse(), clock.now());
-    let idle_max = shared.works.idle_max();
-    for item in shared.items() {
-        let action = shared.works.change(&item, |slot| {
-            slot.note_read(shared.works.answers.mark(&item.about.key, &item.about));
-            let idle = slot.is_filled() && slot.is_idle(now, idle_max);
-            // An unfilled item goes on trying for as long as it is referenced (OC-20).
-            let input = if idle { Input::Idle } else { Input::Retry };
-            slot.try_again(input, instant)
+fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
+    let table = &checks.context().table;
+    let (now, instant) = (table.clock().coarse(), table.clock().now());
+    for object in table.entries() {
+        let action = table.change(&object, |entry| {
+            entry.mark_read(table.read_cache.mark(&object.key));
+            // An unfilled entry goes on trying for as long as it is referenced (OC-20).
+            let input = if entry.is_idle(now, table.options.idle_max) {
+                Input::Idle
+            } else {
+                Input::Retry
+            };
+            entry.try_again(input, instant)
         });
         let changed = action.effect == Effect::End;
-        shared.works.perform(&item, action);
+        checks.perform(&object, action);
         if changed {
-            tell(shared, &item);
+            table.changes.tell(&object.key);
         }
     }
-}
-
-fn tell<K: Object>(shared: &Shared<K>, item: &Item<K>) {
-    shared.works.changes.tell(&item.about.key);
 }

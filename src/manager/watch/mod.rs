@@ -1,16 +1,15 @@
-//! The watch-based store: each referenced object is kept by a watch of its own (OC-1..OC-29).
+//! The strategy `Watch`: each referenced object is kept by a watch of its own (OC-1..OC-29).
 
 mod answer;
-mod ceiling;
-pub(super) mod checker;
+pub(super) mod entry;
 mod housekeeper;
-pub(super) mod item;
+pub(super) mod immutable_check;
 pub(super) mod launch;
-pub(super) mod past;
+mod reflector_limit;
 mod report;
-pub(super) mod slot;
+pub(super) mod runs;
+pub(super) mod state_machine;
 pub(super) mod store;
-pub(super) mod works;
 pub(super) mod writer;
 
 #[cfg(all(test, shuttle))]

@@ -3,15 +3,14 @@
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::item::RunId;
+use super::state_machine::RunId;
 use super::store::WatchStore;
-use super::works::Works;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::list_watch::Listed;
+use crate::manager::entry::consistent_reads::ConsistentReads as _;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
-use crate::manager::stores::Stores;
 use crate::manager::tests::fake::{
     FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
 };
@@ -43,8 +42,8 @@ impl Model {
         let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
         let getter = FakeGetter::default();
         let gets = Arc::new(getter.clone());
-        let works = Works::new(Box::new(runs.clone()), gets, options);
-        let manager = SecretManager::over(Stores::Watch(WatchStore::unattended(works)));
+        let store = WatchStore::unattended(Box::new(runs.clone()), gets, options);
+        let manager = SecretManager::over(Box::new(store));
         Self {
             manager: Arc::new(manager),
             runs,
@@ -85,21 +84,22 @@ impl Model {
         })
     }
 
-    /// Fills the slot as a run would, and tells nobody.
+    /// Fills the entry as a run would, and tells nobody.
     fn fill_in_silence(&self) -> thread::JoinHandle<()> {
-        let item = self.manager.store().ask("ns", "s").unwrap().item;
-        let now = self.manager.store().works().clock().now();
+        let store = self.manager.store();
+        let object = store.entry_to_read("ns", "s").unwrap();
+        let now = store.table().clock().now();
         thread::spawn(move || {
-            let object = Listed::Object(Arc::new(Held::new(secret("s", "9"))));
+            let listed = Listed::Object(Arc::new(Held::new(secret("s", "9"))));
             let of = Replacement {
                 resource_version: "10".into(),
                 ..Replacement::default()
             };
-            let mut slot = item.slot.lock();
-            let mut listed = Some(object);
-            let staged = (slot.content().revision(), &mut listed);
-            let written = slot.replace(RunId::FIRST, staged, &of, now);
-            drop(slot);
+            let mut entry = object.state.lock();
+            let mut listed = Some(listed);
+            let staged = (entry.content.revision(), &mut listed);
+            let written = entry.replace(RunId::FIRST, staged, &of, now);
+            drop(entry);
             drop(written);
         })
     }
@@ -307,10 +307,10 @@ fn a_fresh_read_and_a_commit_leave_the_later_state() {
     });
 }
 
-/// The negative control of the synced wait: a slot that is filled while nobody is told leaves its reader asleep.
+/// The negative control of the synced wait: an entry that is filled while nobody is told leaves its reader asleep.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn the_checker_sees_a_slot_that_is_filled_in_silence() {
+fn the_checker_sees_an_entry_that_is_filled_in_silence() {
     check(|| {
         let model = Model::new();
         model.manager.register_pod(&pod("p", &["s"]));

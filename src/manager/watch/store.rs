@@ -1,71 +1,39 @@
-//! The watch-based store: one item per referenced object, read from memory, kept by a watch of its own (OC-1..OC-29).
+//! The store of the strategy `Watch`: one entry per referenced object, read from memory, kept by a
+//! watch of its own (OC-1..OC-29).
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
+use super::entry::{Action, WatchEntry, WatchedObject};
 use super::housekeeper::keep_house;
-use super::item::{Check, Input, Machine, State, Why};
+use super::immutable_check::ImmutableChecks;
 use super::launch::Launcher;
-use super::report::report;
-use super::slot::{About, Action, Item, Slot};
-use super::works::Works;
+use super::runs::Runs;
+use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
-use crate::manager::cached::Cached;
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::changes::Notifier;
+use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead};
+use crate::manager::entry::table::{EntryTable, ObjectEntry};
 use crate::manager::health::Overdue;
 use crate::manager::kinds::cache_name;
-use crate::manager::metrics::{Books as Counted, ManagerState};
+use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Affected, Owner, ReferenceChange, References};
+use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::report::ObjectReport;
-use crate::object::{Object, ObjectKey, resource_name};
-use crate::reflector::{Demand, DemandGuard};
-use crate::sync::{Arc, Monitor, Mutex};
-use crate::worker::{StopSource, StopToken, Worker};
+use crate::manager::strategy::Strategy;
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::reflector::DemandGuard;
+use crate::sync::Arc;
+use crate::worker::Worker;
 
 /// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
 #[derive(Debug)]
 pub(crate) struct WatchStore<K: Object> {
-    shared: Arc<Shared<K>>,
+    checks: Arc<ImmutableChecks<K>>,
     housekeeper: Option<Worker>,
-    stop: StopSource,
-}
-
-/// What the store shares with its housekeeper.
-#[derive(Debug)]
-pub(crate) struct Shared<K: Object> {
-    pub(crate) works: Arc<Works<K>>,
-    books: Mutex<Books<K>>,
-    /// The housekeeper's panic, until it has been round once more.
-    pub(crate) housekeeping: Mutex<Option<Error>>,
-}
-
-#[derive(Debug)]
-struct Books<K: Object> {
-    references: References<Item<K>>,
-    shut_down: bool,
-}
-
-impl<K: Object> Shared<K> {
-    /// Every item that is referenced now.
-    pub(crate) fn items(&self) -> Vec<Item<K>> {
-        self.books.lock().references.items().cloned().collect()
-    }
-}
-
-impl<K: Object> Counted for Shared<K> {
-    fn state(&self) -> ManagerState {
-        let items = self.items();
-        let watches = items
-            .iter()
-            .filter(|item| matches!(item.slot.lock().state(), State::Starting | State::Running));
-        ManagerState {
-            objects: items.len(),
-            references: self.books.lock().references.total(),
-            watches: watches.count(),
-        }
-    }
 }
 
 impl<K: Object> WatchStore<K> {
@@ -82,11 +50,10 @@ impl<K: Object> WatchStore<K> {
     where
         K: Clone,
     {
-        let mut store = Self::unattended(Works::new(launcher, getter, options));
-        let shared = Arc::clone(&store.shared);
-        let worker = Worker::spawn(format!("hk-{}", resource_name::<K>()), move |stop| {
-            keep_house(&shared, stop);
-        });
+        let mut store = Self::unattended(launcher, getter, options);
+        let checks = Arc::clone(&store.checks);
+        let name = format!("hk-{}", resource_name::<K>());
+        let worker = Worker::spawn(name, move |stop| keep_house(&checks, stop));
         store.housekeeper = Some(worker.map_err(|error| {
             Error::new(
                 ErrorKind::Resources,
@@ -97,278 +64,297 @@ impl<K: Object> WatchStore<K> {
     }
 
     /// A store without a housekeeper, for models that start no thread.
-    pub(crate) fn unattended(works: Arc<Works<K>>) -> Self {
-        let books = Mutex::new(Books {
-            references: References::default(),
-            shut_down: false,
-        });
+    pub(crate) fn unattended(
+        launcher: Box<dyn Launcher<K>>,
+        getter: Arc<dyn Getter<K>>,
+        options: ManagerOptions,
+    ) -> Self
+    where
+        K: Clone,
+    {
         Self {
-            shared: Arc::new(Shared {
-                works,
-                books,
-                housekeeping: Mutex::new(None),
-            }),
+            checks: ImmutableChecks::new(Runs::new(launcher, getter, options)),
             housekeeper: None,
-            stop: StopSource::new(),
         }
     }
 
-    pub(crate) fn works(&self) -> &Arc<Works<K>> {
-        &self.shared.works
+    #[cfg(test)]
+    pub(crate) fn checks(&self) -> &Arc<ImmutableChecks<K>> {
+        &self.checks
     }
 
-    /// Counts and takes back references of `owner`, then starts, stops and checks what that asks for
-    /// (OC-2, OC-3). Never blocks.
-    pub(crate) fn change_references(&self, owner: &Owner, change: ReferenceChange) {
-        let works = self.works();
-        let due: Vec<(Item<K>, Action)> = {
-            let mut books = self.shared.books.lock();
-            let shut_down = books.shut_down;
-            let make = |key: &ObjectKey| Item {
-                about: Arc::new(About {
-                    key: key.clone(),
-                    demand: Demand::new(),
-                }),
-                slot: Arc::new(Monitor::new(Slot::new(
-                    if shut_down {
-                        Machine::shut_down()
-                    } else {
-                        Machine::starting()
-                    },
-                    works.clock(),
-                ))),
-            };
-            let affected = books.references.change(owner, change, false, make);
-            let due = affected.into_iter().map(|affected| match affected {
-                Affected::Made(item) if shut_down => (item, Action::nothing()),
-                Affected::Made(item) => (item, Action::first()),
-                Affected::Shared(item) => {
-                    let action = self.check_again(&item);
-                    (item, action)
+    /// Changes an entry, and does what it decides.
+    fn act<R>(
+        &self,
+        object: &WatchedObject<K>,
+        change: impl FnOnce(&mut WatchEntry<K>) -> (R, Action),
+    ) -> R {
+        let (result, action) = self.table().change(object, change);
+        self.checks.perform(object, action);
+        result
+    }
+
+    /// A reader of an object whose watch fails would rather have something newer (B10).
+    fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
+        if cached.last_failure().is_some()
+            && let Ok(object) = self.table().find(namespace, name)
+        {
+            object.demand.expedite();
+        }
+    }
+
+    fn wait(&self, object: &WatchedObject<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
+        let (key, clock) = (&object.key, self.table().clock());
+        let mut waiting: Option<DemandGuard> = None;
+        let mut first = true;
+        loop {
+            let entry = object.state.lock();
+            // What could not be started is tried once per read; what fell idle meanwhile is started
+            // again.
+            if first || entry.state() == State::Stopped(Why::Idle) {
+                first = false;
+                drop(entry);
+                self.act(object, |entry| ((), entry.want(clock.now())));
+                continue;
+            }
+            let patience = deadline.earlier(entry.patience());
+            let patient = !clock.has_passed(patience);
+            if entry.answer(key, clock, patient).is_some() {
+                drop(entry);
+                let answer = self.act(object, |entry| {
+                    let answer = entry.answer(key, clock, patient);
+                    let given = matches!(answer, Some(Ok(_))).then(|| entry.given());
+                    (answer, given.unwrap_or_else(Action::nothing))
+                });
+                let Some(answer) = answer else { continue };
+                return answer;
+            }
+            if clock.has_passed(deadline) {
+                let error = entry.not_synced(clock.now());
+                // Under the lock: what comes from now on is read by nobody.
+                drop(waiting);
+                return Err(error);
+            }
+            if waiting.is_none() {
+                drop(entry);
+                waiting = Some(object.demand.wait());
+                continue;
+            }
+            let checking = entry.state() == State::Rechecking(Check::First);
+            let until = if checking { patience } else { deadline };
+            drop(clock.wait_until(&object.state, entry, until));
+        }
+    }
+}
+
+impl<K: Object> ConsistentReads<K> for WatchStore<K> {
+    type State = WatchEntry<K>;
+
+    fn table(&self) -> &EntryTable<K, WatchEntry<K>> {
+        &self.checks.context().table
+    }
+
+    fn entry_to_read(&self, namespace: &str, name: &str) -> Result<WatchedObject<K>, Error> {
+        let object = self.table().find(namespace, name)?;
+        let now = self.table().clock().coarse();
+        object.state.lock().mark_read(now);
+        Ok(object)
+    }
+
+    fn was_given(&self, object: &WatchedObject<K>) {
+        self.act(object, |entry| ((), entry.given()));
+    }
+
+    fn complete_read(
+        &self,
+        object: &WatchedObject<K>,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+        _late: bool,
+    ) -> Result<Cached<K>, Error> {
+        let (mut found, absent) = match found {
+            Ok(found) => (Some(found), None),
+            Err(error) if error.is_not_found() => (None, Some(error)),
+            Err(error) => return Err(error),
+        };
+        let clock = self.table().clock();
+        let now = clock.now();
+        let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
+        let (written, result, action) = self.table().change(object, |entry| {
+            let (written, action) =
+                entry.found_at_least(&read.position, &mut found, &read.version, now);
+            let action = action.or(|| entry.given());
+            let result = match (absent, entry.content.undecodable()) {
+                // That was true while this read was under way.
+                (Some(error), _) => Err(error),
+                (None, Some(undecodable)) => Err(undecodable.clone()),
+                (None, None) => {
+                    let held = entry.content.object().map(Arc::clone);
+                    held.ok_or_else(not_found)
                 }
-                Affected::Released(item) => {
-                    let action = works.change(&item, |slot| slot.act(Input::Released));
-                    (item, action)
+            };
+            (written, result, action)
+        });
+        let is_news = written.is_some_and(|written| written.is_news);
+        self.checks.context().notify(object, is_news);
+        self.checks.perform(object, action);
+        result.map(|object| {
+            Cached::new(Arc::new(Ready {
+                object,
+                contact: now,
+                failure: None,
+                stale: false,
+                clock: clock.clone(),
+            }))
+        })
+    }
+}
+
+impl<K: Object> Strategy<K> for WatchStore<K> {
+    fn options(&self) -> &ManagerOptions {
+        &self.table().options
+    }
+
+    fn changes(&self) -> &Notifier {
+        &self.table().changes
+    }
+
+    fn books(&self) -> Weak<dyn Books> {
+        let table: Weak<EntryTable<K, WatchEntry<K>>> =
+            Arc::downgrade(&self.checks.context().table);
+        table
+    }
+
+    /// Starts, stops and checks what that asks for (OC-2, OC-3).
+    fn change_references(&self, owner: &Owner, change: ReferenceChange) {
+        let table = self.table();
+        let due: Vec<(WatchedObject<K>, Action)> = {
+            let mut references = table.references.lock();
+            // A shutdown raises its stop before it looks for entries under this lock (OC-25).
+            let stopped = table.stop.token().is_stopped();
+            let make = |key: &ObjectKey| {
+                let machine = if stopped {
+                    Machine::shut_down()
+                } else {
+                    Machine::starting()
+                };
+                ObjectEntry::new(key, WatchEntry::new(machine, table.clock()))
+            };
+            let affected = references.change(owner, change, false, make);
+            let due = affected.into_iter().map(|affected| match affected {
+                Affected::Made(object) if stopped => (object, Action::nothing()),
+                Affected::Made(object) => (object, Effect::Start(RunId::FIRST).into()),
+                Affected::Shared(object) if table.options.recheck_immutable => {
+                    let now = table.clock().now();
+                    let again = |entry: &mut WatchEntry<K>| entry.try_again(Input::Referenced, now);
+                    let action = table.change(&object, again);
+                    (object, action)
+                }
+                Affected::Shared(object) => (object, Action::nothing()),
+                Affected::Released(object) => {
+                    let action = table.change(&object, |entry| entry.act(Input::Released));
+                    (object, action)
                 }
             });
             due.collect()
         };
-        for (item, action) in due {
-            works.perform(&item, action);
+        for (object, action) in due {
+            self.checks.perform(&object, action);
         }
     }
 
-    /// A new reference to an immutable object asks whether it is still the same one (B7).
-    fn check_again(&self, item: &Item<K>) -> Action {
-        if !self.works().options.recheck_immutable {
-            return Action::nothing();
-        }
-        let now = self.works().clock().now();
-        self.works()
-            .change(item, |slot| slot.try_again(Input::Referenced, now))
+    fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.table().references.lock().owners()
     }
 
-    /// The object out of memory, else after a wait until `deadline` (OC-8, B1).
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).
-    pub(crate) fn get(
+    /// Out of memory, else after a wait (OC-8, B1).
+    fn get(
         &self,
         namespace: &str,
         name: &str,
-        deadline: impl FnOnce() -> Deadline,
+        deadline: &dyn Fn() -> Deadline,
     ) -> Result<Cached<K>, Error> {
-        let clock = self.works().clock();
-        let now = clock.coarse();
-        if let Some(cached) = self.works().answers.read(namespace, name, now) {
+        let now = self.table().clock().coarse();
+        if let Some(cached) = self.table().read_cache.read(namespace, name, now) {
             self.expedite(namespace, name, &cached);
             return Ok(cached);
         }
-        let item = self.item(namespace, name)?;
-        item.slot.lock().note_read(now);
-        self.wait(&item, deadline())
+        let object = self.entry_to_read(namespace, name)?;
+        self.wait(&object, deadline())
     }
 
-    /// What memory holds, at once and whatever its age; counts as a read.
-    ///
-    /// # Errors
-    ///
-    /// `NotRegistered`.
-    pub(crate) fn get_cached(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Option<Cached<K>>, Error> {
-        let clock = self.works().clock();
-        let now = clock.coarse();
-        let item = self.item(namespace, name)?;
-        let (action, cached) = self.works().change(&item, |slot| {
-            slot.note_read(now);
-            let cached = slot.whatever_there_is(clock);
+    fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
+        let object = self.entry_to_read(namespace, name)?;
+        let clock = self.table().clock();
+        let cached = self.act(&object, |entry| {
+            let cached = entry.whatever_there_is(clock);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
-            let wanted = slot.want(clock.now());
-            (wanted.or(|| slot.given()), cached)
+            let wanted = entry.want(clock.now());
+            (cached, wanted.or(|| entry.given()))
         });
-        self.works().perform(&item, action);
         if let Some(cached) = &cached {
             self.expedite(namespace, name, cached);
         }
         Ok(cached)
     }
 
-    /// A reader of an object whose watch fails would rather have something newer (B10).
-    fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
-        if cached.last_failure().is_some()
-            && let Ok(item) = self.item(namespace, name)
-        {
-            item.about.demand.expedite();
-        }
+    fn get_at_least(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        self.read_past(namespace, name, version, deadline)
     }
 
-    /// The item of an object that is referenced.
-    ///
-    /// # Errors
-    ///
-    /// `NotRegistered`.
-    pub(super) fn item(&self, namespace: &str, name: &str) -> Result<Item<K>, Error> {
-        find(&self.shared.books.lock(), namespace, name).cloned()
+    fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        self.table().inspect(key)
     }
 
-    /// Ends the requests of readers when the store is shut down.
-    pub(super) fn stop_token(&self) -> StopToken {
-        self.stop.token()
+    fn len(&self) -> usize {
+        self.table().references.lock().len()
     }
 
-    /// Stops every watch and starts none any more (OC-25). Returns at once; the threads end within milliseconds.
-    pub(crate) fn shut_down(&self) {
-        self.stop.stop();
-        self.works().checker.stop();
-        let items: Vec<Item<K>> = {
-            let mut books = self.shared.books.lock();
-            books.shut_down = true;
-            books.references.items().cloned().collect()
-        };
-        for item in items {
-            let action = self.works().change(&item, |slot| slot.act(Input::ShutDown));
-            item.slot.notify_all();
-            self.works().perform(&item, action);
-            self.works().changes.tell(&item.about.key);
-        }
-    }
-
-    /// What is known of one object, if it is referenced. Does not count as a read.
-    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        let now = self.works().clock().now();
-        let books = self.shared.books.lock();
-        let item = books.references.get(key.namespace(), key.name())?.clone();
-        let owners = books.references.owners_of(key);
-        drop(books);
-        let slot = item.slot.lock();
-        Some(report(&slot, &item.about, owners, now))
-    }
-
-    /// The objects whose watch should have heard from the server by now and has not (B14).
-    pub(crate) fn overdue(&self) -> Vec<Overdue> {
-        let now = self.works().clock().now();
-        let items = self.shared.items().into_iter();
-        let overdue = items.filter_map(|item| {
-            let slot = item.slot.lock();
-            slot.is_overdue(now).then(|| Overdue {
-                key: item.about.key.clone(),
-                confirmed: slot.last_contact(),
-                began: slot.attempts_since(),
-                failure: slot.failure().cloned(),
+    fn overdue(&self) -> Vec<Overdue> {
+        let now = self.table().clock().now();
+        let objects = self.table().entries().into_iter();
+        let overdue = objects.filter_map(|object| {
+            let entry = object.state.lock();
+            entry.is_overdue(now).then(|| Overdue {
+                key: object.key.clone(),
+                confirmed: entry.contact,
+                began: entry.attempts_since(),
+                failure: entry.failure().cloned(),
             })
         });
         overdue.collect()
     }
 
-    /// The owners and what each references, sorted.
-    pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
-        self.shared.books.lock().references.owners()
+    fn housekeeping_failure(&self) -> Option<Error> {
+        self.checks.context().work.lock().failure.clone()
     }
 
-    /// What keeps the housekeeper from its rounds, if anything does.
-    pub(crate) fn housekeeping_failure(&self) -> Option<Error> {
-        self.shared.housekeeping.lock().clone()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.shared.books.lock().references.len()
-    }
-
-    /// What a reading of the manager looks at.
-    pub(crate) fn books(&self) -> Weak<dyn Counted> {
-        let shared: Weak<Shared<K>> = Arc::downgrade(&self.shared);
-        shared
-    }
-
-    fn wait(&self, item: &Item<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
-        let clock = self.works().clock();
-        let mut waiting: Option<DemandGuard> = None;
-        let mut first = true;
-        loop {
-            let slot = item.slot.lock();
-            // What could not be started is tried once per read; what fell idle meanwhile is started again.
-            if first || slot.state() == State::Stopped(Why::Idle) {
-                first = false;
-                drop(slot);
-                let action = self.works().change(item, |slot| slot.want(clock.now()));
-                self.works().perform(item, action);
-                continue;
-            }
-            let patience = deadline.earlier(slot.patience());
-            let patient = !clock.has_passed(patience);
-            if slot.answer(&item.about, clock, patient).is_some() {
-                drop(slot);
-                let (answer, action) = self.works().change(item, |slot| {
-                    let answer = slot.answer(&item.about, clock, patient);
-                    let given = answer.as_ref().is_some_and(Result::is_ok);
-                    (
-                        answer,
-                        if given {
-                            slot.given()
-                        } else {
-                            Action::nothing()
-                        },
-                    )
-                });
-                self.works().perform(item, action);
-                let Some(answer) = answer else { continue };
-                return answer;
-            }
-            if clock.has_passed(deadline) {
-                let error = slot.not_synced(clock.now());
-                // Under the lock: what comes from now on is read by nobody.
-                drop(waiting);
-                return Err(error);
-            }
-            if waiting.is_none() {
-                drop(slot);
-                waiting = Some(item.about.demand.wait());
-                continue;
-            }
-            let checking = slot.state() == State::Rechecking(Check::First);
-            let until = if checking { patience } else { deadline };
-            drop(clock.wait_until(&item.slot, slot, until));
+    /// Starts no watch any more (OC-25). The threads end within milliseconds.
+    fn shut_down(&self) {
+        self.table().stop.stop();
+        self.checks.stop();
+        for object in self.table().entries() {
+            self.act(&object, |entry| ((), entry.act(Input::ShutDown)));
+            self.checks.context().notify(&object, true);
         }
     }
-}
 
-fn find<'a, K: Object>(
-    books: &'a Books<K>,
-    namespace: &str,
-    name: &str,
-) -> Result<&'a Item<K>, Error> {
-    let item = books.references.get(namespace, name);
-    item.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
+    #[cfg(test)]
+    fn watch_store(&self) -> Option<&WatchStore<K>> {
+        Some(self)
+    }
 }
 
 impl<K: Object> Drop for WatchStore<K> {
     fn drop(&mut self) {
         self.shut_down();
-        self.works().checker.end();
+        self.checks.end();
         // The housekeeper joins what was stopped, then ends.
         drop(self.housekeeper.take());
     }

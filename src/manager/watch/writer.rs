@@ -1,24 +1,24 @@
-//! The writing end of one run: what the reflector brings goes into the slot while the run is the present one.
+//! The writing end of one run: what the reflector brings goes into the entry while the run is the
+//! present one.
 
 use std::convert::Infallible;
 
 use crossbeam_channel::Sender;
 
-use super::item::{Input, RunId};
-use super::slot::{Action, Item, Slot};
-use super::works::Works;
+use super::entry::{Action, WatchEntry, WatchedObject};
+use super::runs::RunContext;
+use super::state_machine::{Input, RunId};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::manager::content::{News, Written};
+use crate::manager::entry::content::Written;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::sync::Arc;
 
 /// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
 #[derive(Debug)]
 pub(crate) struct Writer<K: Object> {
-    works: Arc<Works<K>>,
-    item: Item<K>,
+    context: RunContext<K>,
+    object: WatchedObject<K>,
     run: RunId,
     /// Dropped with the writer: the next run waits for that (OC-23).
     _ended: Sender<Infallible>,
@@ -26,117 +26,119 @@ pub(crate) struct Writer<K: Object> {
 
 impl<K: Object> Writer<K> {
     pub(crate) fn new(
-        works: Arc<Works<K>>,
-        item: Item<K>,
+        context: RunContext<K>,
+        object: WatchedObject<K>,
         run: RunId,
         ended: Sender<Infallible>,
     ) -> Self {
         Self {
-            works,
-            item,
+            context,
+            object,
             run,
             _ended: ended,
         }
     }
 
     pub(crate) fn key(&self) -> &ObjectKey {
-        &self.item.about.key
+        &self.object.key
     }
 
     /// Writes under the lock; tells and acts after it.
     fn write(
         &self,
-        change: impl FnOnce(&mut Slot<K>) -> Result<Written<K>, Error>,
+        write: impl FnOnce(&mut WatchEntry<K>) -> Result<Option<Written<K>>, Error>,
     ) -> Result<(), Error> {
-        let changed = self.works.change(&self.item, |slot| {
-            let written = change(slot)?;
+        let (written, action) = self.context.table.change(&self.object, |entry| {
+            let written = write(entry)?;
             // Whoever waits reads it next.
-            let ending = if self.item.about.demand.is_waited_for() {
-                slot.given()
+            let action = if self.object.demand.is_waited_for() {
+                entry.given()
             } else {
                 Action::nothing()
             };
-            Ok((written, ending))
-        });
-        let (written, ending) = changed?;
+            Ok::<_, Error>((written, action))
+        })?;
         // Also without news: somebody may wait for the watch to come this far.
-        self.item.slot.notify_all();
-        if written.news == News::Changed {
-            self.works.changes.tell(self.key());
-        }
-        self.works.perform(&self.item, ending);
+        self.finish(action, written.is_some_and(|written| written.is_news));
         Ok(())
     }
 
+    /// What a run brings can end a run and start none.
+    fn finish(&self, action: Action, is_news: bool) {
+        self.context.notify(&self.object, is_news);
+        if let Some(run) = action.ending {
+            self.context.end(run);
+        }
+    }
+
     /// A server that ignores the field selector sends other objects too.
-    fn is_ours(&self, key: &ObjectKey) -> bool {
-        key == self.key()
+    fn is_ours(&self, object: &Listed<K>) -> bool {
+        &object.key() == self.key()
     }
 }
 
 impl<K: Object> Sink<K> for Writer<K> {
-    /// The slot's revision when the list was begun, and the object.
+    /// The content's revision when the list was begun, and the object.
     type Staging = (u64, Option<Listed<K>>);
 
     fn begin(&mut self) -> Self::Staging {
-        (self.item.slot.lock().content().revision(), None)
+        (self.object.state.lock().content.revision(), None)
     }
 
     fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
-        if self.is_ours(&event.object.key()) {
+        if self.is_ours(&event.object) {
             staging.1 = (event.kind != EventKind::Deleted).then_some(event.object);
         }
     }
 
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
-        let now = self.works.clock().now();
+        let now = self.context.table.clock().now();
         let (begun, mut item) = staging;
-        self.write(|slot| slot.replace(self.run, (begun, &mut item), of, now))
+        self.write(|entry| {
+            entry
+                .replace(self.run, (begun, &mut item), of, now)
+                .map(Some)
+        })
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        let now = self.works.clock().now();
-        let run = self.run;
         let ObjectEvent { kind, object } = event;
-        if !self.is_ours(&object.key()) {
+        if !self.is_ours(&object) {
             return Ok(());
         }
+        let (run, now) = (self.run, self.context.table.clock().now());
         if kind == EventKind::Deleted {
             let version = object.resource_version();
-            return self.write(|slot| slot.remove(run, object.uid(), &version, now));
+            return self.write(|entry| entry.remove(run, object.uid(), &version, now));
         }
         let mut state = Some(object);
-        self.write(|slot| slot.change(run, &mut state, now))
+        self.write(|entry| entry.change(run, &mut state, now))
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        let now = self.works.clock().now();
-        self.works
-            .change(&self.item, |slot| slot.confirm(self.run, version, now));
+        let table = &self.context.table;
+        let now = table.clock().now();
+        table.change(&self.object, |entry| entry.confirm(self.run, version, now));
         // Somebody may wait for the watch to come this far.
-        self.item.slot.notify_all();
+        self.context.notify(&self.object, false);
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        let (news, recovered) = self
-            .works
-            .change(&self.item, |slot| slot.report(self.run, status));
+        let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
+        let (is_news, recovered) = self.context.table.change(&self.object, update);
         if recovered {
-            self.works.server_recovered();
+            self.context.server_recovered();
         }
-        if news == News::Changed {
-            self.item.slot.notify_all();
-            self.works.changes.tell(self.key());
+        if is_news {
+            self.context.notify(&self.object, true);
         }
     }
 }
 
 impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
-        let action = self
-            .works
-            .change(&self.item, |slot| slot.act(Input::Ended(self.run)));
-        self.item.slot.notify_all();
-        self.works.perform(&self.item, action);
+        let ended = |entry: &mut WatchEntry<K>| entry.act(Input::Ended(self.run));
+        let action = self.context.table.change(&self.object, ended);
+        self.finish(action, false);
     }
 }

@@ -1,61 +1,38 @@
-//! One object's place: its state, content and troubles under one monitor, so that no wake-up is lost.
-
-mod fresh;
-
-pub(crate) use fresh::Found;
+//! What is known of one watched object, and which run is at work on it. Pure.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::item::{Check, Effect, Input, Machine, RunId, State, Why};
-use super::works::Run;
+use super::runs::Run;
+use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
 use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Listed;
-use crate::manager::content::{Content, News, Written};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
-use crate::reflector::{Activity, Demand, ReflectorStatus, Replacement};
-use crate::sync::{Arc, Monitor};
+use crate::manager::entry::content::{Content, ReadPosition, Written};
+use crate::manager::entry::table::ObjectEntry;
+use crate::object::{Held, Object, ResourceVersion};
+use crate::reflector::{Activity, ReflectorStatus, Replacement};
+use crate::sync::Arc;
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How soon after its beginning a run that crashed may be followed by another: readers are no clock to crash by.
+/// How soon after its beginning a run that crashed may be followed by another: readers are no clock
+/// to crash by.
 const CRASH_PAUSE: Duration = Duration::from_secs(1);
 
-/// One referenced object. Cloning copies two pointers.
-#[derive(Debug)]
-pub(crate) struct Item<K: Object> {
-    pub(crate) about: Arc<About>,
-    pub(crate) slot: Arc<Monitor<Slot<K>>>,
-}
+/// One referenced object of a manager that watches.
+pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
 
-impl<K: Object> Clone for Item<K> {
-    fn clone(&self) -> Self {
-        Self {
-            about: Arc::clone(&self.about),
-            slot: Arc::clone(&self.slot),
-        }
-    }
-}
-
-/// What never changes about an item.
+/// What is known of one object, and which run is at work on it.
 #[derive(Debug)]
-pub(crate) struct About {
-    pub(crate) key: ObjectKey,
-    /// Who waits for its first sync; each run of its reflector looks at it (B3).
-    pub(crate) demand: Demand,
-}
-
-/// What is known of one object, and who is at work on it.
-#[derive(Debug)]
-pub(crate) struct Slot<K: Object> {
+pub(crate) struct WatchEntry<K: Object> {
     machine: Machine,
-    content: Content<K>,
+    pub(crate) content: Content<K>,
     filled_by: Option<RunId>,
-    contact: Option<Instant>,
+    pub(super) contact: Option<Instant>,
     /// By when the present run has to have heard from the server (B14).
     contact_due: Option<Instant>,
     began: Instant,
@@ -63,7 +40,7 @@ pub(crate) struct Slot<K: Object> {
     check_began: Option<Instant>,
     /// When the server wants to be asked again after a check that failed.
     check_after: Option<Instant>,
-    trouble: Trouble,
+    pub(super) trouble: Trouble,
     /// The reflector's last word was that the server gives no answer, whatever came since.
     server_away: bool,
     /// What the present run waits for (D14).
@@ -76,20 +53,21 @@ pub(crate) struct Slot<K: Object> {
 
 /// What went wrong since something last went well.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
-    pub(crate) failure: Option<Error>,
+pub(super) struct Trouble {
+    pub(super) failure: Option<Error>,
     /// A refusal that is an answer: it outlasted its grace (R4).
-    pub(crate) denied: Option<Error>,
-    attempts: u32,
+    pub(super) denied: Option<Error>,
+    pub(super) attempts: u32,
     since: Option<Instant>,
-    /// What is held is known to be behind the server.
-    behind: bool,
+    /// What is held is known to be behind the server, until its list has come (B14).
+    pub(super) is_behind: bool,
 }
 
 impl Trouble {
-    fn tells(&self) -> (Option<ErrorKind>, bool, bool) {
+    /// What readers and subscribers are told of.
+    fn shown(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure.as_ref().map(Error::kind);
-        (kind, self.denied.is_some(), self.behind)
+        (kind, self.denied.is_some(), self.is_behind)
     }
 
     /// Whether the last failure is one that servers which are away or ill give all who ask.
@@ -110,12 +88,18 @@ pub(crate) struct Action {
     pub(crate) ending: Option<Run>,
 }
 
-impl Action {
-    pub(crate) fn nothing() -> Self {
+impl From<Effect> for Action {
+    fn from(effect: Effect) -> Self {
         Self {
-            effect: Effect::Nothing,
+            effect,
             ending: None,
         }
+    }
+}
+
+impl Action {
+    pub(crate) fn nothing() -> Self {
+        Effect::Nothing.into()
     }
 
     /// This one, or `other` if there is nothing to do.
@@ -126,17 +110,9 @@ impl Action {
             self
         }
     }
-
-    /// A new item's first start.
-    pub(crate) fn first() -> Self {
-        Self {
-            effect: Effect::Start(RunId::FIRST),
-            ending: None,
-        }
-    }
 }
 
-impl<K: Object> Slot<K> {
+impl<K: Object> WatchEntry<K> {
     pub(crate) fn new(machine: Machine, clock: &Clock) -> Self {
         Self {
             machine,
@@ -157,20 +133,25 @@ impl<K: Object> Slot<K> {
     }
 
     /// Notes a read, unless a later one was noted.
-    pub(crate) fn note_read(&mut self, at: Coarse) {
+    pub(crate) fn mark_read(&mut self, at: Coarse) {
         self.read_at = self.read_at.max(at);
     }
 
     /// Whether nobody has read the object for longer than `idle_max`.
     pub(crate) fn is_idle(&self, now: Coarse, idle_max: Duration) -> bool {
-        now.is_later_than(self.read_at, idle_max)
+        self.is_filled() && now.is_later_than(self.read_at, idle_max)
     }
 
     pub(crate) fn state(&self) -> State {
         self.machine.state()
     }
 
-    /// Moves the item on; the caller performs the action once it has released the lock.
+    /// Whether a watch is open or being opened.
+    pub(crate) fn is_at_work(&self) -> bool {
+        matches!(self.state(), State::Starting | State::Running)
+    }
+
+    /// Moves the entry on; the caller performs the action once it has released the lock.
     pub(crate) fn act(&mut self, input: Input) -> Action {
         let (machine, effect) = self.machine.on(input);
         self.machine = machine;
@@ -190,9 +171,8 @@ impl<K: Object> Slot<K> {
         self.act(Input::Wanted)
     }
 
-    /// The object was given to a reader. One that cannot change needs no watch from then on
-    /// (OC-15); before, its end or
-    /// another in its place must not be missed.
+    /// The object was given to a reader. One that cannot change needs no watch from then on (OC-15);
+    /// before, its end or another in its place must not be missed.
     pub(crate) fn given(&mut self) -> Action {
         if self.is_filled() && self.content.holds_immutable() {
             self.act(Input::ImmutableRead)
@@ -203,11 +183,12 @@ impl<K: Object> Slot<K> {
 
     /// Whether there was no room for its last run.
     pub(crate) fn found_no_room(&self) -> bool {
-        let kind = self.failure().map(Error::kind);
+        let kind = self.trouble.failure.as_ref().map(Error::kind);
         self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
     }
 
-    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the server said when.
+    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the
+    /// server said when.
     pub(crate) fn try_again(&mut self, input: Input, now: Instant) -> Action {
         let failed = self.state() == State::Rechecking(Check::Failed);
         let too_early = self.check_after.is_some_and(|after| now < after);
@@ -228,20 +209,17 @@ impl<K: Object> Slot<K> {
         }
     }
 
-    /// A decided run got no thread.
-    pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> News {
+    /// A decided run got no thread. Returns whether that is news.
+    pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> bool {
         let (machine, _) = self.machine.on(Input::SpawnFailed(id));
         self.machine = machine;
-        let before = self.trouble.tells();
+        let before = self.trouble.shown();
         self.trouble.failure = Some(why);
-        if before == self.trouble.tells() {
-            News::Nothing
-        } else {
-            News::Changed
-        }
+        before != self.trouble.shown()
     }
 
-    /// What a new run starts from: the floor it may not fall below (B4), and the end of the run before it (OC-23).
+    /// What a new run starts from: the floor it may not fall below (B4), and the end of the run before
+    /// it (OC-23).
     pub(crate) fn begin_run(
         &mut self,
         ended: Receiver<Infallible>,
@@ -255,52 +233,16 @@ impl<K: Object> Slot<K> {
         (floor, self.last_run.replace(ended))
     }
 
-    pub(crate) fn content(&self) -> &Content<K> {
-        &self.content
-    }
-
-    pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
-        self.content.object()
-    }
-
-    pub(crate) fn undecodable(&self) -> Option<&Error> {
-        self.content.undecodable()
-    }
-
-    /// How many events and lists were refused (B18).
-    pub(crate) fn refused(&self) -> u64 {
-        self.content.refused()
-    }
-
-    pub(crate) fn last_contact(&self) -> Option<Instant> {
-        self.contact
-    }
-
     /// Whether a run is at work that should have heard from the server by `now` (B14).
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        let at_work = matches!(self.state(), State::Starting | State::Running);
-        at_work && self.contact_due.is_some_and(|due| now >= due)
+        self.is_at_work() && self.contact_due.is_some_and(|due| now >= due)
     }
 
     pub(crate) fn failure(&self) -> Option<&Error> {
         self.trouble.failure.as_ref()
     }
 
-    pub(crate) fn denied(&self) -> Option<&Error> {
-        self.trouble.denied.as_ref()
-    }
-
-    /// Whether what is held is known to be behind the server, until its list has come (B14).
-    pub(crate) fn is_behind(&self) -> bool {
-        self.trouble.behind
-    }
-
-    /// How many requests failed one after the other.
-    pub(crate) fn attempts(&self) -> u32 {
-        self.trouble.attempts
-    }
-
-    /// When the first of them began, or the run.
+    /// When the first of the attempts that failed one after the other began, or the run.
     pub(crate) fn attempts_since(&self) -> Instant {
         self.trouble.since.unwrap_or(self.began)
     }
@@ -315,14 +257,6 @@ impl<K: Object> Slot<K> {
         Deadline::at(later(began, CHECK_PATIENCE))
     }
 
-    pub(crate) fn set_failure(&mut self, why: Error) {
-        self.trouble.failure = Some(why);
-    }
-
-    pub(crate) fn clear_failure(&mut self) {
-        self.trouble = Trouble::default();
-    }
-
     /// Whether any run has ever filled it.
     pub(crate) fn was_filled(&self) -> bool {
         self.filled_by.is_some()
@@ -332,26 +266,13 @@ impl<K: Object> Slot<K> {
         self.machine.serves(self.filled_by)
     }
 
-    /// Whether what `run` brings is heard.
+    /// The list of the one object, or of none, and the content's revision when it was begun. As with
+    /// each of these, what is not taken is left to the caller, to be dropped under no lock.
     ///
     /// # Errors
     ///
-    /// `Stopped`: the run has ended (OC-28).
-    pub(crate) fn hear(&self, run: RunId) -> Result<(), Error> {
-        if self.machine.hears(run) {
-            Ok(())
-        } else {
-            Err(Error::stopped("the watch of this object"))
-        }
-    }
-
-    /// The list of the one object, or of none, and the content's revision when it was begun. As
-    /// with each of these, what is
-    /// not taken is left to the caller, to be dropped under no lock.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` for a run that has ended; an answer older than what is known (B18) asks the reflector to list again.
+    /// `Stopped` for a run that has ended; an answer older than what is known (B18) asks the reflector
+    /// to list again.
     pub(crate) fn replace(
         &mut self,
         run: RunId,
@@ -359,14 +280,13 @@ impl<K: Object> Slot<K> {
         of: &Replacement,
         now: Instant,
     ) -> Result<Written<K>, Error> {
-        self.hear(run)?;
-        let written = self.content.replace(begun, item, of)?;
-        let first = !self.is_filled();
+        self.check_run(run)?;
+        let mut written = self.content.replace(begun, item, of)?;
+        written.is_news |= !self.is_filled();
         self.filled_by = Some(run);
         self.contact = Some(now);
         self.trouble = Trouble::default();
-        let news = if first { News::Changed } else { written.news };
-        Ok(Written { news, ..written })
+        Ok(written)
     }
 
     /// An added or modified state of the object, or one that does not decode (B12).
@@ -379,11 +299,10 @@ impl<K: Object> Slot<K> {
         run: RunId,
         state: &mut Option<Listed<K>>,
         now: Instant,
-    ) -> Result<Written<K>, Error> {
-        self.hear(run)?;
+    ) -> Result<Option<Written<K>>, Error> {
+        self.check_run(run)?;
         self.contact = Some(now);
-        let written = self.content.change(state);
-        Ok(written.unwrap_or_else(Written::unchanged))
+        Ok(self.content.change(state))
     }
 
     /// The object is gone; `uid` and `version` are its last state's.
@@ -397,11 +316,10 @@ impl<K: Object> Slot<K> {
         uid: &str,
         version: &ResourceVersion,
         now: Instant,
-    ) -> Result<Written<K>, Error> {
-        self.hear(run)?;
+    ) -> Result<Option<Written<K>>, Error> {
+        self.check_run(run)?;
         self.contact = Some(now);
-        let written = self.content.remove(uid, version);
-        Ok(written.unwrap_or_else(Written::unchanged))
+        Ok(self.content.remove(uid, version))
     }
 
     /// The server confirmed what is known, up to `version`.
@@ -414,17 +332,16 @@ impl<K: Object> Slot<K> {
 
     /// What the present run waits for.
     pub(crate) fn activity(&self) -> Option<&Activity> {
-        let runs = matches!(self.state(), State::Starting | State::Running);
-        runs.then_some(&self.activity)
+        self.is_at_work().then_some(&self.activity)
     }
 
-    /// Takes over what the reflector says of itself, and says whether that is news to readers, and
+    /// Takes over what the reflector says of itself. Returns whether that is news to readers, and
     /// whether a server that gave no answer gives one again.
-    pub(crate) fn report(&mut self, run: RunId, status: &ReflectorStatus) -> (News, bool) {
+    pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
         if !self.machine.hears(run) {
-            return (News::Nothing, false);
+            return (false, false);
         }
-        let before = self.trouble.tells();
+        let before = self.trouble.shown();
         self.contact = self.contact.max(status.last_contact);
         self.contact_due = status.contact_due;
         self.activity = status.activity();
@@ -433,15 +350,62 @@ impl<K: Object> Slot<K> {
             denied: status.denied.clone(),
             attempts: status.failures.count(),
             since: status.failures.since(),
-            behind: status.is_behind(),
-        };
-        let news = if before == self.trouble.tells() {
-            News::Nothing
-        } else {
-            News::Changed
+            is_behind: status.is_behind(),
         };
         let is_away = self.trouble.is_server_away();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
-        (news, was_away && !is_away)
+        (before != self.trouble.shown(), was_away && !is_away)
+    }
+
+    /// A read past the watch, of a state not older than `version`, found the object, or that there is
+    /// none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what came in
+    /// while the answer was on its way, is the newer state is decided here.
+    ///
+    /// An answer about a stopped immutable object is the check of it, too: nobody else would notice
+    /// that it is gone.
+    pub(crate) fn found_at_least(
+        &mut self,
+        position: &ReadPosition,
+        object: &mut Option<Arc<Held<K>>>,
+        version: &ResourceVersion,
+        now: Instant,
+    ) -> (Option<Written<K>>, Action) {
+        let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());
+        let written = self.content.found_at_least(position, object, version);
+        if written.is_none() {
+            return (None, Action::nothing());
+        }
+        self.contact = Some(now);
+        let at_rest = matches!(
+            self.state(),
+            State::Stopped(Why::Immutable) | State::Rechecking(_)
+        );
+        let after = self.content.object().map(|held| held.uid());
+        let same = before.as_deref() == after && self.content.holds_immutable();
+        let action = match (at_rest, same) {
+            (false, _) => Action::nothing(),
+            (true, true) => self.act(Input::CheckedSame),
+            (true, false) => self.act(Input::CheckedOther),
+        };
+        if at_rest {
+            self.trouble = Trouble::default();
+        }
+        (written, action)
+    }
+
+    /// The check of an immutable object came to no answer (B7).
+    pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
+        self.check_after = why.retry_after().map(|wait| later(now, wait));
+        self.trouble.failure = Some(why);
+        self.act(Input::CheckFailed)
+    }
+
+    fn check_run(&self, run: RunId) -> Result<(), Error> {
+        if self.machine.hears(run) {
+            Ok(())
+        } else {
+            // OC-28.
+            Err(Error::stopped("the watch of this object"))
+        }
     }
 }

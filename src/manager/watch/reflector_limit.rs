@@ -38,7 +38,7 @@ struct Grants {
 
 /// Grants or refuses room for one more reflector.
 #[derive(Debug)]
-pub(crate) struct Ceiling {
+pub(crate) struct ReflectorLimit {
     option: Limit,
     grants: fn() -> Grants,
     /// As it was when it last bound: an operator may raise the limits of a running process.
@@ -48,9 +48,9 @@ pub(crate) struct Ceiling {
 
 /// Room for one reflector; given back when dropped, which is after its thread has ended.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Ceiling>);
+pub(crate) struct Permit(Arc<ReflectorLimit>);
 
-impl Ceiling {
+impl ReflectorLimit {
     pub(crate) fn new(reflectors_max: usize) -> Self {
         Self::with(reflectors_max, Grants::of_this_process)
     }
@@ -215,16 +215,18 @@ mod tests {
 
     #[test]
     fn room_is_given_back_with_the_permit() {
-        let ceiling = Arc::new(Ceiling::with(1, || grants(1 << 20, 1 << 20, 1 << 20)));
-        let permit = ceiling.reserve().unwrap();
-        let error = ceiling.reserve().unwrap_err();
+        let limit = Arc::new(ReflectorLimit::with(1, || {
+            grants(1 << 20, 1 << 20, 1 << 20)
+        }));
+        let permit = limit.reserve().unwrap();
+        let error = limit.reserve().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
         assert_eq!(
             error.to_string(),
             "too many reflectors: the option reflectors_max allows 1; tried again when one has ended"
         );
         drop(permit);
-        drop(ceiling.reserve().unwrap());
+        drop(limit.reserve().unwrap());
     }
 
     /// F21: `ulimit -n` of a running process, as prlimit(1) raises it.
@@ -232,21 +234,21 @@ mod tests {
     fn a_raised_limit_of_the_process_is_followed() {
         static DESCRIPTORS: AtomicUsize = AtomicUsize::new(0);
         let granted = || grants(DESCRIPTORS.load(Ordering::SeqCst), 1 << 20, 1 << 20);
-        let ceiling = Arc::new(Ceiling::with(9, granted));
-        assert!(ceiling.reserve().is_err());
+        let limit = Arc::new(ReflectorLimit::with(9, granted));
+        assert!(limit.reserve().is_err());
         DESCRIPTORS.store(1 << 20, Ordering::SeqCst);
-        let permit = ceiling.reserve().unwrap();
+        let permit = limit.reserve().unwrap();
         // A limit that was lowered binds from the next refusal on, and takes nothing back.
         drop(permit);
     }
 
     #[test]
     fn a_refusal_of_the_process_takes_nothing_of_the_option() {
-        let ceiling = Arc::new(Ceiling::with(1, || grants(0, 1 << 20, 1 << 20)));
+        let limit = Arc::new(ReflectorLimit::with(1, || grants(0, 1 << 20, 1 << 20)));
         for _ in 0..3 {
-            let error = ceiling.reserve().unwrap_err();
+            let error = limit.reserve().unwrap_err();
             assert!(error.to_string().contains("descriptor limit (0"), "{error}");
         }
-        assert_eq!(ceiling.in_use.load(Ordering::SeqCst), 0);
+        assert_eq!(limit.in_use.load(Ordering::SeqCst), 0);
     }
 }

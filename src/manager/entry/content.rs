@@ -1,4 +1,5 @@
-//! What is known of one object, and the judgement of what comes in: nothing older takes the place of newer (B18). Pure.
+//! What is known of one object, and the judgement of what comes in: nothing older replaces newer
+//! (B18). Pure.
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Listed, Undecodable};
@@ -9,19 +10,20 @@ use crate::reflector::Replacement;
 use crate::store::{Floor, Identity};
 use crate::sync::Arc;
 
-/// The content of one object's place.
+/// The content of one entry.
 ///
 /// What is offered to it is taken if it is admitted. What is refused is left where it is, for the
-/// caller to drop under no
-/// lock: that may overwrite secrets.
+/// caller to drop under no lock: that may overwrite secrets.
 #[derive(Debug)]
 pub(crate) struct Content<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<Held<K>>>,
     /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
     undecodable: Option<Error>,
-    /// Counts what came in, so that an answer that was overtaken on its way is told from one that was not.
+    /// Counts what came in, so that an answer that was overtaken is told from one that was not.
     revision: u64,
+    /// Counts the reads that were begun.
+    reads: u64,
     floor: Floor,
     /// Refused before the floor was asked, which counts the others.
     refused: u64,
@@ -36,6 +38,7 @@ impl<K: Object> Default for Content<K> {
             object: None,
             undecodable: None,
             revision: 0,
+            reads: 0,
             floor: Floor::default(),
             refused: 0,
             gone: None,
@@ -43,42 +46,21 @@ impl<K: Object> Default for Content<K> {
     }
 }
 
-/// What was known when a consistent read was sent: its answer is judged by that.
+/// What was known when a read was sent: its answer is judged by that.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReadPosition {
+    /// The reads of one entry are numbered as they begin.
+    pub(crate) number: u64,
     revision: u64,
     uid: Option<Box<str>>,
-}
-
-/// Whether readers and subscribers are to be told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum News {
-    Nothing,
-    /// The object, or what can be said of it, is another one.
-    Changed,
 }
 
 /// What a write did. The old object is dropped by the caller, under no lock.
 #[derive(Debug)]
 pub(crate) struct Written<K: Object> {
-    pub(crate) news: News,
+    /// The object, or what can be said of it, is another one: subscribers are told.
+    pub(crate) is_news: bool,
     pub(crate) _old: Option<Arc<Held<K>>>,
-}
-
-impl<K: Object> Written<K> {
-    pub(crate) fn unchanged() -> Self {
-        Self {
-            news: News::Nothing,
-            _old: None,
-        }
-    }
-
-    pub(crate) fn changed() -> Self {
-        Self {
-            news: News::Changed,
-            _old: None,
-        }
-    }
 }
 
 impl<K: Object> Content<K> {
@@ -110,10 +92,9 @@ impl<K: Object> Content<K> {
         self.revision
     }
 
-    /// What may be told of the object that is held.
-    pub(crate) fn summary(&self) -> Summary {
-        let object = self.object.as_ref();
-        object.map_or_else(Summary::default, |object| Summary::of(self.kind, object))
+    /// What may be told of an object.
+    pub(crate) fn summary_of(&self, object: &K) -> Summary {
+        Summary::of(self.kind, object)
     }
 
     /// Whether what is held cannot change any more (OC-17).
@@ -179,8 +160,9 @@ impl<K: Object> Content<K> {
         Some(self.take_in(None))
     }
 
-    /// An answer that may come out of a cache of the server which lags. `None` if it is older than what is known: another
-    /// state of the object that is held is judged by that one's version, which the floor may be ahead of.
+    /// An answer that may come out of a cache of the server which lags. `None` if it is older than
+    /// what is known: another state of the object that is held is judged by that one's version,
+    /// which the floor may be ahead of.
     pub(crate) fn answer(&mut self, answer: &mut Option<Arc<Held<K>>>) -> Option<Written<K>> {
         let object = answer.as_ref()?;
         let held = self.object.as_ref().map(|held| held.uid());
@@ -201,35 +183,45 @@ impl<K: Object> Content<K> {
         Some(self.take_in(answer.take().map(Listed::Object)))
     }
 
-    /// To be called before a consistent read is sent.
-    pub(crate) fn ask(&self) -> Asked {
+    /// To be called before a read is sent.
+    pub(crate) fn begin_read(&mut self) -> ReadPosition {
+        self.reads = self.reads.saturating_add(1);
         let uid = self.object.as_ref().map(|held| held.uid().into());
-        Asked {
+        ReadPosition {
+            number: self.reads,
             revision: self.revision,
             uid,
         }
     }
 
-    /// A state that was read for others than the readers of this content; `None` if it is not newer than what is known.
-    pub(crate) fn hear(&mut self, object: &mut Option<Arc<Held<K>>>) -> Option<Written<K>> {
-        let never = Asked {
-            revision: self.revision.wrapping_sub(1),
-            uid: None,
-        };
-        self.take_fresh(&never, object)
+    /// How many reads were begun.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Whether something came in since the read was sent.
+    pub(crate) fn has_overtaken(&self, position: &ReadPosition) -> bool {
+        self.revision != position.revision
+    }
+
+    /// Drops what is known of the object, and keeps how far the server had come.
+    pub(crate) fn forget(&mut self) -> Option<Arc<Held<K>>> {
+        self.undecodable = None;
+        self.gone = None;
+        self.object.take()
     }
 
     /// A consistent read found the object, or that there is none. `None` if what came in while the answer was on its way
     /// is newer.
     pub(crate) fn found(
         &mut self,
-        asked: &Asked,
+        position: &ReadPosition,
         object: &mut Option<Arc<Held<K>>>,
     ) -> Option<Written<K>> {
         if object.is_some() {
-            self.take_fresh(asked, object)
+            self.take_fresh(position, object)
         } else {
-            self.take_gone(asked)
+            self.take_gone(position)
         }
     }
 
@@ -237,7 +229,7 @@ impl<K: Object> Content<K> {
     /// either. The version is not older than what was known when it was sent.
     pub(crate) fn found_at_least(
         &mut self,
-        asked: &Asked,
+        position: &ReadPosition,
         object: &mut Option<Arc<Held<K>>>,
         version: &ResourceVersion,
     ) -> Option<Written<K>> {
@@ -247,7 +239,7 @@ impl<K: Object> Content<K> {
             self.refused = self.refused.saturating_add(1);
             return None;
         }
-        let written = self.found(asked, object)?;
+        let written = self.found(position, object)?;
         self.floor.raise(version);
         Some(written)
     }
@@ -255,13 +247,13 @@ impl<K: Object> Content<K> {
     /// A consistent read is always accepted, also when it is older (B18), unless something came in meanwhile.
     fn take_fresh(
         &mut self,
-        asked: &Asked,
+        position: &ReadPosition,
         fresh: &mut Option<Arc<Held<K>>>,
     ) -> Option<Written<K>> {
         let object = fresh.as_ref()?;
         let version = object.resource_version();
         let floor = self.floor.position();
-        if self.revision != asked.revision {
+        if self.has_overtaken(position) {
             let newer = floor.is_unset() || floor.is_older_than(&version);
             if !newer || self.is_gone(object.uid()) {
                 return None;
@@ -287,9 +279,9 @@ impl<K: Object> Content<K> {
     }
 
     /// `NotFound` has no version: it tells the end of the object that was held when it was asked for, and of no other.
-    fn take_gone(&mut self, asked: &Asked) -> Option<Written<K>> {
+    fn take_gone(&mut self, position: &ReadPosition) -> Option<Written<K>> {
         let held = self.object.as_ref().map(|held| held.uid());
-        if self.revision != asked.revision && (held.is_none() || held != asked.uid.as_deref()) {
+        if self.has_overtaken(position) && (held.is_none() || held != position.uid.as_deref()) {
             return None;
         }
         if let Some(uid) = held.filter(|uid| !uid.is_empty()) {
@@ -352,13 +344,13 @@ impl<K: Object> Content<K> {
         };
         if same && self.undecodable.is_none() {
             return Written {
-                news: News::Nothing,
+                is_news: false,
                 _old: object,
             };
         }
         self.undecodable = None;
         Written {
-            news: News::Changed,
+            is_news: true,
             _old: std::mem::replace(&mut self.object, object),
         }
     }
@@ -373,7 +365,7 @@ impl<K: Object> Content<K> {
                 .is_some_and(|held| held.uid() != set_aside.uid);
         Written {
             _old: if other { self.object.take() } else { None },
-            ..Written::changed()
+            is_news: true,
         }
     }
 }
@@ -406,15 +398,13 @@ mod tests {
         let begun = content.revision();
         assert!(content.replace(begun, &mut old, &of).is_err());
         assert!(old.is_some());
-        let asked = content.ask();
+        let position = content.begin_read();
         let mut newer = Some(listed("10"));
         assert!(content.change(&mut newer).is_some());
         let mut late = Some(Arc::new(Held::new(with_uid(secret("s", "5"), "other"))));
-        assert!(content.found(&asked, &mut late).is_none());
+        assert!(content.found(&position, &mut late).is_none());
         assert!(late.is_some());
         assert!(content.answer(&mut late).is_none());
-        assert!(late.is_some());
-        assert!(content.hear(&mut late).is_none());
         assert!(late.is_some());
     }
 }

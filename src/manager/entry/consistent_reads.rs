@@ -1,0 +1,247 @@
+//! Reads that go past memory, to the server: the most recent state, or one not older than a version
+//! (R11). A server that has not come as far as the version is asked again.
+
+use std::cmp::Ordering;
+use std::time::{Duration, Instant};
+
+use super::content::ReadPosition;
+use super::table::{EntryState, EntryTable, ObjectEntry};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
+use crate::manager::cached::Cached;
+use crate::manager::kinds::cache_name;
+use crate::object::{Held, Object, ObjectKey, Reason, ResourceVersion, Status, resource_name};
+use crate::reflector::RETRY_AFTER_MAX;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// The first pause between two requests; it doubles from there.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest of them. A server whose cache is behind waits some seconds by itself before it says so.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// What a request is about, and what ends it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestContext<'a> {
+    pub(crate) key: &'a ObjectKey,
+    pub(crate) clock: &'a Clock,
+    pub(crate) deadline: Deadline,
+    pub(crate) stop: &'a StopToken,
+}
+
+impl RequestContext<'_> {
+    /// Whether a request may be sent at all.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` once the stop is raised, `Timeout` once the deadline has passed.
+    pub(crate) fn check<K: Object>(&self, version: &ResourceVersion) -> Result<(), Error> {
+        if self.stop.is_stopped() {
+            return Err(Error::stopped(&cache_name::<K>()));
+        }
+        if self.clock.has_passed(self.deadline) {
+            let what = self.what::<K>(version);
+            let message = format!("no request for {what} was sent: the deadline had passed");
+            return Err(Error::new(ErrorKind::Timeout, message));
+        }
+        Ok(())
+    }
+
+    /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
+    pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
+    }
+
+    fn what<K: Object>(&self, version: &ResourceVersion) -> String {
+        let (resource, key) = (resource_name::<K>(), self.key);
+        if version.is_unset() {
+            format!("{resource} {key}")
+        } else {
+            format!("{resource} {key} at version {version} or later")
+        }
+    }
+}
+
+/// A read that asks the server: what it asks for, and what was known when it was sent.
+#[derive(Debug)]
+pub(crate) struct PendingRead {
+    /// The answer is not older than this; empty for the most recent state.
+    pub(crate) version: ResourceVersion,
+    pub(crate) position: ReadPosition,
+    pub(crate) begun: Instant,
+}
+
+/// A store that can be read past its memory.
+pub(crate) trait ConsistentReads<K: Object> {
+    type State: EntryState<K>;
+
+    fn table(&self) -> &EntryTable<K, Self::State>;
+
+    /// The entry of the object; counts as a read of it.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    fn entry_to_read(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<ObjectEntry<Self::State>>, Error>;
+
+    /// Memory answered a reader with the object.
+    fn was_given(&self, _entry: &Arc<ObjectEntry<Self::State>>) {}
+
+    /// Takes in what a read found, and returns that, or what came in meanwhile if that is newer.
+    /// `late`: the reader's own deadline ended the request.
+    ///
+    /// # Errors
+    ///
+    /// The answer's.
+    fn complete_read(
+        &self,
+        entry: &Arc<ObjectEntry<Self::State>>,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+        late: bool,
+    ) -> Result<Cached<K>, Error>;
+
+    /// The object in a state not older than `version`, or in the most recent one if that is empty.
+    ///
+    /// # Errors
+    ///
+    /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
+    /// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
+    fn read_past(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+    ) -> Result<Cached<K>, Error> {
+        let (table, entry) = (self.table(), self.entry_to_read(namespace, name)?);
+        let stop = table.stop.token();
+        let context = RequestContext {
+            key: &entry.key,
+            clock: table.clock(),
+            deadline,
+            stop: &stop,
+        };
+        let since = context.clock.now();
+        let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);
+        let mut until = Deadline::at(since);
+        loop {
+            if !version.is_empty()
+                && let Some(answer) = wait_in_memory(table, &entry, version, until, &stop)
+            {
+                if answer.is_ok() {
+                    self.was_given(&entry);
+                }
+                return answer;
+            }
+            let read = begin_read(table, &entry, version);
+            let timed_out = |failures: &Failures| {
+                let what = context.what::<K>(&read.version);
+                Err(failures.timed_out(&what, context.clock.now()))
+            };
+            let first = failures.count() == 0;
+            if !first && !stop.is_stopped() && context.clock.has_passed(deadline) {
+                return self.complete_read(&entry, &read, timed_out(&failures), true);
+            }
+            if first || stop.is_stopped() {
+                context.check::<K>(&read.version)?;
+            }
+            let error = match table.request(&context, &read.version) {
+                Err(error) if !error.is_not_found() => error,
+                found => return self.complete_read(&entry, &read, found, false),
+            };
+            if context.was_ended_by_deadline(&error) {
+                // What the server said before says more than that time is up.
+                let error = failures.last().cloned().unwrap_or(error);
+                failures.add(error, since, context.clock.now());
+                return self.complete_read(&entry, &read, timed_out(&failures), true);
+            }
+            if !version.is_empty() && is_about_the_version(&error) {
+                return Err(error);
+            }
+            if version.is_empty() || !is_too_large(&error) {
+                return self.complete_read(&entry, &read, Err(error), false);
+            }
+            let asked = error.retry_after().filter(|wait| !wait.is_zero());
+            let wait = asked.map_or(pause, |asked| asked.min(RETRY_AFTER_MAX));
+            if asked.is_none() {
+                pause = pause.saturating_mul(2).min(PAUSE_MAX);
+            }
+            failures.add(error, since, context.clock.now());
+            until = deadline.earlier(context.clock.after(wait));
+        }
+    }
+}
+
+/// Begins a read that is to go back behind neither `version` nor what is known.
+pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
+    table: &EntryTable<K, S>,
+    entry: &ObjectEntry<S>,
+    version: &ResourceVersion,
+) -> PendingRead {
+    let begun = table.clock().now();
+    let mut state = entry.state.lock();
+    let content = state.content();
+    let known = content.floor();
+    let version = if version.is_older_than(known) {
+        known.clone()
+    } else {
+        version.clone()
+    };
+    PendingRead {
+        version,
+        position: content.begin_read(),
+        begun,
+    }
+}
+
+/// What memory says of a state not older than `version`, at the latest when `until` has passed or
+/// the stop is raised.
+fn wait_in_memory<K: Object, S: EntryState<K>>(
+    table: &EntryTable<K, S>,
+    entry: &ObjectEntry<S>,
+    version: &ResourceVersion,
+    until: Deadline,
+    stop: &StopToken,
+) -> Option<Result<Cached<K>, Error>> {
+    let clock = table.clock();
+    let mut state = entry.state.lock();
+    loop {
+        let answer = state.reached(&entry.key, version, &table.moment());
+        if answer.is_some() || clock.has_passed(until) || stop.is_stopped() {
+            return answer;
+        }
+        if state.is_detached() {
+            // Nothing comes in here any more, and a shutdown does not know of it.
+            drop(state);
+            stop.wait_until(clock, until);
+            return None;
+        }
+        state = clock.wait_until(&entry.state, state, until);
+    }
+}
+
+/// Whether the server said that the version lies in its future (RF-13).
+fn is_too_large(error: &Error) -> bool {
+    let status = error.status();
+    status.is_some_and(Status::is_too_large_resource_version)
+}
+
+/// Whether the server does not understand the version that a caller asks for, which says nothing
+/// about the object.
+fn is_about_the_version(error: &Error) -> bool {
+    let reason = error.status().map(Status::reason);
+    matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
+}
+
+/// Whether what is known up to `position` is not older than `version`. Versions that are not numbers
+/// have no order: only the same one will do.
+pub(crate) fn is_reached(position: &ResourceVersion, version: &ResourceVersion) -> bool {
+    let order = position.numeric_order(version);
+    position == version || order.is_some_and(Ordering::is_ge)
+}

@@ -1,0 +1,565 @@
+//! What is known of one object that is fetched, and what a reader is to do about it (OS-5..OS-17,
+//! B17). Pure.
+
+use std::time::{Duration, Instant};
+
+use super::backoff::FetchFailures;
+use crate::clock::{Clock, Coarse};
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
+use crate::manager::cached::{Cached, Ready};
+use crate::manager::entry::consistent_reads::{PendingRead, is_reached};
+use crate::manager::entry::content::{Content, Written};
+use crate::manager::entry::table::{EntryState, Moment};
+use crate::manager::report::{ObjectReport, Summary};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::reflector::FORBIDDEN_GRACE;
+use crate::sync::Arc;
+
+/// A fetch that was given less time than this says nothing about the server when the time is up.
+const FAIR_TIME: Duration = Duration::from_secs(1);
+
+/// What a reader is to do.
+#[derive(Debug)]
+pub(crate) enum NextStep<K: Object> {
+    /// Return this: what is held and fresh (OS-6), the answer of the fetch that was waited for, or
+    /// the last failure, whose backoff is not over (B17).
+    Return(Result<Cached<K>, Error>),
+    /// Wait for the fetch of this number.
+    Follow(u64),
+    /// Fetch.
+    Lead,
+    /// Look the object up again: nobody references this entry any more.
+    LookUp,
+}
+
+/// How a fetch ended, for those who waited for it.
+#[derive(Debug)]
+enum Outcome<K: Object> {
+    /// The answer was stored: readers take it if it is still fresh when they look.
+    Stored,
+    /// Its readers share the answer.
+    Shared(Result<Cached<K>, Error>),
+    /// It ended by what concerned its leader only: the next reader fetches, backoff or not.
+    HandedOver,
+}
+
+/// What came of a request: what its reader is told, and whether that is news for subscribers.
+#[derive(Debug)]
+#[must_use = "news must be told"]
+pub(crate) struct Completed<K: Object> {
+    pub(crate) result: Result<Cached<K>, Error>,
+    pub(crate) is_news: bool,
+    /// Dropped by the caller, under no lock.
+    _written: Option<Written<K>>,
+}
+
+/// What is known of one object that is fetched.
+#[derive(Debug)]
+pub(crate) struct TtlEntry<K: Object> {
+    pub(super) content: Content<K>,
+    /// With `Get` no object is kept.
+    keeps: bool,
+    /// The last object that was found, if none is kept.
+    pub(super) found: Option<Summary>,
+    /// The server's words that there is no such object (OS-11).
+    pub(super) absent: Option<Error>,
+    /// The newest state of the object does not decode; the content holds the last good one (B12).
+    pub(super) undecodable: Option<Error>,
+    /// When the server last confirmed what is stored. Nothing is served that was not confirmed since
+    /// the last invalidation.
+    updated: Option<(Instant, Coarse)>,
+    /// The reads up to this number were begun before the last invalidation (OS-2); where nothing is
+    /// kept, before the read that spoke last.
+    superseded: u64,
+    /// The server's cache was behind what is known: the next fetch reads past it.
+    past_cache: bool,
+    /// The fetches under way, by number, and since when. Readers join none that is superseded.
+    in_flight: Vec<(u64, Instant)>,
+    completed: Option<(u64, Outcome<K>)>,
+    pub(super) failures: FetchFailures,
+    is_detached: bool,
+}
+
+impl<K: Object> TtlEntry<K> {
+    pub(crate) fn new(keeps: bool) -> Self {
+        Self {
+            content: Content::default(),
+            keeps,
+            found: None,
+            absent: None,
+            undecodable: None,
+            updated: None,
+            superseded: 0,
+            past_cache: false,
+            in_flight: Vec::new(),
+            completed: None,
+            failures: FetchFailures::default(),
+            is_detached: false,
+        }
+    }
+
+    /// An entry of an object that nobody references, for one read.
+    pub(crate) fn detached() -> Self {
+        Self {
+            is_detached: true,
+            ..Self::new(false)
+        }
+    }
+
+    /// Drops what is cached (OS-2). Reads that were begun before go on and answer who waits for them
+    /// (OS-17). How far the server had come is kept, so nobody goes back behind that (B18).
+    pub(crate) fn invalidate(&mut self) -> Option<Arc<Held<K>>> {
+        self.superseded = self.content.reads();
+        self.absent = None;
+        self.undecodable = None;
+        self.updated = None;
+        self.past_cache = false;
+        self.completed = None;
+        self.failures = FetchFailures::default();
+        self.content.forget()
+    }
+
+    /// The last reference is gone.
+    pub(crate) fn detach(&mut self) -> Option<Arc<Held<K>>> {
+        self.is_detached = true;
+        self.invalidate()
+    }
+
+    /// What a reader is to do who has waited for the fetch `followed`, if for one.
+    pub(crate) fn next_step(
+        &self,
+        key: &ObjectKey,
+        at: &Moment<'_>,
+        followed: Option<u64>,
+    ) -> NextStep<K> {
+        if self.is_fresh(at) {
+            return NextStep::Return(self.in_memory(key, false, at));
+        }
+        let completed = self.completed.as_ref();
+        let completed = completed.filter(|(number, _)| followed.is_some_and(|id| id <= *number));
+        let outcome = completed.map(|(_, outcome)| outcome);
+        if let Some(Outcome::Shared(result)) = outcome
+            && !self.is_behind(result)
+        {
+            return NextStep::Return(result.clone());
+        }
+        let mut in_flight = self.in_flight.iter().map(|(number, _)| *number);
+        if let Some(number) = followed.filter(|id| in_flight.clone().any(|number| number == *id)) {
+            return NextStep::Follow(number);
+        }
+        if self.is_detached {
+            return NextStep::LookUp;
+        }
+        if let Some(number) = in_flight.find(|number| *number > self.superseded) {
+            return NextStep::Follow(number);
+        }
+        let backing_off = self.failures.backing_off(at.now);
+        match backing_off.filter(|_| !matches!(outcome, Some(Outcome::HandedOver))) {
+            Some(failure) => NextStep::Return(self.after(failure, at)),
+            None => NextStep::Lead,
+        }
+    }
+
+    /// A reader begins to fetch: out of the server's cache if an object is held, else past it (OS-7).
+    pub(crate) fn begin_fetch(&mut self, at: &Moment<'_>) -> PendingRead {
+        let cached = self.object().is_some() && !self.past_cache;
+        let position = self.content.begin_read();
+        self.in_flight.push((position.number, at.now));
+        PendingRead {
+            version: if cached {
+                ResourceVersion::any()
+            } else {
+                ResourceVersion::most_recent()
+            },
+            position,
+            begun: at.now,
+        }
+    }
+
+    /// Whether the leader has to ask once more, past the server's cache: that knows no such object, or
+    /// an older state of it, but readers were given one, behind which no reader goes back.
+    pub(crate) fn confirm(
+        &mut self,
+        fetch: &mut PendingRead,
+        found: &Result<Arc<Held<K>>, Error>,
+    ) -> bool {
+        let behind = match found {
+            Ok(object) => {
+                let version = object.resource_version();
+                self.is_superseded(fetch) && version.is_older_than(self.content.floor())
+            }
+            Err(error) => error.is_not_found(),
+        };
+        if !behind || fetch.version.is_empty() {
+            return false;
+        }
+        let number = fetch.position.number;
+        fetch.version = ResourceVersion::most_recent();
+        fetch.position = self.content.begin_read();
+        for (in_flight, _) in &mut self.in_flight {
+            if *in_flight == number {
+                *in_flight = fetch.position.number;
+            }
+        }
+        true
+    }
+
+    /// A fetch that readers share, or a read that one reader made for itself (R11), has come back.
+    /// `late`: its reader's own deadline ended it.
+    pub(crate) fn complete(
+        &mut self,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+        late: bool,
+        (key, at): (&ObjectKey, &Moment<'_>),
+    ) -> Completed<K> {
+        let before = self.shown();
+        let (result, written) = match found {
+            found if !self.keeps => (self.note(read, found, at), None),
+            Ok(object) => self.take_object(read, object, (key, at)),
+            Err(error) if error.is_not_found() => {
+                let written = self
+                    .content
+                    .found_at_least(&read.position, &mut None, &read.version);
+                if written.is_some() {
+                    self.confirmed(read, Some(error.clone()), at);
+                }
+                (Err(error), written)
+            }
+            Err(error) if error.is_stopped() => (Err(error), None),
+            Err(error) => (self.take_failure(read, error, late, at), None),
+        };
+        if self.is_shared(read) {
+            self.end_fetch(read, &result, written.is_some(), late);
+        }
+        let changed = written.as_ref().is_some_and(|written| written.is_news);
+        Completed {
+            result,
+            is_news: changed || before != self.shown(),
+            _written: written,
+        }
+    }
+
+    /// Tells the readers who wait for a fetch how it ended. This table is OS-8..OS-14 with B17.
+    fn end_fetch(
+        &mut self,
+        fetch: &PendingRead,
+        result: &Result<Cached<K>, Error>,
+        is_stored: bool,
+        late: bool,
+    ) {
+        let failed = self.failures.last().is_some();
+        let outcome = match result {
+            _ if late => Outcome::HandedOver,
+            Ok(_) if !failed && !self.is_superseded(fetch) => Outcome::Stored,
+            // Overtaken, it was true for who asked, and may not be for who came meanwhile.
+            Err(error) if error.is_not_found() && !failed && !is_stored => Outcome::Stored,
+            result => Outcome::Shared(result.clone()),
+        };
+        let number = fetch.position.number;
+        self.in_flight.retain(|(in_flight, _)| *in_flight != number);
+        if self
+            .completed
+            .as_ref()
+            .is_none_or(|(last, _)| *last < number)
+        {
+            self.completed = Some((number, outcome));
+        }
+    }
+
+    /// Whether what is held may be served without asking (OS-6).
+    pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
+        let served = self.object().is_some() && self.undecodable.is_none();
+        let Some((updated, _)) = self.updated.filter(|_| served) else {
+            return false;
+        };
+        let ends = updated.checked_add(at.ttl);
+        ends.is_none_or(|ends| at.now < ends)
+    }
+
+    /// The object, once it was fetched since the last invalidation.
+    pub(super) fn object(&self) -> Option<&Arc<Held<K>>> {
+        self.content.object().filter(|_| self.updated.is_some())
+    }
+
+    /// When the server last confirmed what is stored.
+    pub(super) fn updated(&self) -> Option<Instant> {
+        self.updated.map(|(at, _)| at)
+    }
+
+    /// The object whatever its age, the last good copy of one that does not decode included (B12).
+    pub(crate) fn whatever_there_is(&self, at: &Moment<'_>) -> Option<Cached<K>> {
+        let failure = self.undecodable.as_ref().or(self.failures.last());
+        self.served(failure.cloned(), !self.is_fresh(at), at.clock)
+    }
+
+    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own that
+    /// this ended.
+    pub(crate) fn late(
+        &self,
+        own: Option<(Instant, &Error)>,
+        at: &Moment<'_>,
+    ) -> Result<Cached<K>, Error> {
+        let failures = &self.failures.failures;
+        let mut failures = match self.in_flight.last() {
+            Some((_, begun)) if failures.since().is_none() => Failures::none_since(*begun),
+            _ => failures.clone(),
+        };
+        if let Some((begun, error)) = own {
+            failures.add(error.clone(), begun, at.now);
+        }
+        self.after(&failures.not_synced(&resource_name::<K>(), at.now), at)
+    }
+
+    fn take_object(
+        &mut self,
+        read: &PendingRead,
+        object: Arc<Held<K>>,
+        (key, at): (&ObjectKey, &Moment<'_>),
+    ) -> (Result<Cached<K>, Error>, Option<Written<K>>) {
+        let position = &read.position;
+        let shared = self.is_shared(read);
+        let from_cache = shared && !read.version.is_empty();
+        let is_superseded = self.is_superseded(read);
+        let own = Arc::clone(&object);
+        let mut object = Some(object);
+        let written = if self.absent.is_some() && self.content.has_overtaken(position) {
+            // Nobody knows which came first, and each reader asks anew what is absent (OS-16).
+            None
+        } else if from_cache {
+            self.content.answer(&mut object)
+        } else {
+            self.content
+                .found_at_least(position, &mut object, &read.version)
+        };
+        if written.is_some() {
+            self.confirmed(read, None, at);
+        } else if !is_superseded {
+            if self.updated.is_none() && self.content.object().is_some() {
+                // What is known is newer, and so as good as what was fetched now.
+                self.confirmed(read, None, at);
+            }
+            if shared {
+                self.past_cache = from_cache;
+                self.failures = FetchFailures::default();
+            }
+        }
+        if is_superseded && self.object().is_none() {
+            // Stored for nobody (OS-17), but no reader goes back behind it (B18).
+            self.content.raise_floor(&own.resource_version());
+            return (Ok(Cached::new(Arc::new(ready(own, at)))), written);
+        }
+        let stale = written.is_none() && shared && self.past_cache && !self.is_fresh(at);
+        (self.in_memory(key, stale, at), written)
+    }
+
+    fn take_failure(
+        &mut self,
+        read: &PendingRead,
+        error: Error,
+        late: bool,
+        at: &Moment<'_>,
+    ) -> Result<Cached<K>, Error> {
+        let shared = self.is_shared(read);
+        let own = late.then(|| self.late(Some((read.begun, &error)), at));
+        let had_time = at.now.saturating_duration_since(read.begun) >= FAIR_TIME;
+        if !self.is_superseded(read) && (!late || shared && had_time) {
+            if shared {
+                self.failures
+                    .fetch_failed(&error, read.begun, at.now, at.ttl);
+            } else {
+                self.failures.failed(&error, read.begun, at.now);
+            }
+            if error.kind() == ErrorKind::Undecodable {
+                // Later reads say so until something else is known.
+                self.undecodable = Some(error.clone());
+            }
+        }
+        if !shared {
+            return Err(error);
+        }
+        own.unwrap_or_else(|| self.after(&error, at))
+    }
+
+    /// How a read with `Get` ended, for the object's row. A read that began before the one that spoke
+    /// last says nothing new, nor does one that was stopped.
+    fn note(
+        &mut self,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+        at: &Moment<'_>,
+    ) -> Result<Cached<K>, Error> {
+        if !self.is_superseded(read) && !found.as_ref().is_err_and(Error::is_stopped) {
+            self.superseded = read.position.number;
+            self.note_news(read, &found, at);
+        }
+        found.map(|object| Cached::new(Arc::new(ready(object, at))))
+    }
+
+    fn note_news(
+        &mut self,
+        read: &PendingRead,
+        found: &Result<Arc<Held<K>>, Error>,
+        at: &Moment<'_>,
+    ) {
+        let error = found.as_ref().err();
+        let answered = error.is_none_or(Error::is_not_found);
+        match found {
+            Ok(object) => {
+                self.found = Some(self.content.summary_of(object));
+                let mut state = Some(Arc::clone(object));
+                self.content
+                    .found_at_least(&read.position, &mut state, &read.version);
+                self.content.forget();
+            }
+            Err(_) if answered => self.found = None,
+            Err(error) => {
+                self.failures.failed(error, read.begun, at.now);
+            }
+        }
+        if answered {
+            self.failures = FetchFailures::default();
+        }
+        self.absent = error.filter(|_| answered).cloned();
+        let undecodable = error.filter(|error| error.kind() == ErrorKind::Undecodable);
+        self.undecodable = undecodable.cloned();
+        // Whatever it said, the server spoke of this object.
+        let spoke = error.is_some_and(|error| error.status().is_some());
+        if answered || spoke || self.undecodable.is_some() {
+            self.updated = Some((at.now, at.coarse));
+        }
+    }
+
+    /// What is held, or that there is no such object.
+    fn in_memory(&self, key: &ObjectKey, stale: bool, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+        if let Some(undecodable) = &self.undecodable {
+            return Err(undecodable.clone());
+        }
+        let failure = self.failures.last().cloned();
+        let absent = || match &self.absent {
+            Some(absent) => absent.clone(),
+            None => Error::not_found(&resource_name::<K>(), key.name()),
+        };
+        self.served(failure, stale, at.clock).ok_or_else(absent)
+    }
+
+    /// What there is to say after `failure`: what was known before, with it, or it alone
+    /// (OS-12..OS-14).
+    fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+        if let Some(undecodable) = &self.undecodable {
+            return Err(undecodable.clone());
+        }
+        let stale = !self.is_fresh(at);
+        if let Some(cached) = self.served(Some(failure.clone()), stale, at.clock) {
+            return Ok(cached);
+        }
+        match &self.absent {
+            Some(absent) => Err(absent.clone().with_source(failure.clone())),
+            None => Err(failure.clone()),
+        }
+    }
+
+    fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Cached<K>> {
+        let (contact, _) = self.updated?;
+        let ready = Ready {
+            object: Arc::clone(self.object()?),
+            contact,
+            failure,
+            stale,
+            clock: clock.clone(),
+        };
+        Some(Cached::new(Arc::new(ready)))
+    }
+
+    /// Whether readers were given something newer than what a fetch found: who began to wait for it
+    /// after that does not go back (B18).
+    fn is_behind(&self, result: &Result<Cached<K>, Error>) -> bool {
+        let floor = self.content.floor();
+        let found = result.as_ref().ok().map(Cached::held);
+        found.is_some_and(|found| found.resource_version().is_older_than(floor))
+    }
+
+    /// Whether readers share the request.
+    fn is_shared(&self, read: &PendingRead) -> bool {
+        let number = read.position.number;
+        self.in_flight
+            .iter()
+            .any(|(in_flight, _)| *in_flight == number)
+    }
+
+    fn is_superseded(&self, read: &PendingRead) -> bool {
+        read.position.number <= self.superseded
+    }
+
+    /// The server has answered, with what is stored now.
+    fn confirmed(&mut self, read: &PendingRead, absent: Option<Error>, at: &Moment<'_>) {
+        if self.is_superseded(read) && self.updated.is_none() {
+            // Stored for nobody (OS-17).
+            return;
+        }
+        self.absent = absent;
+        self.undecodable = None;
+        self.updated = Some((at.now, at.coarse));
+        self.past_cache = false;
+        self.failures = FetchFailures::default();
+    }
+
+    /// What subscribers are told of besides the object itself.
+    fn shown(&self) -> (Option<ErrorKind>, bool, bool, Option<Summary>) {
+        let failure = self.failures.last().map(Error::kind);
+        let denied = self.failures.failures.refusal(FORBIDDEN_GRACE).is_some();
+        let absent = self.absent.is_some();
+        (failure, denied, absent, self.found.clone())
+    }
+}
+
+impl<K: Object> EntryState<K> for TtlEntry<K> {
+    fn content(&mut self) -> &mut Content<K> {
+        &mut self.content
+    }
+
+    fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
+        let (contact, fetched) = self.updated.filter(|_| self.undecodable.is_none())?;
+        let ready = Ready {
+            object: Arc::clone(self.object()?),
+            contact,
+            failure: self.failures.last().cloned(),
+            stale: false,
+            clock: clock.clone(),
+        };
+        Some((ready, fetched))
+    }
+
+    fn is_detached(&self) -> bool {
+        self.is_detached
+    }
+
+    fn reached(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        at: &Moment<'_>,
+    ) -> Option<Result<Cached<K>, Error>> {
+        if self.is_detached && self.keeps {
+            return Some(Err(Error::not_registered(key)));
+        }
+        let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
+        reached.then(|| self.in_memory(key, false, at))
+    }
+
+    fn report(&self, row: ObjectReport, at: &Moment<'_>) -> ObjectReport {
+        super::report::report(self, row, at)
+    }
+}
+
+/// What was found just now.
+fn ready<K: Object>(object: Arc<Held<K>>, at: &Moment<'_>) -> Ready<K> {
+    Ready {
+        object,
+        contact: at.now,
+        failure: None,
+        stale: false,
+        clock: at.clock.clone(),
+    }
+}

@@ -1,0 +1,256 @@
+//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET each,
+//! side by side, on short-lived threads. What an entry decides is carried out from here.
+
+use std::time::Duration;
+
+use super::entry::{Action, WatchedObject};
+use super::runs::{RunContext, Runs};
+use super::state_machine::{Effect, State};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
+use crate::manager::entry::consistent_reads::{PendingRead, RequestContext, begin_read};
+use crate::object::{Held, Object, ResourceVersion, resource_name};
+use crate::sync::{Arc, Mutex, Rank};
+use crate::worker::{StopSource, StopToken, Worker, WorkerGroup};
+
+/// How long one check may take, counted from its own request. Readers wait at most a second of it.
+const CHECK_LIMIT: Duration = Duration::from_secs(10);
+
+/// Checks under way at once. As many that hang are what it takes to hold up another.
+pub(crate) const CHECKS_MAX: usize = 32;
+
+/// The checks of one manager, and its runs, which a check may start.
+#[derive(Debug)]
+pub(crate) struct ImmutableChecks<K: Object> {
+    pub(crate) runs: Runs<K>,
+    queue: Mutex<CheckQueue<K>>,
+    threads: WorkerGroup,
+    stop: StopSource,
+}
+
+#[derive(Debug)]
+struct CheckQueue<K: Object> {
+    waiting: Vec<WatchedObject<K>>,
+    /// Threads that look for work, each before it is started and until it has found none.
+    threads: usize,
+    /// The manager is going: nothing is checked any more.
+    is_ended: bool,
+}
+
+impl<K: Object> ImmutableChecks<K> {
+    pub(crate) fn new(runs: Runs<K>) -> Arc<Self> {
+        let queue = CheckQueue {
+            waiting: Vec::new(),
+            threads: 0,
+            is_ended: false,
+        };
+        Arc::new(Self {
+            runs,
+            queue: Mutex::ranked(Rank::CHECKS, queue),
+            threads: WorkerGroup::default(),
+            stop: StopSource::new(),
+        })
+    }
+
+    pub(crate) fn context(&self) -> &RunContext<K> {
+        &self.runs.context
+    }
+
+    /// Carries out what an entry decided. Called under no lock; never blocks on the network or on a
+    /// thread's end.
+    pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: Action) {
+        match action.effect {
+            Effect::Start(run) => self.runs.start(object, run),
+            Effect::Check => self.check(object),
+            Effect::End => {
+                if let Some(run) = action.ending {
+                    self.context().end(run);
+                }
+                // Whoever waits for the run's answer has another one now, or none to wait for.
+                object.state.notify_all();
+            }
+            Effect::Nothing | Effect::Keep | Effect::Discard => {}
+        }
+    }
+
+    /// Has the object checked, on a thread of its own while there are not too many.
+    pub(crate) fn check(self: &Arc<Self>, object: &WatchedObject<K>) {
+        let table = &self.context().table;
+        let now = table.clock().now();
+        table.change(object, |entry| entry.begin_check(now));
+        if !self.enqueue(object) {
+            return;
+        }
+        let (checks, stop) = (Arc::clone(self), self.stop.token());
+        let name = format!("ck-{}", resource_name::<K>());
+        match Worker::spawn(name, move |_| checks.work(&stop)) {
+            Ok(worker) => {
+                self.threads.add(worker);
+                if self.queue.lock().is_ended {
+                    // Ended meanwhile.
+                    self.end();
+                }
+            }
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    /// Ends the checks that are under way and begins none any more; returns at once.
+    pub(crate) fn stop(&self) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.is_ended = true;
+            std::mem::take(&mut queue.waiting)
+        };
+        drop(waiting);
+        self.stop.stop();
+    }
+
+    /// The same, and waits for the threads' ends: milliseconds.
+    pub(crate) fn end(&self) {
+        self.stop();
+        let late = self
+            .threads
+            .join(self.context().table.clock(), Deadline::NEVER);
+        debug_assert!(late.is_empty(), "there is time without end");
+    }
+
+    /// Puts the object in the queue. Returns whether one more thread is to be started.
+    fn enqueue(&self, object: &WatchedObject<K>) -> bool {
+        let mut queue = self.queue.lock();
+        if queue.is_ended {
+            return false;
+        }
+        queue.waiting.push(Arc::clone(object));
+        if queue.threads >= CHECKS_MAX {
+            return false;
+        }
+        queue.threads = queue.threads.saturating_add(1);
+        true
+    }
+
+    /// The system has no thread to give: those at work take the queue over; without any, the checks
+    /// have failed.
+    fn refuse(self: &Arc<Self>, why: &std::io::Error) {
+        let waiting = {
+            let mut queue = self.queue.lock();
+            queue.threads = queue.threads.saturating_sub(1);
+            if queue.threads > 0 {
+                return;
+            }
+            std::mem::take(&mut queue.waiting)
+        };
+        let text = format!("starting the check of an immutable object: {why}");
+        let failure = Error::new(ErrorKind::Resources, text);
+        for object in waiting {
+            let read = begin_read(
+                &self.context().table,
+                &object,
+                &ResourceVersion::most_recent(),
+            );
+            self.settle(&object, &read, Err(failure.clone()));
+        }
+    }
+
+    /// The body of a checking thread.
+    fn work(self: &Arc<Self>, stop: &StopToken) {
+        while let Some(object) = self.next(stop) {
+            let port = format_args!("the check of {} {}", resource_name::<K>(), object.key);
+            if let Err(error) = guard(port, || self.look_at(&object, stop)) {
+                log::error!("{error}");
+            }
+        }
+    }
+
+    /// The next object, or none: the thread is counted out in the same step, so that nothing is
+    /// enqueued in between.
+    fn next(&self, stop: &StopToken) -> Option<WatchedObject<K>> {
+        let mut queue = self.queue.lock();
+        let next = if stop.is_stopped() {
+            None
+        } else {
+            take_most_urgent(&mut queue.waiting)
+        };
+        if next.is_none() {
+            queue.threads = queue.threads.saturating_sub(1);
+        }
+        next
+    }
+
+    /// One check.
+    fn look_at(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
+        let table = &self.context().table;
+        // Let go, or found by a fresh read, while it was in the queue.
+        if !matches!(object.state.lock().state(), State::Rechecking(_)) {
+            return;
+        }
+        let read = begin_read(table, object, &ResourceVersion::most_recent());
+        let context = RequestContext {
+            key: &object.key,
+            clock: table.clock(),
+            deadline: table.clock().after(CHECK_LIMIT),
+            stop,
+        };
+        let found = table.request(&context, &read.version);
+        if !stop.is_stopped() {
+            self.settle(object, &read, found);
+        }
+    }
+
+    /// Tells the entry what the check found, unless another read has found it meanwhile.
+    fn settle(
+        self: &Arc<Self>,
+        object: &WatchedObject<K>,
+        read: &PendingRead,
+        found: Result<Arc<Held<K>>, Error>,
+    ) {
+        let now = self.context().table.clock().now();
+        let (mut found, failure) = match found {
+            Ok(found) => (Some(found), None),
+            Err(error) if error.is_not_found() => (None, None),
+            Err(error) => (None, Some(error)),
+        };
+        let decided = self.context().table.change(object, |entry| {
+            if !matches!(entry.state(), State::Rechecking(_)) {
+                return None;
+            }
+            Some(match failure {
+                None => {
+                    let position = &read.position;
+                    let (written, action) =
+                        entry.found_at_least(position, &mut found, &read.version, now);
+                    (written, false, action)
+                }
+                Some(error) => (None, true, entry.not_checked(error, now)),
+            })
+        });
+        let Some((written, failed, action)) = decided else {
+            return;
+        };
+        let is_news = failed || written.is_some_and(|written| written.is_news);
+        self.context().notify(object, is_news);
+        self.perform(object, action);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.queue.lock().threads > 0
+    }
+
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.lock().waiting.len()
+    }
+}
+
+/// The first object that somebody waits for, else the first.
+pub(crate) fn take_most_urgent<K: Object>(
+    waiting: &mut Vec<WatchedObject<K>>,
+) -> Option<WatchedObject<K>> {
+    let urgent = waiting
+        .iter()
+        .position(|object| object.demand.is_waited_for());
+    let first = (!waiting.is_empty()).then_some(0);
+    urgent.or(first).map(|index| waiting.remove(index))
+}
