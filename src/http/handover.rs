@@ -1,9 +1,7 @@
-//! A small queue from one thread to another, whose wait a stop and a limit end.
+//! Hands one item after the other from one thread to another; a stop and a limit end the wait for it.
 //!
 //! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes,
 //! and the allocator's thread cache keeps seven of each size it has seen.
-
-use std::collections::VecDeque;
 
 use super::blocking::Blocking;
 use super::halt::Halt;
@@ -19,17 +17,15 @@ pub(crate) struct Giver<T>(Arc<Monitor<Handover<T>>>);
 pub(crate) struct Taker<T>(Arc<Monitor<Handover<T>>>);
 
 struct Handover<T> {
-    room: usize,
-    items: VecDeque<T>,
+    item: Option<T>,
     giver_gone: bool,
     taker_gone: bool,
 }
 
-/// Two ends of a queue with room for so many items.
-pub(crate) fn handover<T>(room: usize) -> (Giver<T>, Taker<T>) {
+/// Two ends of a queue with room for one item.
+pub(crate) fn handover<T>() -> (Giver<T>, Taker<T>) {
     let shared = Arc::new(Monitor::new(Handover {
-        room,
-        items: VecDeque::new(),
+        item: None,
         giver_gone: false,
         taker_gone: false,
     }));
@@ -38,7 +34,7 @@ pub(crate) fn handover<T>(room: usize) -> (Giver<T>, Taker<T>) {
 
 impl<T> Handover<T> {
     fn is_full(&self) -> bool {
-        self.items.len() >= self.room && !self.taker_gone
+        self.item.is_some() && !self.taker_gone
     }
 }
 
@@ -60,7 +56,7 @@ impl<T> Giver<T> {
         if state.taker_gone {
             return false;
         }
-        state.items.push_back(item);
+        state.item = Some(item);
         drop(state);
         self.0.notify_all();
         call.is_none_or(|call| call.resume().is_ok())
@@ -89,7 +85,7 @@ impl<T: Send + 'static> Taker<T> {
     fn wait(&self, call: &Blocking) -> Result<Option<T>, Halt> {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Handover<T>>>::clone(&self.0);
         let _registered = call.stop.register(&wake);
-        let look = |state: &mut Handover<T>| match state.items.pop_front() {
+        let look = |state: &mut Handover<T>| match state.item.take() {
             Some(item) => Some(Ok(Some(item))),
             None if call.stop.is_stopped() => Some(Err(Halt::Stopped)),
             None => state.giver_gone.then_some(Ok(None)),
@@ -137,7 +133,7 @@ impl<T> Drop for Taker<T> {
         let left = {
             let mut state = self.0.lock();
             state.taker_gone = true;
-            std::mem::take(&mut state.items)
+            state.item.take()
         };
         self.0.notify_all();
         drop(left);
@@ -158,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn items_come_in_order_with_no_more_than_the_room_between_the_ends() {
-        let (giver, taker) = handover(2);
+    fn items_come_in_order_one_at_a_time() {
+        let (giver, taker) = handover();
         let giving = Worker::spawn("t-give", move |_| {
             for number in 0..100 {
                 assert!(giver.give(number, None));
@@ -168,7 +164,6 @@ mod tests {
         let call = call(&StopSource::new(), Until::NEVER);
         for number in 0..100 {
             assert_eq!(taker.take(&call).unwrap(), Some(number));
-            assert!(taker.0.lock().items.len() <= 2);
         }
         assert_eq!(taker.take(&call).unwrap(), None);
         giving.unwrap().join().unwrap();
@@ -177,7 +172,7 @@ mod tests {
     #[test]
     fn a_stop_a_limit_and_a_broken_promise_end_the_wait() {
         let source = StopSource::new();
-        let (giver, taker) = handover::<()>(1);
+        let (giver, taker) = handover::<()>();
         let until = Until::NEVER.within(Duration::from_millis(1), Limit::Connect);
         let late = taker.take(&call(&source, until));
         assert!(matches!(late, Err(Halt::Limit(Limit::Connect(_)))));
@@ -185,7 +180,7 @@ mod tests {
         let stopped = taker.take(&call(&source, Until::NEVER));
         assert!(matches!(stopped, Err(Halt::Stopped)));
         drop(giver);
-        let (giver, taker) = handover::<()>(1);
+        let (giver, taker) = handover::<()>();
         drop(giver);
         let broken = taker.take_one(&call(&StopSource::new(), Until::NEVER));
         assert!(matches!(broken, Err(Halt::Failed(_))));
@@ -193,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_giver_does_not_wait_for_a_taker_that_is_gone() {
-        let (giver, taker) = handover(1);
+        let (giver, taker) = handover();
         assert!(giver.give(1, None));
         let waiting = Worker::spawn("t-full", move |_| assert!(!giver.give(2, None))).unwrap();
         drop(taker);

@@ -64,7 +64,7 @@ where
     /// the taker; it is `Resources` when the system has no thread to give.
     pub(crate) fn ask(&self, question: Q) -> Taker<Result<T, Error>> {
         static IDS: ProcessCounter = ProcessCounter::new(0);
-        let (waiter, answer) = handover(1);
+        let (waiter, answer) = handover();
         let id = IDS.fetch_add(1, Ordering::Relaxed);
         {
             let mut questions = self.questions.lock();

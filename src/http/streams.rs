@@ -27,9 +27,6 @@ use crate::worker::StopToken;
 /// Room to read a single object into, at first.
 const OBJECT_BYTES: usize = 8 * 1024;
 
-/// So many reads of a list wait to be taken: the next one is decoded meanwhile.
-const BATCHES: usize = 2;
-
 /// Lists and watches one scope.
 pub(crate) struct ScopeWatcher<K> {
     client: Arc<ClientInner>,
@@ -161,7 +158,7 @@ impl<K: Object> ScopeWatcher<K> {
         limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
         let call = self.client.context.call(stop, Until::NEVER)?;
         let call = call.with_progress(&self.progress);
-        let (send_items, items) = handover(BATCHES);
+        let (send_items, items) = handover();
         let job = ListJob {
             context: Arc::clone(&self.client.context),
             agent: Arc::clone(&self.agent),

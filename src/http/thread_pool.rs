@@ -56,7 +56,7 @@ pub(crate) fn answering<T: Send + 'static>(
     port: impl Display + Send + 'static,
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> (Job, Taker<Result<T, Error>>) {
-    let (reply, answer) = handover(1);
+    let (reply, answer) = handover();
     let job = move |begun: Result<(), Error>| {
         let result = begun.and_then(|()| guard_call(port, work));
         // Whoever asked may have gone: then the result goes too.

@@ -54,15 +54,9 @@ impl Node {
 /// A collection whose end has not come.
 struct Open {
     anchor: usize,
-    kind: OpenKind,
-}
-
-enum OpenKind {
-    Sequence(Vec<Arc<Node>>),
-    Mapping {
-        entries: Vec<(String, Arc<Node>)>,
-        key: Option<String>,
-    },
+    node: Node,
+    /// Of a mapping: the key whose value comes next.
+    key: Option<String>,
 }
 
 #[derive(Default)]
@@ -125,31 +119,26 @@ impl Builder {
                     .ok_or("an alias refers to what contains it")?;
                 self.place(node)?;
             }
-            Event::SequenceStart(_, anchor, _tag) => self.open.push(Open {
-                anchor,
-                kind: OpenKind::Sequence(Vec::new()),
-            }),
-            Event::MappingStart(_, anchor, _tag) => self.open.push(Open {
-                anchor,
-                kind: OpenKind::Mapping {
-                    entries: Vec::new(),
-                    key: None,
-                },
-            }),
+            Event::SequenceStart(_, anchor, _tag) => {
+                self.open(anchor, Node::Sequence(Vec::new()));
+            }
+            Event::MappingStart(_, anchor, _tag) => {
+                self.open(anchor, Node::Mapping(Vec::new()));
+            }
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(open) = self.open.pop() else {
-                    return Err("a collection ends that never began".to_owned());
-                };
-                let node = match open.kind {
-                    OpenKind::Sequence(items) => Node::Sequence(items),
-                    OpenKind::Mapping { entries, .. } => Node::Mapping(entries),
-                };
-                self.finish(open.anchor, node)?;
+                let ended = self.open.pop();
+                let ended = ended.ok_or("a collection ends that never began")?;
+                self.finish(ended.anchor, ended.node)?;
             }
             // Stream and document ends; anchors, comments and unresolved aliases are not asked for.
             _ => {}
         }
         Ok(())
+    }
+
+    fn open(&mut self, anchor: usize, node: Node) {
+        let key = None;
+        self.open.push(Open { anchor, node, key });
     }
 
     fn finish(&mut self, anchor: usize, node: Node) -> Result<(), String> {
@@ -161,13 +150,20 @@ impl Builder {
     }
 
     fn place(&mut self, node: Arc<Node>) -> Result<(), String> {
-        match self.open.last_mut().map(|open| &mut open.kind) {
-            None => self.root = Some(node).filter(|node| !node.is_null()),
-            Some(OpenKind::Sequence(items)) => items.push(node),
-            Some(OpenKind::Mapping { entries, key }) => match key.take() {
+        let Some(Open {
+            node: into, key, ..
+        }) = self.open.last_mut()
+        else {
+            self.root = Some(node).filter(|node| !node.is_null());
+            return Ok(());
+        };
+        match into {
+            Node::Sequence(items) => items.push(node),
+            Node::Mapping(entries) => match key.take() {
                 Some(key) => entries.push((key, node)),
                 None => *key = Some(new_key(&node, entries)?),
             },
+            Node::Scalar { .. } => {}
         }
         Ok(())
     }
