@@ -1,4 +1,5 @@
-//! The shared informer: events per second against the decoder alone, the peak of a relist, and reads by index.
+//! The shared informer: events per second against the decoder alone, a slow index function, and
+//! reads by index.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,6 +20,7 @@ mod events;
 mod history;
 mod index;
 mod served;
+mod slow;
 
 fn main() {
     let mut arguments = std::env::args()
@@ -33,6 +35,9 @@ fn main() {
     }
     if wanted("served") {
         events::run_served(repeats);
+    }
+    if wanted("slow") {
+        slow::run();
     }
     if wanted("index") {
         fine &= index::run();

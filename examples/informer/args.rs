@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use kubecache::http::KubeconfigOptions;
-use kubecache::informer::QueueOrder;
 
 use crate::demo;
 use crate::flags;
@@ -14,13 +13,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The story was recorded with pauses that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
-
-/// The orders by the names they have here.
-const ORDERS: [(&str, QueueOrder); 3] = [
-    ("in-order-atomic", QueueOrder::InOrderAtomic),
-    ("in-order", QueueOrder::InOrder),
-    ("compressed", QueueOrder::Compressed),
-];
 
 const FLAGS: &str = "\
 informer follows the pods of a namespace with a shared informer, and prints what two handlers are told: `pods`, made
@@ -38,8 +30,6 @@ The informer:
       --index-label KEY             the label that is indexed, beside the node (default app)
       --resync DURATION             how often `pods` is told of each pod once more (default 0: never; else a second
                                     or more)
-      --order in-order-atomic|in-order|compressed
-                                    how changes reach store and handlers (default in-order-atomic)
       --once                        end when the handlers have seen the first list
       --timeout DURATION            how long the first list may take (default 30s; 0 waits without end)
       --demo                        the recordings; --demo=false asks a cluster without a flag for the connection
@@ -73,7 +63,6 @@ pub(crate) struct Options {
     pub(crate) index_label: String,
     /// Zero: never.
     pub(crate) resync: Duration,
-    pub(crate) order: QueueOrder,
     pub(crate) once: bool,
     /// `None`: without end.
     pub(crate) timeout: Option<Duration>,
@@ -92,7 +81,6 @@ impl Default for Options {
             selector: String::new(),
             index_label: "app".to_owned(),
             resync: Duration::ZERO,
-            order: QueueOrder::default(),
             once: false,
             timeout: Some(TIMEOUT),
             demo: true,
@@ -180,14 +168,6 @@ fn own_flag(
             }
             options.resync = period.unwrap_or_default();
         }
-        "order" => {
-            let word = flags::text(name, parser)?;
-            let known = ORDERS.iter().find(|(order, _)| *order == word);
-            let names = ORDERS.map(|(order, _)| order).join(", ");
-            let (_, order) =
-                known.ok_or_else(|| format!("--order {word:?}: write one of {names}"))?;
-            options.order = *order;
-        }
         "once" => options.once = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
@@ -231,14 +211,10 @@ mod tests {
 
     #[test]
     fn what_is_said_of_the_informer() {
-        let options = run("--resync 90s --order compressed --index-label tier --once --timeout 0");
+        let options = run("--resync 90s --index-label tier --once --timeout 0");
         assert_eq!(options.resync, Duration::from_secs(90));
-        assert_eq!(options.order, QueueOrder::Compressed);
         assert_eq!(options.index_label, "tier");
         assert!(options.once && options.timeout.is_none());
-        for (word, order) in ORDERS {
-            assert_eq!(run(&format!("--order {word}")).order, order);
-        }
     }
 
     #[test]
@@ -252,10 +228,6 @@ mod tests {
                 "--resync 10ms",
                 "--resync: write 0, or a second or more".to_owned(),
             ),
-            (
-                "--order fifo",
-                "--order \"fifo\": write one of in-order-atomic, in-order, compressed".to_owned(),
-            ),
             ("-o json", "unknown flag -o".to_owned()),
         ];
         for (line, expected) in rows {
@@ -266,7 +238,7 @@ mod tests {
     #[test]
     fn the_help_names_each_flag() {
         let help = help();
-        let flags = "namespace all-namespaces selector index-label resync order once timeout demo demo-speed kubeconfig v";
+        let flags = "namespace all-namespaces selector index-label resync once timeout demo demo-speed kubeconfig v";
         for flag in flags.split_whitespace() {
             let named = format!("--{flag}");
             assert!(help.contains(&named), "{named}");

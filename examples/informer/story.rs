@@ -111,8 +111,7 @@ fn informer(options: &Options, client: &Client, namespace: &str) -> SharedInform
     let scope = scope.labels(LabelSelector::new(&*options.selector));
     let settings = InformerOptions::default()
         .indexers(pods::indexers(&options.index_label))
-        .resync_period(options.resync)
-        .order(options.order);
+        .resync_period(options.resync);
     SharedInformer::new(client.lister_watcher(scope), settings)
 }
 
@@ -183,10 +182,9 @@ fn show(informer: &SharedInformer<Pod>, options: &Options, printer: &Printer) ->
     }
     printer.table(["INDEX", "VALUE", "PODS", "RUNNING"], &lines);
     log::info!(
-        "informer {} is at version {}, {} changes wait",
+        "informer {} is at version {}",
         informer.name(),
         informer.last_sync_resource_version(),
-        informer.queued()
     );
     Ok(())
 }

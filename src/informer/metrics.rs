@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard;
-use crate::informer::handlers::Roll;
-use crate::informer::{DeltaFifoHandle, Registration};
+use crate::informer::Registration;
+use crate::informer::handlers::Processor;
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{ReflectorMetrics, announce};
 use crate::store::Store;
@@ -21,17 +21,17 @@ use crate::sync::Arc;
 /// [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics). The feature `metrics` has one that is ready, for
 /// Prometheus.
 ///
-/// [`processed`](Self::processed) is called on the informer's queue thread, under no lock. It must not block: every handler
-/// waits for it; a panic of its is logged, one of [`informer_started`](Self::informer_started)
-/// fails its start
-/// (`Panicked`). It is never given an object or its name.
+/// [`processed`](Self::processed) is called on the reflector's thread, under no lock. It must not
+/// block: the watch and every handler wait for it. A panic of its is logged, one of
+/// [`informer_started`](Self::informer_started) fails the start (`Panicked`). It is never given an
+/// object or its name.
 #[doc(alias = "InformerMetricsProvider")]
 pub trait InformerMetrics: ReflectorMetrics {
     /// An informer starts; `reading` tells of its state at any later time. Called on the thread that starts it.
     fn informer_started(&self, _reading: InformerReading) {}
 
-    /// What was popped from the queue is in the store, and in the queues of the handlers; so long it took. The handlers' own
-    /// time is not in it: [`Registration::lag`] tells of that.
+    /// A list, an event or a resync is in the store, and in the queues of the handlers; `took` is
+    /// how long that took. The handlers' own time is not in it: [`Registration::lag`] tells of that.
     fn processed(&self, _took: Duration) {}
 
     /// A handler lost a notification by a panic (SI-18). `handler` is the name of its options;
@@ -44,14 +44,12 @@ pub trait InformerMetrics: ReflectorMetrics {
 
 /// Looks at one informer's state, for readings that cost nothing between two looks. Does not keep the informer alive.
 #[derive(Clone)]
-pub struct InformerReading(Weak<dyn Look>);
+pub struct InformerReading(Weak<dyn Fn() -> InformerState + Send + Sync>);
 
 /// An informer's state at one look.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InformerState {
-    /// How much waits between reflector and store: objects in a compressed queue, deltas in the others.
-    pub queued: usize,
     /// The version of the store's content: that of the last list, event or bookmark (ST-9).
     pub resource_version: ResourceVersion,
     /// How many objects are set aside because they do not decode (B12).
@@ -65,7 +63,7 @@ impl InformerReading {
     ///
     /// It looks at every object of the store.
     pub fn state(&self) -> Option<InformerState> {
-        self.0.upgrade().map(|seen| seen.state())
+        self.0.upgrade().map(|look| look())
     }
 
     /// Whether the informer has ended: from then on there is nothing to read. Takes no lock.
@@ -82,58 +80,40 @@ impl fmt::Debug for InformerReading {
     }
 }
 
-trait Look: Send + Sync {
-    fn state(&self) -> InformerState;
-}
-
-/// What a reading looks at: nothing whose drop waits for a thread.
-pub(super) struct Seen<K: Object> {
-    store: Store<K>,
-    queue: DeltaFifoHandle<K>,
-    handlers: Roll<K>,
-}
-
-impl<K: Object> Seen<K> {
-    pub(super) fn new(store: Store<K>, queue: DeltaFifoHandle<K>, handlers: Roll<K>) -> Self {
-        Self {
-            store,
-            queue,
-            handlers,
-        }
-    }
-}
-
-impl<K: Object> Look for Seen<K> {
-    fn state(&self) -> InformerState {
-        InformerState {
-            queued: self.queue.len(),
-            resource_version: self.store.resource_version(),
-            undecodable: self.store.undecodable_len(),
-            handlers: self.handlers.registrations(),
-        }
-    }
-}
-
-/// The queue thread's way to its hook; readings end when it is dropped.
-pub(super) struct Measured<K: Object> {
+/// The reflector's thread's way to its hook; readings end when it is dropped.
+pub(super) struct Measured {
     hook: Arc<dyn InformerMetrics>,
-    seen: Arc<Seen<K>>,
+    look: Arc<dyn Fn() -> InformerState + Send + Sync>,
     clock: Clock,
 }
 
-impl<K: Object> Measured<K> {
-    pub(super) fn new(hook: Arc<dyn InformerMetrics>, seen: Seen<K>, clock: Clock) -> Self {
-        let seen = Arc::new(seen);
-        Self { hook, seen, clock }
+impl Measured {
+    pub(super) fn new<K: Object>(
+        hook: Arc<dyn InformerMetrics>,
+        store: Store<K>,
+        processor: &Arc<Processor<K>>,
+        clock: Clock,
+    ) -> Self {
+        let processor = Arc::downgrade(processor);
+        let look = move || {
+            let processor = processor.upgrade();
+            InformerState {
+                resource_version: store.resource_version(),
+                undecodable: store.undecodable_len(),
+                handlers: processor.map_or_else(Vec::new, |processor| processor.registrations()),
+            }
+        };
+        let look = Arc::new(look);
+        Self { hook, look, clock }
     }
 
     /// # Errors
     ///
     /// `Panicked` if the hook did.
     pub(super) fn announce(&self, informer: &str) -> Result<(), Error> {
-        let seen: Weak<Seen<K>> = Arc::downgrade(&self.seen);
+        let reading = InformerReading(Arc::downgrade(&self.look));
         announce(&format!("informer {informer}"), || {
-            self.hook.informer_started(InformerReading(seen));
+            self.hook.informer_started(reading);
         })
     }
 

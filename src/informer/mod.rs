@@ -1,9 +1,9 @@
-//! Shared informers: what follows the reflector on its way to handlers. One queue, any number of handlers.
+//! Shared informers: what follows the reflector on its way to handlers.
 //!
 //! # The informer
 //!
-//! A [`SharedInformer`] puts it all together: one reflector, one queue, one indexed [`Store`](crate::store::Store), any
-//! number of handlers.
+//! A [`SharedInformer`] puts it all together: one reflector, one indexed
+//! [`Store`](crate::store::Store), any number of handlers.
 //!
 //! # Several informers
 //!
@@ -51,4 +51,4 @@ pub use handlers::{
 pub use known::KnownObjects;
 pub use metrics::{InformerMetrics, InformerReading, InformerState};
 pub use set::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
-pub use shared::{InformerOptions, QueueOrder, SharedInformer};
+pub use shared::{InformerOptions, SharedInformer};

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::guard::guard;
 use crate::informer::Notification;
 use crate::object::{Held, Object};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// So many wait at most.
 const SPENT_MAX: usize = 64;
@@ -27,10 +27,11 @@ struct Pile<K: Object> {
 
 impl<K: Object> Spent<K> {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(Pile {
+        let pile = Pile {
             is_looked_at: false,
             objects: Vec::new(),
-        }))
+        };
+        Self(Mutex::ranked(Rank::OLD_STATES, pile))
     }
 
     /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A Secret's values are

@@ -12,10 +12,6 @@ use super::reflector::OwnerSeries;
 use crate::error::Error;
 use crate::informer::{InformerMetrics, InformerReading, InformerState, Registration};
 
-const QUEUED: Metric = Metric {
-    name: "informer_queued_items",
-    help: "Number of items currently queued in the FIFO.",
-};
 const LATENCY: Metric = Metric {
     name: "informer_processing_latency_seconds",
     help: "Time taken to process events after popping from the queue.",
@@ -60,13 +56,6 @@ pub(super) struct InformerSeries {
 /// never used again.
 const UNNAMED: &str = "unnamed";
 
-/// The handlers of one name.
-#[derive(Default)]
-struct Handlers {
-    queued: usize,
-    lag: Duration,
-}
-
 impl InformerSeries {
     pub(super) fn new(labels: Labels) -> Result<Self, Error> {
         Ok(Self {
@@ -95,23 +84,22 @@ impl InformerSeries {
         if running.is_empty() {
             return;
         }
-        let queued = running.iter().map(|state| state.queued).sum();
-        page.value(QUEUED, &self.labels, number(queued));
         let undecodable = running.iter().map(|state| state.undecodable).sum();
         page.value(UNDECODABLE, &self.labels, number(undecodable));
     }
 
     fn show_handlers(&self, handlers: &[&Registration], page: &Page) {
-        let mut by_name: BTreeMap<&str, Handlers> = BTreeMap::new();
+        // What waits for the handlers of a name, and for how long at most.
+        let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for handler in handlers {
-            let of_name = by_name.entry(label(handler.given_name())).or_default();
-            of_name.queued = of_name.queued.saturating_add(handler.queued());
-            of_name.lag = of_name.lag.max(handler.lag().unwrap_or_default());
+            let (queued, lag) = by_name.entry(label(handler.given_name())).or_default();
+            *queued = queued.saturating_add(handler.queued());
+            *lag = (*lag).max(handler.lag().unwrap_or_default());
         }
-        for (name, handlers) in by_name {
+        for (name, (queued, lag)) in by_name {
             let labels = self.labels.and("handler", name);
-            page.value(HANDLER_QUEUED, &labels, number(handlers.queued));
-            page.value(HANDLER_LAG, &labels, handlers.lag.as_secs_f64());
+            page.value(HANDLER_QUEUED, &labels, number(queued));
+            page.value(HANDLER_LAG, &labels, lag.as_secs_f64());
             // From its first scrape on, it is there with what it has lost: nothing.
             drop(self.panics.with_label_values(&[name]));
         }

@@ -71,8 +71,7 @@
 //!
 //! | name | type | unit | meaning |
 //! |---|---|---|---|
-//! | `informer_queued_items` | gauge | items | what waits between reflector and store: objects in a compressed queue, deltas in the others |
-//! | `informer_processing_latency_seconds` | histogram | seconds | from a pop of the queue until the store has it and the handlers' queues have it |
+//! | `informer_processing_latency_seconds` | histogram | seconds | from an event, or the last item of a list, until the store and the handlers' queues have it |
 //! | `informer_store_resource_version` | gauge | | the last 15 digits of the version of the store's content (ST-9, ST-10); 0 before the first |
 //! | `kubecache_informer_undecodable_objects` | gauge | objects | objects that are set aside at present because they do not decode (B12) |
 //! | `kubecache_informer_handler_queued_items` | gauge | notifications | what waits for the handler |

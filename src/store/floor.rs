@@ -118,12 +118,6 @@ impl Floor {
     /// Whether a list may replace the content: one read at the most recent version always may, and resets the floor.
     pub fn admits_replacement(&mut self, of: &Replacement) -> bool {
         let goes_back = of.resource_version.is_older_than(&self.position);
-        self.admits_list(of, goes_back)
-    }
-
-    /// The same of a list out of a queue, before which a later one may have been judged, for a deletion of its that waited
-    /// in front: whether the server went back in time is then for the content to say, not for the floor.
-    pub(super) fn admits_list(&mut self, of: &Replacement, goes_back: bool) -> bool {
         if of.consistent || of.history_expired {
             if goes_back {
                 self.forget_ends();
@@ -133,17 +127,6 @@ impl Floor {
         }
         let stale = of.resource_version.is_older_than(&self.position);
         self.judge(!stale, &of.resource_version)
-    }
-
-    /// The content is whole and at this version, whatever was admitted since that is void: a list that somebody else let
-    /// pass says so.
-    pub(super) fn settle(&mut self, version: &ResourceVersion, went_back: bool) {
-        if went_back {
-            self.forget_ends();
-        }
-        if !version.is_empty() {
-            self.position = version.clone();
-        }
     }
 
     /// The server went back in time, and with it what it deleted.

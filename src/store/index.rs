@@ -22,8 +22,9 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Index functions by name, for a [`Store`](crate::store::Store).
 ///
-/// A function gives any number of values; the object is found under each of them. It runs on the reflector's
-/// thread, or an informer's queue thread, under no lock, and cannot fail: an object that fits no value gives none.
+/// A function gives any number of values; the object is found under each of them. It runs on the
+/// reflector's thread, under no lock, and must be quick: the watch is not read meanwhile. It cannot
+/// fail: an object that fits no value gives none.
 ///
 /// A function that panics gives none either, for that object in that index (instead of IX-6): the panic is logged, the
 /// first one of a store at `error`, later ones at `debug`, and counted in [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.

@@ -60,9 +60,6 @@ impl Default for MutationCacheOptions {
 /// under no lock. To wait for the store itself instead, use
 /// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least).
 ///
-/// Over the store of an informer in [`QueueOrder::Compressed`](crate::informer::QueueOrder), whose version stands still
-/// while changes wait, a deleted object may be shown until these have been processed.
-///
 /// # Examples
 ///
 /// ```

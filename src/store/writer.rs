@@ -50,15 +50,6 @@ impl<K: Object> Staging<K> {
     }
 }
 
-/// How a change is judged, and what it says of the rest.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
-    /// It came by the watch and is refused if it is old news (B18); whether the content is then at its version.
-    Event { advances: bool },
-    /// It is part of a list that was let pass.
-    Listed,
-}
-
 /// The change was refused: it would have taken an object back in time.
 pub(super) struct Refused;
 
@@ -123,7 +114,6 @@ impl<K: Object> StoreWriter<K> {
         &mut self,
         key: ObjectKey,
         content: &Content<K>,
-        rule: Rule,
     ) -> Result<Option<Entry<K>>, Refused> {
         loop {
             let entry = Entry::new(content.clone(), &self.functions);
@@ -133,11 +123,10 @@ impl<K: Object> StoreWriter<K> {
                 continue;
             }
             let held = state.get(&KeyRef::from(&key)).map(|entry| &entry.content);
-            let admitted = rule == Rule::Listed
-                || with_identities(held, content, |held, incoming| {
-                    self.floor.admits_change(held, incoming)
-                });
-            if admitted && rule == (Rule::Event { advances: true }) {
+            let admitted = with_identities(held, content, |held, incoming| {
+                self.floor.admits_change(held, incoming)
+            });
+            if admitted {
                 state.advance(&content.identity().1);
             }
             let before = if admitted {
@@ -162,7 +151,6 @@ impl<K: Object> StoreWriter<K> {
         key: &ObjectKey,
         uid: &str,
         version: &ResourceVersion,
-        rule: Rule,
     ) -> Option<Entry<K>> {
         let mut state = self.state.lock();
         let held = state.get(&KeyRef::from(key)).map(|entry| &entry.content);
@@ -171,7 +159,6 @@ impl<K: Object> StoreWriter<K> {
             resource_version: version,
         };
         let admitted = match held.map(Content::identity) {
-            _ if rule == Rule::Listed => true,
             Some((uid, version)) => {
                 let held = Identity {
                     uid,
@@ -181,7 +168,7 @@ impl<K: Object> StoreWriter<K> {
             }
             None => self.floor.admits_delete(None, incoming),
         };
-        if admitted && rule == (Rule::Event { advances: true }) {
+        if admitted {
             state.advance(version);
         }
         let gone = if admitted {
@@ -193,16 +180,6 @@ impl<K: Object> StoreWriter<K> {
         drop(state);
         self.state.notify_all();
         gone
-    }
-
-    pub(super) fn settle_floor(&mut self, version: &ResourceVersion, went_back: bool) {
-        self.floor.settle(version, went_back);
-    }
-
-    /// Whether a list may change the content (B18); `goes_back` is whether it is older than that.
-    pub(super) fn admits_list(&mut self, of: &Replacement, goes_back: bool) -> Result<(), Error> {
-        let admitted = self.floor.admits_list(of, goes_back);
-        self.or_stale(admitted, of)
     }
 
     fn or_stale(&self, admitted: bool, of: &Replacement) -> Result<(), Error> {
@@ -245,18 +222,6 @@ impl<K: Object> StoreWriter<K> {
         drop(indices);
         self.remember_ends(&before, of);
         Ok(before)
-    }
-
-    /// Takes out one object that a list goes without. Gives what was there.
-    pub(super) fn delete_unlisted(
-        &mut self,
-        key: &ObjectKey,
-        of: &Replacement,
-    ) -> Option<Entry<K>> {
-        let gone = self.delete(key, "", &of.resource_version, Rule::Listed)?;
-        self.floor
-            .ended_unseen(gone.content.uid(), &of.resource_version);
-        Some(gone)
     }
 
     /// Another object has the key now: nothing older of the one before may come back (B18).
@@ -339,7 +304,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        drop(self.apply_and_tell(event, true));
+        drop(self.apply_and_tell(event));
         Ok(())
     }
 

@@ -10,9 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
-use kubecache::informer::{
-    Forward, HandlerOptions, InformerOptions, QueueOrder, Registration, SharedInformer,
-};
+use kubecache::informer::{Forward, HandlerOptions, InformerOptions, Registration, SharedInformer};
 use kubecache::list_watch::{ListRequest, ListerWatcher};
 use kubecache::object::{Held, Object as _, Scope};
 use kubecache::reflector::ReflectorOptions;
@@ -59,18 +57,14 @@ fn without_change(object: &mut ConfigMap) {
 
 impl Followed {
     /// Starts an informer with three handlers: one of each kind, and one that stands still until it is let go.
-    fn start(client: &Client, order: QueueOrder, watch_list: bool) -> Self {
-        let name = format!(
-            "{order:?}, {}",
-            if watch_list { "streamed" } else { "plain" }
-        );
+    fn start(client: &Client, way: &str, watch_list: bool) -> Self {
+        let name = format!("{way}, {}", if watch_list { "streamed" } else { "plain" });
         let mut reflector = ReflectorOptions::default();
         reflector.watch_list = watch_list;
         // The outage is long; who waits half a minute after it would only make the test longer.
         reflector.backoff.cap = Duration::from_secs(1);
         let mut options = InformerOptions::default()
             .name(&*name)
-            .order(order)
             .indexers(Indexers::new().with("group", group))
             .reflector(reflector);
         let transforms = !watch_list;
@@ -216,18 +210,12 @@ fn write(namespace: &str, name: &str, value: &str) {
     ));
 }
 
-const ORDERS: [QueueOrder; 3] = [
-    QueueOrder::InOrderAtomic,
-    QueueOrder::InOrder,
-    QueueOrder::Compressed,
-];
-
 /// Informers that saw all objects come, by streamed lists, and such as came later, by plain ones. A third of the changes
 /// happen while most of them are cut off, then the server restarts: their history has expired (410), and lists tell of
 /// the deletes that they missed. The others are cut off by the restart alone.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
-fn informers_of_every_order_agree_with_a_list_after_churn_an_outage_and_a_restart() {
+fn informers_agree_with_a_list_after_churn_an_outage_and_a_restart() {
     let _alone = cluster_alone();
     let clock = Clock::system();
     let source = prepare(NAMESPACE);
@@ -236,16 +224,12 @@ fn informers_of_every_order_agree_with_a_list_after_churn_an_outage_and_a_restar
         client_at("admin.yaml", gateway.url()),
         client_of("admin.yaml"),
     );
-    let mut far = vec![
-        Followed::start(&cut_off, QueueOrder::InOrderAtomic, true),
-        Followed::start(&cut_off, QueueOrder::InOrder, true),
-    ];
-    let mut near = vec![Followed::start(&direct, QueueOrder::Compressed, true)];
+    let mut far = vec![Followed::start(&cut_off, "cut off", true)];
+    let mut near = vec![Followed::start(&direct, "direct", true)];
     let mut churn = Churn::start(OBJECTS, CHANGES);
     churn.wait_for("created");
-    far.push(Followed::start(&cut_off, QueueOrder::InOrderAtomic, false));
-    far.push(Followed::start(&cut_off, QueueOrder::Compressed, false));
-    near.push(Followed::start(&direct, QueueOrder::InOrder, false));
+    far.push(Followed::start(&cut_off, "cut off", false));
+    near.push(Followed::start(&direct, "direct", false));
     for each in far.iter().chain(&near) {
         let synced = each.informer.wait_until_synced(clock.after(PATIENCE));
         synced.unwrap_or_else(|error| panic!("{}: {error}", each.name));
@@ -342,23 +326,21 @@ fn si_21_resyncs_come_to_the_handler_that_asked_and_cost_no_request() {
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn r4_a_refused_namespace_is_told_in_the_servers_words() {
     let _up = cluster();
-    for order in ORDERS {
-        let source = watcher::<ConfigMap>(&client_of("nobody.yaml"), Scope::namespace("shop"));
-        let informer = SharedInformer::new(source, InformerOptions::default().order(order));
-        let (handler, view) = Watcher::new();
-        let handler = informer.add_handler(handler).unwrap();
-        informer.start().unwrap();
-        let clock = Clock::system();
-        let error = informer
-            .wait_until_synced(clock.after(PATIENCE))
-            .unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
-        let words = error.status().unwrap().message();
-        let expected = "configmaps is forbidden: User \"nobody\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"shop\"";
-        assert_eq!(words, expected);
-        assert!(error.to_string().contains(expected), "{error}");
-        assert!(!informer.has_synced() && !handler.has_synced());
-        informer.shutdown(clock.after(PATIENCE)).unwrap();
-        assert_eq!(view.told().added, 0);
-    }
+    let source = watcher::<ConfigMap>(&client_of("nobody.yaml"), Scope::namespace("shop"));
+    let informer = SharedInformer::new(source, InformerOptions::default());
+    let (handler, view) = Watcher::new();
+    let handler = informer.add_handler(handler).unwrap();
+    informer.start().unwrap();
+    let clock = Clock::system();
+    let error = informer
+        .wait_until_synced(clock.after(PATIENCE))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
+    let words = error.status().unwrap().message();
+    let expected = "configmaps is forbidden: User \"nobody\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"shop\"";
+    assert_eq!(words, expected);
+    assert!(error.to_string().contains(expected), "{error}");
+    assert!(!informer.has_synced() && !handler.has_synced());
+    informer.shutdown(clock.after(PATIENCE)).unwrap();
+    assert_eq!(view.told().added, 0);
 }

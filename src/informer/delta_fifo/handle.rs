@@ -88,12 +88,6 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.shared.close();
     }
 
-    /// Lets the consumer's present or next interruptible pop return without anything. Never blocks.
-    pub(crate) fn interrupt(&self) {
-        self.shared.lock().interrupted = true;
-        self.shared.arrived.ring();
-    }
-
     /// What the reflector that fills the queue last reported (B14).
     pub fn status(&self) -> ReflectorStatus {
         self.shared.lock().status.clone()

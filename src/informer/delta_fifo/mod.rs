@@ -146,24 +146,6 @@ impl<K: Object> DeltaFifo<K> {
         Ok(Popped::new(self, taken, receipt))
     }
 
-    /// As [`pop`](Self::pop), but [`interrupt`](DeltaFifoHandle::interrupt) ends it as well: `None` then, before anything
-    /// that waits is taken.
-    pub(crate) fn pop_unless_interrupted(
-        &mut self,
-        deadline: Deadline,
-    ) -> Result<Option<Popped<'_, K>>, Error> {
-        let taken = self.take(deadline, |state| {
-            if std::mem::take(&mut state.interrupted) {
-                return Some(None);
-            }
-            state.take().map(Some)
-        })?;
-        Ok(taken.map(|(mut taken, receipt)| {
-            self.complete(&mut taken);
-            Popped::new(self, taken, receipt)
-        }))
-    }
-
     /// For others than producer and consumer: to wait until the queue has synced, to look at it, to close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         DeltaFifoHandle::new(self.shared.clone())

@@ -96,8 +96,6 @@ pub(super) struct State<K: Object> {
     hand: Hand<K>,
     keeps_hand: bool,
     is_in_hand: bool,
-    /// The consumer is to look at something else before it takes more.
-    pub(super) interrupted: bool,
     pub(super) end: End,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,
@@ -111,7 +109,6 @@ impl<K: Object> State<K> {
             hand: Hand::new(),
             keeps_hand,
             is_in_hand: false,
-            interrupted: false,
             end: End::Open,
             status: ReflectorStatus::default(),
             since,

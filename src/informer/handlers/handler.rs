@@ -214,7 +214,6 @@ impl<K: Object> fmt::Debug for Notification<K> {
 
 type OnAdd<K> = Box<dyn FnMut(&Arc<Held<K>>, bool) + Send>;
 type OnUpdate<K> = Box<dyn FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send>;
-type OnDelete<K> = Box<dyn FnMut(Deleted<K>) + Send>;
 
 /// A handler made of closures; what is left out does nothing (CT-10).
 ///
@@ -245,7 +244,7 @@ type OnDelete<K> = Box<dyn FnMut(Deleted<K>) + Send>;
 pub struct Handlers<K: Object> {
     add: Option<OnAdd<K>>,
     update: Option<OnUpdate<K>>,
-    delete: Option<OnDelete<K>>,
+    delete: Option<Box<dyn FnMut(Deleted<K>) + Send>>,
 }
 
 impl<K: Object> Handlers<K> {

@@ -1,80 +1,110 @@
-//! One handler and its thread: notifications come in from the informer's thread and are told one at a time.
+//! One handler and its thread: the informer queues notifications, the thread calls the handler.
 
 use std::fmt;
+use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_with_words};
-use crate::informer::handlers::state::{Counts, Effects, Life, Next, State, Why};
+use crate::informer::handlers::processor::Processor;
+use crate::informer::handlers::registration::Registered;
+use crate::informer::handlers::state::{Effects, HandlerReadings, Life, State};
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, InformerMetrics, Notification};
+use crate::informer::{EventHandler, HandlerOptions, InformerMetrics, Notification};
 use crate::object::{Held, Object};
-use crate::store::Outlook;
-use crate::sync::{Arc, Monitor, ThreadId, current_thread};
+use crate::sync::{
+    Arc, Monitor, Rank, ThreadId,
+    atomic::{AtomicBool, Ordering},
+    current_thread,
+};
 use crate::worker::{Circle, StopSource, Waiting};
 
-/// What a handler is called.
-#[derive(Clone, Debug)]
-pub(super) struct Names {
-    /// In logs, and in errors about the handler alone.
-    pub(super) name: String,
-    /// Whether that is the name of its options.
-    pub(super) is_given: bool,
-    /// In errors of waits for its first sync (WT-4).
-    pub(super) sync: String,
-}
+/// How many notifications may wait for a handler that is not woken, while more come at once.
+const UNWOKEN_MAX: usize = 32;
 
-/// The shared side of one handler: the informer pushes, the handler's thread takes, anybody reads and ends it.
+/// The shared side of one handler.
+///
+/// The informer pushes, the handler's thread takes, any thread reads and ends it.
 pub(super) struct Listener<K: Object> {
-    names: Names,
+    /// In logs, and in errors about the handler alone.
+    name: String,
+    /// Whether that is the name of its options.
+    is_named: bool,
+    /// In errors of waits for its first sync (WT-4).
+    sync_name: String,
     clock: Clock,
     state: Arc<Monitor<State<K>>>,
     stop: StopSource,
+    /// Whether the updates of a resync are for this handler (SI-24).
+    is_syncing: AtomicBool,
+    /// Something waits, and the handler's thread was not woken for it.
+    is_wake_due: AtomicBool,
     spent: Arc<Spent<K>>,
+    /// Gone with the informer.
+    processor: Weak<Processor<K>>,
 }
 
 impl<K: Object> Listener<K> {
-    pub(super) fn new(names: Names, queue_max: Option<usize>, clock: Clock) -> Self {
+    /// A handler of the type `type_name`, which `thread` is to call.
+    pub(super) fn new(
+        processor: &Arc<Processor<K>>,
+        options: HandlerOptions,
+        type_name: &str,
+        thread: &str,
+    ) -> Self {
+        let is_named = options.name.is_some();
+        let name = options.name.unwrap_or_else(|| thread.to_owned());
+        let sync_name = processor.sync_name();
+        let sync_name = if is_named {
+            format!("{sync_name} + event handler {name}")
+        } else {
+            let label = type_label(type_name);
+            format!("{sync_name} + event handler {label} ({name})")
+        };
+        let state = State::new(options.queue_max);
         Self {
-            names,
-            clock,
-            state: Arc::new(Monitor::new(State::new(queue_max))),
+            name,
+            is_named,
+            sync_name,
+            clock: processor.clock().clone(),
+            state: Arc::new(Monitor::ranked(Rank::HANDLER_QUEUE, state)),
             stop: StopSource::new(),
-            spent: Arc::new(Spent::new()),
+            // Until the first look at the clock every handler counts as due (SI-24).
+            is_syncing: AtomicBool::new(true),
+            is_wake_due: AtomicBool::new(false),
+            spent: Arc::clone(processor.spent()),
+            processor: Arc::downgrade(processor),
         }
     }
 
-    /// Where the handler's thread leaves what it is done with.
-    pub(super) fn leaving_to(mut self, spent: &Arc<Spent<K>>) -> Self {
-        self.spent = Arc::clone(spent);
-        self
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.names.name
-    }
-
-    pub(super) fn given_name(&self) -> Option<&str> {
-        self.names.is_given.then_some(&*self.names.name)
-    }
-
-    pub(super) fn sync_name(&self) -> &str {
-        &self.names.sync
-    }
-
-    /// Something is to be told; never blocks. `false` if the handler has ended and takes nothing more.
+    /// Queues a notification; never blocks. `false` if the handler has ended and takes nothing more.
+    ///
+    /// The handler's thread may sleep on until [`wake`](Self::wake): waking it costs more than the
+    /// rest of an event.
     pub(super) fn push(&self, notification: Notification<K>, is_resync: bool) -> bool {
         let now = self.clock.now();
         let mut running = false;
         self.change(|state| {
             running = state.life == Life::Running;
-            state.push(notification, is_resync, now)
+            let mut effects = state.push(notification, is_resync, now);
+            let is_due = effects.wake || self.is_wake_due.load(Ordering::SeqCst);
+            effects.wake = is_due && state.queued() >= UNWOKEN_MAX;
+            self.is_wake_due
+                .store(is_due && !effects.wake, Ordering::SeqCst);
+            effects
         });
         running
     }
 
-    /// Tells of the objects that are there when the handler joins.
+    /// Wakes the handler's thread for what was pushed.
+    pub(super) fn wake(&self) {
+        if self.is_wake_due.swap(false, Ordering::SeqCst) {
+            self.state.notify_all();
+        }
+    }
+
+    /// Queues the objects that are there when the handler joins.
     pub(super) fn push_initial(&self, objects: &[Arc<Held<K>>]) {
         let now = self.clock.now();
         self.change(|state| state.push_initial(objects, now));
@@ -86,24 +116,33 @@ impl<K: Object> Listener<K> {
     }
 
     /// Lets no further call begin; returns at once. The stop is raised for a handler that blocks.
-    pub(super) fn end(&self, why: Why) {
+    pub(super) fn end(&self, why: &str) {
         self.change(|state| state.end(why));
         self.stop.stop();
     }
 
-    /// What the server's refusal is by now, if it is one: it ends the waits for a first sync.
+    /// Ends the waits for a first sync by the server's refusal, or takes the refusal back.
     pub(super) fn deny(&self, denied: Option<&Error>) {
         self.state.lock().denied = denied.cloned();
         self.state.notify_all();
     }
 
-    /// Which thread calls the handler: known before anybody can wait for its end.
+    /// Sets which thread calls the handler, before anybody can wait for its end.
     pub(super) fn runs_on(&self, thread: ThreadId) {
         self.state.lock().thread = Some(thread);
     }
 
-    /// The body of the handler's thread: calls the handler under no lock until the end. `metrics`
-    /// is told of its panics.
+    pub(super) fn is_syncing(&self) -> bool {
+        self.is_syncing.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_syncing(&self, is_syncing: bool) {
+        self.is_syncing.store(is_syncing, Ordering::SeqCst);
+    }
+
+    /// The body of the handler's thread: calls the handler under no lock until the end.
+    ///
+    /// `metrics` is told of its panics.
     pub(super) fn run<H: EventHandler<K>>(
         &self,
         mut handler: H,
@@ -124,7 +163,7 @@ impl<K: Object> Listener<K> {
             self.finish(told.err());
             let finished = self.guard("is_finished", || handler.is_finished());
             if finished == Some(true) {
-                self.end(Why::Finished);
+                self.end("it wanted nothing more before it was synced");
             }
         }
         self.guard("drop", || drop(handler));
@@ -136,15 +175,13 @@ impl<K: Object> Listener<K> {
     /// Waits for a notification; `None` at the end.
     pub(super) fn next(&self) -> Option<Notification<K>> {
         let mut state = self.state.lock();
-        loop {
-            match state.next(self.clock.now()) {
-                Next::Call(notification) => return Some(notification),
-                Next::End => return None,
-                Next::Wait => {
-                    state = self.clock.wait_until(&self.state, state, Deadline::NEVER);
-                }
+        while state.life == Life::Running {
+            if let Some(notification) = state.next(self.clock.now()) {
+                return Some(notification);
             }
+            state = self.clock.wait_until(&self.state, state, Deadline::NEVER);
         }
+        None
     }
 
     /// The call for the last notification taken is over.
@@ -165,8 +202,7 @@ impl<K: Object> Listener<K> {
     ///
     /// # Errors
     ///
-    /// The call under way waits for the caller, or is the caller's: it does not return before the
-    /// caller goes on.
+    /// The call under way waits for the caller, or is the caller's: neither can go on first.
     pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, Circle> {
         let state = self.state.lock();
         if state.life == Life::Ended {
@@ -174,7 +210,7 @@ impl<K: Object> Listener<K> {
         }
         let thread = state.thread;
         drop(state);
-        let target = thread.map(|thread| Waiting::begin(thread, self.name()));
+        let target = thread.map(|thread| Waiting::begin(thread, &self.name));
         let _waiting = target.transpose()?;
         let mut state = self.state.lock();
         while state.life != Life::Ended {
@@ -186,71 +222,17 @@ impl<K: Object> Listener<K> {
         Ok(true)
     }
 
-    /// What a wait for the end says to who removes the handler.
-    pub(super) fn removed(&self, waited: Result<bool, Circle>) -> Result<(), Error> {
-        let text = match waited {
-            Ok(true) => return Ok(()),
-            Ok(false) => still_run(&[self.straggler()]),
-            Err(circle) => {
-                let name = self.name();
-                format!("handler {name} still runs, and waits for this call: {circle}")
-            }
-        };
-        Err(Error::new(ErrorKind::Timeout, text))
-    }
-
-    pub(super) fn has_synced(&self) -> bool {
-        self.state.lock().is_synced()
-    }
-
-    /// Blocks until the handler has returned from every addition of the initial list.
+    /// The error of a wait for the first sync at its deadline, or how it ended before.
     ///
-    /// `outlook` says how it stands with the informer's own sync; it is asked under no lock.
-    pub(super) fn wait_until_synced(
-        &self,
-        deadline: Deadline,
-        outlook: impl FnOnce() -> Option<Outlook>,
-    ) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        loop {
-            if state.is_synced() {
-                return Ok(());
-            }
-            if let Some(denied) = &state.denied {
-                return Err(denied.clone());
-            }
-            if let Some(why) = state.why() {
-                let cause = before_it_was_synced(why);
-                drop(state);
-                return Err(self.not_synced(ErrorKind::Stopped, &cause));
-            }
-            let left = state.initial_left();
-            if left > 0 && state.is_own(current_thread()) {
-                drop(state);
-                let cause =
-                    format!("it waits for itself, with {left} additions of the initial list left");
-                return Err(self.not_synced(ErrorKind::NotSynced, &cause));
-            }
-            let now = self.clock.now();
-            if deadline.has_passed(now) {
-                let complete = state.is_initial_complete();
-                let call = state.call(now);
-                drop(state);
-                return Err(self.late(left, complete, call, outlook));
-            }
-            state = self.clock.wait_until(&self.state, state, deadline);
-        }
-    }
-
-    /// What a wait says at its deadline: what is left, what the handler is at, and how the informer fares (B2, R28).
+    /// It says what is left, what the handler is at, and how the informer fares (B2, R28).
     fn late(
         &self,
         left: usize,
         complete: bool,
         call: Option<(&'static str, Duration)>,
-        outlook: impl FnOnce() -> Option<Outlook>,
+        processor: Option<&Processor<K>>,
     ) -> Error {
-        let outlook = if complete { None } else { outlook() };
+        let outlook = processor.filter(|_| !complete).map(Processor::outlook);
         let informer = match &outlook {
             _ if complete => "",
             Some(outlook) if outlook.synced => ", and the handler has not been told of all of it",
@@ -260,7 +242,7 @@ impl<K: Object> Listener<K> {
             format!("; {method} has been running for {taken:.1?}")
         });
         let detail = format!("{left} additions of the initial list are left{informer}{call}");
-        let name = self.sync_name();
+        let name = &self.sync_name;
         let text = format!("failed to sync {name}: timed out waiting for the condition\n{detail}");
         match outlook.filter(|outlook| !outlook.synced) {
             Some(outlook) => {
@@ -272,33 +254,15 @@ impl<K: Object> Listener<K> {
     }
 
     fn not_synced(&self, kind: ErrorKind, cause: &str) -> Error {
-        let name = self.sync_name();
-        Error::new(kind, format!("failed to sync {name}: {cause}"))
-    }
-
-    pub(super) fn queued(&self) -> usize {
-        self.state.lock().queued()
-    }
-
-    pub(super) fn lag(&self) -> Option<Duration> {
-        let now = self.clock.now();
-        self.state.lock().lag(now)
-    }
-
-    pub(super) fn coalesced(&self) -> u64 {
-        self.state.lock().coalesced()
-    }
-
-    pub(super) fn counts(&self) -> Counts {
-        self.state.lock().counts.clone()
+        Error::new(kind, format!("failed to sync {}: {cause}", self.sync_name))
     }
 
     /// The handler's name and what it is at, for an error that names who is late.
     pub(super) fn straggler(&self) -> String {
         let call = self.state.lock().call(self.clock.now());
         match call {
-            Some((method, taken)) => format!("{} ({method} for {taken:.1?})", self.name()),
-            None => self.name().to_owned(),
+            Some((method, taken)) => format!("{} ({method} for {taken:.1?})", self.name),
+            None => self.name.clone(),
         }
     }
 
@@ -308,18 +272,16 @@ impl<K: Object> Listener<K> {
         if effects.wake {
             self.state.notify_all();
         }
-        if let Some(warning) = effects.warning {
+        if let Some((queued, lag)) = effects.warning {
             log::warn!(
-                "handler {} is slow: {} notifications wait for it, the oldest for {:.1?}",
-                self.name(),
-                warning.queued,
-                warning.lag
+                "handler {} is slow: {queued} notifications wait for it, the oldest for {lag:.1?}",
+                self.name
             );
         }
         drop(effects.leftovers);
     }
 
-    /// Calls the handler; a panic is caught, and told without what it may have formatted of the object.
+    /// Calls the handler; a panic is caught, and logged without the object's content.
     fn guard_notification<H: EventHandler<K>>(
         &self,
         notification: Notification<K>,
@@ -327,7 +289,7 @@ impl<K: Object> Listener<K> {
     ) -> Result<(), String> {
         let (method, told) = (notification.method(), notification.clone());
         let object = told.object();
-        let port = format_args!("handler {}, in {method} of {object:?},", self.name());
+        let port = format_args!("handler {}, in {method} of {object:?},", self.name);
         let called = guard_with_words(port, || notification.deliver(handler));
         let called = called.map_err(|(error, words)| {
             log::error!("{error}; the handler goes on with the next notification");
@@ -337,10 +299,88 @@ impl<K: Object> Listener<K> {
         called
     }
 
-    /// Calls what is no notification; a panic there is told and otherwise ignored.
+    /// Calls what is no notification; a panic there is logged and otherwise ignored.
     fn guard<T>(&self, method: &str, call: impl FnOnce() -> T) -> Option<T> {
-        let called = guard(format_args!("handler {}, in {method},", self.name()), call);
+        let called = guard(format_args!("handler {}, in {method},", self.name), call);
         called.map_err(|error| log::error!("{error}")).ok()
+    }
+}
+
+impl<K: Object> Registered for Listener<K> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn given_name(&self) -> Option<&str> {
+        self.is_named.then_some(&*self.name)
+    }
+
+    fn sync_name(&self) -> &str {
+        &self.sync_name
+    }
+
+    fn readings(&self) -> HandlerReadings {
+        let now = self.clock.now();
+        self.state.lock().readings(now)
+    }
+
+    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        if state.is_synced() {
+            return Ok(());
+        }
+        drop(state);
+        let processor = self.processor.upgrade();
+        let _demand = processor.as_ref().map(|processor| processor.demand());
+        state = self.state.lock();
+        loop {
+            if state.is_synced() {
+                return Ok(());
+            }
+            if let Some(denied) = &state.denied {
+                return Err(denied.clone());
+            }
+            if let Some(why) = state.why() {
+                return Err(self.not_synced(ErrorKind::Stopped, why));
+            }
+            let left = state.initial_left();
+            if left > 0 && state.is_own(current_thread()) {
+                let cause =
+                    format!("it waits for itself, with {left} additions of the initial list left");
+                return Err(self.not_synced(ErrorKind::NotSynced, &cause));
+            }
+            let now = self.clock.now();
+            if deadline.has_passed(now) {
+                let (complete, call) = (state.is_initial_complete(), state.call(now));
+                drop(state);
+                return Err(self.late(left, complete, call, processor.as_deref()));
+            }
+            state = self.clock.wait_until(&self.state, state, deadline);
+        }
+    }
+
+    fn remove(&self, deadline: Deadline) -> Result<(), Error> {
+        self.end("it was removed before it was synced");
+        let processor = self.processor.upgrade();
+        if let Some(processor) = &processor {
+            processor.let_leave();
+        }
+        if self.is_own_thread() {
+            return Ok(());
+        }
+        let waited = self.wait_until_ended(deadline);
+        if let Some(processor) = &processor {
+            processor.removed(self, matches!(waited, Ok(true)));
+        }
+        let text = match waited {
+            Ok(true) => return Ok(()),
+            Ok(false) => still_run(&[self.straggler()]),
+            Err(circle) => {
+                let name = &self.name;
+                format!("handler {name} still runs, and waits for this call: {circle}")
+            }
+        };
+        Err(Error::new(ErrorKind::Timeout, text))
     }
 }
 
@@ -350,23 +390,27 @@ pub(super) fn still_run(stragglers: &[String]) -> String {
     format!("timed out waiting for handlers that still run: {names}")
 }
 
-fn before_it_was_synced(why: &Why) -> String {
-    match why {
-        Why::Removed => "it was removed before it was synced".to_owned(),
-        Why::Finished => "it wanted nothing more before it was synced".to_owned(),
-        Why::InformerStopped(None) => "the informer stopped before it was synced".to_owned(),
-        Why::InformerStopped(Some(cause)) => {
-            format!("the informer stopped before it was synced\n{cause}")
-        }
+/// A type's name without its generic parameters and boxes; a type of this crate without its module.
+pub(super) fn type_label(full: &str) -> &str {
+    let mut label = full;
+    while let Some(boxed) = label.strip_prefix("alloc::boxed::Box<") {
+        label = boxed;
+    }
+    label = label.strip_prefix("dyn ").unwrap_or(label);
+    let end = label.find(['<', '>', ' ']).unwrap_or(label.len());
+    label = label.get(..end).unwrap_or(label);
+    let own = concat!(env!("CARGO_CRATE_NAME"), "::");
+    match label.rsplit_once("::") {
+        Some((_, last)) if label.starts_with(own) => last,
+        Some(_) | None => label,
     }
 }
 
 impl<K: Object> fmt::Debug for Listener<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
-            .field("name", &self.name())
+            .field("name", &self.name)
             .field("life", &self.life())
-            .field("queued", &self.queued())
             .finish_non_exhaustive()
     }
 }

@@ -19,5 +19,5 @@ pub use filtering::FilteringHandler;
 pub use forward::Forward;
 pub use handler::{EventHandler, Handlers, Notification};
 pub use options::HandlerOptions;
-pub(crate) use processor::{Processor, Roll};
+pub(crate) use processor::Processor;
 pub use registration::Registration;

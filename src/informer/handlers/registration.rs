@@ -1,14 +1,12 @@
 //! A program's handle of one handler that it added: readings, the wait for its first sync, its removal.
 
 use std::fmt;
-use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::informer::handlers::listener::Listener;
-use crate::informer::handlers::processor::Front;
-use crate::informer::handlers::state::{Life, Why};
+use crate::informer::handlers::state::HandlerReadings;
 use crate::object::Object;
 use crate::sync::Arc;
 
@@ -21,8 +19,8 @@ use crate::sync::Arc;
 pub struct Registration(Arc<dyn Registered>);
 
 impl Registration {
-    pub(super) fn new<K: Object>(listener: Arc<Listener<K>>, front: Weak<Front<K>>) -> Self {
-        Self(Arc::new(Member { listener, front }))
+    pub(super) fn new<K: Object>(listener: Arc<Listener<K>>) -> Self {
+        Self(listener)
     }
 
     /// The handler's name: the one of its options, else the one of its thread, such as `hd-3`.
@@ -49,7 +47,7 @@ impl Registration {
     /// waited for.
     #[doc(alias = "HasSynced")]
     pub fn has_synced(&self) -> bool {
-        self.0.has_synced()
+        self.0.readings().has_synced
     }
 
     /// Waits until [`has_synced`](Self::has_synced) is true: by a signal, not by polling (WT-2).
@@ -72,37 +70,37 @@ impl Registration {
 
     /// How many notifications wait for the handler; the one in its hands is not among them.
     pub fn queued(&self) -> usize {
-        self.0.queued()
+        self.0.readings().queued
     }
 
     /// How long the oldest notification has been there that the handler has not returned from; `None` if there is none.
     pub fn lag(&self) -> Option<Duration> {
-        self.0.lag()
+        self.0.readings().lag
     }
 
     /// How many notifications the handler was called with, the ones that panicked included.
     pub fn delivered(&self) -> u64 {
-        self.0.delivered()
+        self.0.readings().delivered
     }
 
     /// How many notifications were told as part of another one, or left out, because too many waited.
     pub fn coalesced(&self) -> u64 {
-        self.0.coalesced()
+        self.0.readings().coalesced
     }
 
     /// How many notifications the handler lost by a panic (SI-18).
     pub fn panics(&self) -> u64 {
-        self.0.panics()
+        self.0.readings().panics
     }
 
     /// What the handler's last panic said, in its own words: what it formats of an object stands there.
     pub fn last_panic(&self) -> Option<String> {
-        self.0.last_panic()
+        self.0.readings().last_panic
     }
 
     /// Whether the handler has ended: no call of it runs or will run.
     pub fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.0.readings().has_ended
     }
 
     /// Removes the handler: no further call begins, and what waits for it is dropped.
@@ -126,102 +124,22 @@ impl Registration {
 
 impl fmt::Debug for Registration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let readings = self.0.readings();
         f.debug_struct("Registration")
             .field("name", &self.name())
-            .field("synced", &self.has_synced())
-            .field("queued", &self.queued())
-            .field("ended", &self.has_ended())
+            .field("synced", &readings.has_synced)
+            .field("queued", &readings.queued)
+            .field("ended", &readings.has_ended)
             .finish_non_exhaustive()
     }
 }
 
 /// What a registration can do, whatever the kind of its objects.
-trait Registered: Send + Sync {
+pub(super) trait Registered: Send + Sync {
     fn name(&self) -> &str;
     fn given_name(&self) -> Option<&str>;
     fn sync_name(&self) -> &str;
-    fn has_synced(&self) -> bool;
+    fn readings(&self) -> HandlerReadings;
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
-    fn queued(&self) -> usize;
-    fn lag(&self) -> Option<Duration>;
-    fn delivered(&self) -> u64;
-    fn coalesced(&self) -> u64;
-    fn panics(&self) -> u64;
-    fn last_panic(&self) -> Option<String>;
-    fn has_ended(&self) -> bool;
     fn remove(&self, deadline: Deadline) -> Result<(), Error>;
-}
-
-struct Member<K: Object> {
-    listener: Arc<Listener<K>>,
-    /// Gone with the informer.
-    front: Weak<Front<K>>,
-}
-
-impl<K: Object> Registered for Member<K> {
-    fn name(&self) -> &str {
-        self.listener.name()
-    }
-
-    fn given_name(&self) -> Option<&str> {
-        self.listener.given_name()
-    }
-
-    fn sync_name(&self) -> &str {
-        self.listener.sync_name()
-    }
-
-    fn has_synced(&self) -> bool {
-        self.listener.has_synced()
-    }
-
-    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
-        if self.listener.has_synced() {
-            return Ok(());
-        }
-        let front = self.front.upgrade();
-        let _demand = front.as_ref().map(|front| front.demand());
-        let outlook = || front.as_ref().map(|front| front.outlook());
-        self.listener.wait_until_synced(deadline, outlook)
-    }
-
-    fn queued(&self) -> usize {
-        self.listener.queued()
-    }
-
-    fn lag(&self) -> Option<Duration> {
-        self.listener.lag()
-    }
-
-    fn delivered(&self) -> u64 {
-        self.listener.counts().delivered
-    }
-
-    fn coalesced(&self) -> u64 {
-        self.listener.coalesced()
-    }
-
-    fn panics(&self) -> u64 {
-        self.listener.counts().panics
-    }
-
-    fn last_panic(&self) -> Option<String> {
-        self.listener.counts().last_panic
-    }
-
-    fn has_ended(&self) -> bool {
-        self.listener.life() == Life::Ended
-    }
-
-    fn remove(&self, deadline: Deadline) -> Result<(), Error> {
-        self.listener.end(Why::Removed);
-        if let Some(front) = self.front.upgrade() {
-            return front.remove(&self.listener, deadline);
-        }
-        if self.listener.is_own_thread() {
-            return Ok(());
-        }
-        self.listener
-            .removed(self.listener.wait_until_ended(deadline))
-    }
 }

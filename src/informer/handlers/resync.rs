@@ -58,7 +58,6 @@ pub(super) struct Resync {
     requested: Option<Duration>,
     period: Option<Duration>,
     next: Option<Instant>,
-    syncing: bool,
 }
 
 impl Resync {
@@ -69,8 +68,6 @@ impl Resync {
             requested,
             period: None,
             next: None,
-            // Until the first look at the clock nobody knows who is due, so everybody is (SI-24).
-            syncing: true,
         };
         resync.check_period_changed(check);
         resync.arm(now);
@@ -83,11 +80,6 @@ impl Resync {
         self.period
     }
 
-    /// Whether the updates of the resync under way are for this handler.
-    pub(super) fn is_syncing(&self) -> bool {
-        self.syncing
-    }
-
     /// Follows the check period: no handler is resynced more often than the informer looks. What is armed stays so.
     pub(super) fn check_period_changed(&mut self, check: CheckPeriod) {
         self.period = match (self.requested, check.get()) {
@@ -98,11 +90,11 @@ impl Resync {
 
     /// Looks at the clock: is the handler due? If so, it is armed anew (SI-23).
     pub(super) fn evaluate(&mut self, now: Instant) -> bool {
-        self.syncing = self.period.is_some() && self.next.is_some_and(|next| now >= next);
-        if self.syncing {
+        let is_due = self.period.is_some() && self.next.is_some_and(|next| now >= next);
+        if is_due {
             self.arm(now);
         }
-        self.syncing
+        is_due
     }
 
     fn arm(&mut self, now: Instant) {

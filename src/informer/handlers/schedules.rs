@@ -9,12 +9,14 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
 use super::Processor;
-use super::listener::{Listener, Names};
+use super::listener::Listener;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
-use crate::informer::{EventHandler, Notification, Registration};
+use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
+use crate::list_watch::ObjectEvent;
 use crate::object::Held;
-use crate::store::{Indexers, Store};
+use crate::reflector::Sink as _;
+use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{
     Arc, Monitor, Mutex,
     atomic::{AtomicBool, Ordering},
@@ -84,7 +86,17 @@ impl Recorder {
     }
 }
 
+/// A handler whose thread is the model's business.
+fn enter(processor: &Arc<Processor<ConfigMap>>) -> (Arc<Listener<ConfigMap>>, Registration) {
+    let options = HandlerOptions::default().queue_max(Some(2));
+    let listener = Arc::new(Listener::new(processor, options, "Recorder", "hd"));
+    let registration = processor.enter(Arc::clone(&listener), None, Duration::ZERO);
+    (listener, registration.unwrap())
+}
+
 struct Model {
+    store: Store<ConfigMap>,
+    writer: Mutex<StoreWriter<ConfigMap>>,
     processor: Arc<Processor<ConfigMap>>,
     listener: Arc<Listener<ConfigMap>>,
     registration: Registration,
@@ -93,18 +105,13 @@ struct Model {
 
 impl Model {
     fn new(clock: Clock) -> Self {
-        let (store, _writer) = Store::new(Indexers::new(), clock.clone());
-        let processor = Processor::new("model", store, Duration::ZERO, clock.clone());
-        let (name, sync) = ("hd".to_owned(), "configmap + event handler hd".to_owned());
-        let names = Names {
-            name,
-            is_given: false,
-            sync,
-        };
-        let listener = Arc::new(Listener::new(names, Some(2), clock));
-        let registration = processor.enter_unattended(&listener).unwrap();
+        let (store, writer) = Store::new(Indexers::new(), clock.clone());
+        let processor = Processor::new("model", store.clone(), Duration::ZERO, clock, None);
+        let (listener, registration) = enter(&processor);
         Self {
-            processor: Arc::new(processor),
+            store,
+            writer: Mutex::new(writer),
+            processor,
             listener,
             registration,
             recorder: Recorder::default(),
@@ -116,16 +123,24 @@ impl Model {
         thread::spawn(move || listener.run(handler, None))
     }
 
-    /// The informer's queue thread.
+    /// The informer's reflector, which does not write to the store.
     fn teller(&self, names: &'static [&'static str]) -> thread::JoinHandle<()> {
         let processor = Arc::clone(&self.processor);
         thread::spawn(move || {
-            processor.admit(Vec::new);
+            processor.let_join();
             for name in names {
-                processor.distribute(&added(name));
+                processor.turn(|tell| tell(added(name)));
             }
-            processor.complete_initial();
+            processor.turn(|_| processor.complete_initial());
         })
+    }
+
+    /// Puts objects into the store, and tells nobody.
+    fn hold(&self, names: &[&str]) {
+        for name in names {
+            let event = ObjectEvent::added(object(name));
+            self.writer.lock().apply(event).unwrap();
+        }
     }
 
     fn remover(&self) -> thread::JoinHandle<()> {
@@ -147,6 +162,46 @@ fn a_notification_is_never_missed() {
         handler.join().unwrap();
         teller.join().unwrap();
         assert_eq!(*model.recorder.told.lock(), ["a", "b", "c"]);
+    });
+}
+
+/// SI-11: handlers that join while the store changes and handlers are told miss nothing, and are
+/// told nothing twice.
+#[test]
+fn handlers_join_between_turns() {
+    check(|| {
+        let model = Arc::new(Model::new(Clock::system()));
+        let writing = Arc::clone(&model);
+        let writer = thread::spawn(move || {
+            for name in ["a", "b"] {
+                writing.processor.turn(|tell| {
+                    writing.hold(&[name]);
+                    tell(added(name));
+                });
+            }
+        });
+        let joiners: Vec<_> = (0..2)
+            .map(|_| {
+                let joining = Arc::clone(&model);
+                thread::spawn(move || {
+                    let (listener, _) = enter(&joining.processor);
+                    joining.processor.let_join();
+                    let recorder = Recorder {
+                        enough: 2,
+                        ..Recorder::default()
+                    };
+                    listener.run(recorder.clone(), None);
+                    recorder
+                })
+            })
+            .collect();
+        for joiner in joiners {
+            let mut told = joiner.join().unwrap().told.lock().clone();
+            told.sort();
+            assert_eq!(told, ["a", "b"], "a handler was told wrong");
+        }
+        writer.join().unwrap();
+        assert_eq!(model.store.len(), 2);
     });
 }
 
@@ -219,7 +274,8 @@ fn panicking(model: &Model, calls: usize) -> thread::JoinHandle<()> {
 fn a_first_sync_is_never_missed_also_by_a_panic() {
     check(|| {
         let model = Model::new(Clock::system());
-        model.processor.admit(|| vec![object("a"), object("b")]);
+        model.hold(&["a", "b"]);
+        model.processor.let_join();
         let waiters = [wait(&model, Deadline::NEVER), wait(&model, Deadline::NEVER)];
         let handler = panicking(&model, 2);
         model.processor.complete_initial();

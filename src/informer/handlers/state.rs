@@ -1,4 +1,4 @@
-//! One handler's state: what waits, what is in its hands, whether it is synced, how it ends. Pure, over instants.
+//! The state of one handler: its queue, its call, its first sync and its end. Pure, over instants.
 
 use std::time::{Duration, Instant};
 
@@ -25,49 +25,31 @@ pub(super) enum Life {
     Ended,
 }
 
-/// Why a handler ended.
-#[derive(Clone, Debug)]
-pub(super) enum Why {
-    Removed,
-    /// It said that it wants nothing more.
-    Finished,
-    /// With what its waits for the first sync say.
-    InformerStopped(Option<Error>),
-}
-
 /// What is to be done after the lock is given back.
 #[must_use = "the caller wakes and drops after the lock is given back"]
 pub(super) struct Effects<K: Object> {
     /// Somebody waits for what has happened.
     pub(super) wake: bool,
-    pub(super) warning: Option<Warning>,
+    /// The handler is slow: how many notifications wait for it, and how long the oldest one has.
+    pub(super) warning: Option<(usize, Duration)>,
     pub(super) leftovers: Leftovers<K>,
 }
 
-/// A handler is slow and much waits for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Warning {
+/// What can be read of one handler at a moment.
+#[derive(Debug)]
+pub(super) struct HandlerReadings {
     pub(super) queued: usize,
-    pub(super) lag: Duration,
-}
-
-/// What the handler's thread does next.
-pub(super) enum Next<K: Object> {
-    Call(Notification<K>),
-    Wait,
-    End,
-}
-
-/// Readings of one handler.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+    pub(super) lag: Option<Duration>,
+    pub(super) coalesced: u64,
     pub(super) delivered: u64,
     pub(super) panics: u64,
     pub(super) last_panic: Option<String>,
+    pub(super) has_synced: bool,
+    pub(super) has_ended: bool,
 }
 
-/// A notification in the handler's hands.
-struct InHand {
+/// The call under way.
+struct Call {
     since: Instant,
     begun: Instant,
     method: &'static str,
@@ -76,16 +58,19 @@ struct InHand {
 
 pub(super) struct State<K: Object> {
     queue: Queue<K>,
-    in_hand: Option<InHand>,
+    call: Option<Call>,
     /// The informer has said that no more of the initial list comes.
     initial_complete: bool,
     synced: bool,
     warned: bool,
     pub(super) life: Life,
-    why: Option<Why>,
+    /// Why it ended, in the words of its waits for the first sync.
+    why: Option<String>,
     /// The server's refusal, while it is an answer and the informer has not synced (R4).
     pub(super) denied: Option<Error>,
-    pub(super) counts: Counts,
+    delivered: u64,
+    panics: u64,
+    last_panic: Option<String>,
     /// The thread on which the handler is called, once there is one.
     pub(super) thread: Option<ThreadId>,
 }
@@ -94,14 +79,16 @@ impl<K: Object> State<K> {
     pub(super) fn new(queue_max: Option<usize>) -> Self {
         Self {
             queue: Queue::new(queue_max),
-            in_hand: None,
+            call: None,
             initial_complete: false,
             synced: false,
             warned: false,
             life: Life::Running,
             why: None,
             denied: None,
-            counts: Counts::default(),
+            delivered: 0,
+            panics: 0,
+            last_panic: None,
             thread: None,
         }
     }
@@ -153,33 +140,30 @@ impl<K: Object> State<K> {
         }
     }
 
-    /// What the handler's thread does next; what it is to tell is then in its hands.
-    pub(super) fn next(&mut self, now: Instant) -> Next<K> {
-        if self.life != Life::Running {
-            return Next::End;
-        }
+    /// Takes the next notification for the handler's thread, whose call is under way from now on.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Notification<K>> {
         let Some(entry) = self.queue.pop() else {
-            // The next time that much waits is a new story.
+            // The handler has caught up: the next backlog is worth a warning again.
             self.warned = false;
-            return Next::Wait;
+            return None;
         };
-        self.in_hand = Some(InHand {
+        self.call = Some(Call {
             since: entry.since,
             begun: now,
             method: entry.notification.method(),
             is_initial: entry.notification.is_initial(),
         });
-        Next::Call(entry.notification)
+        Some(entry.notification)
     }
 
     /// The call returned, or panicked: either way that notification is behind us.
     pub(super) fn finish(&mut self, panic: Option<String>, now: Instant) -> Effects<K> {
         let warning = self.warning(now);
-        self.in_hand = None;
-        self.counts.delivered = self.counts.delivered.saturating_add(1);
+        self.call = None;
+        self.delivered = self.delivered.saturating_add(1);
         if let Some(text) = panic {
-            self.counts.panics = self.counts.panics.saturating_add(1);
-            self.counts.last_panic = Some(text);
+            self.panics = self.panics.saturating_add(1);
+            self.last_panic = Some(text);
         }
         Effects {
             wake: self.settle(),
@@ -189,12 +173,12 @@ impl<K: Object> State<K> {
     }
 
     /// No further call begins; what waits is dropped.
-    pub(super) fn end(&mut self, why: Why) -> Effects<K> {
+    pub(super) fn end(&mut self, why: &str) -> Effects<K> {
         if self.life != Life::Running {
             return Effects::of(Vec::new());
         }
         self.life = Life::Ending;
-        self.why = Some(why);
+        self.why = Some(why.to_owned());
         Effects {
             wake: true,
             ..Effects::of(self.queue.clear())
@@ -203,7 +187,7 @@ impl<K: Object> State<K> {
 
     /// The handler is dropped: no call runs or will run.
     pub(super) fn ended(&mut self) {
-        self.in_hand = None;
+        self.call = None;
         self.life = Life::Ended;
     }
 
@@ -213,8 +197,8 @@ impl<K: Object> State<K> {
     }
 
     /// Why it ended; `None` while it runs.
-    pub(super) fn why(&self) -> Option<&Why> {
-        self.why.as_ref()
+    pub(super) fn why(&self) -> Option<&str> {
+        self.why.as_deref()
     }
 
     pub(super) fn is_synced(&self) -> bool {
@@ -228,30 +212,38 @@ impl<K: Object> State<K> {
 
     /// How many initial additions have not returned.
     pub(super) fn initial_left(&self) -> usize {
-        let in_hand = self.in_hand.as_ref();
-        let in_hand = usize::from(in_hand.is_some_and(|in_hand| in_hand.is_initial));
-        self.queue.initial().saturating_add(in_hand)
+        let is_initial = self.call.as_ref().is_some_and(|call| call.is_initial);
+        self.queue.initial().saturating_add(usize::from(is_initial))
     }
 
     pub(super) fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    pub(super) fn coalesced(&self) -> u64 {
-        self.queue.coalesced()
+    pub(super) fn readings(&self, now: Instant) -> HandlerReadings {
+        HandlerReadings {
+            queued: self.queued(),
+            lag: self.lag(now),
+            coalesced: self.queue.coalesced(),
+            delivered: self.delivered,
+            panics: self.panics,
+            last_panic: self.last_panic.clone(),
+            has_synced: self.synced,
+            has_ended: self.life == Life::Ended,
+        }
     }
 
-    /// How long the oldest notification that the handler is not done with has been there.
-    pub(super) fn lag(&self, now: Instant) -> Option<Duration> {
-        let in_hand = self.in_hand.as_ref().map(|in_hand| in_hand.since);
-        let since = in_hand.or_else(|| self.queue.oldest())?;
+    /// How long the oldest notification has been there from which the handler has not returned.
+    fn lag(&self, now: Instant) -> Option<Duration> {
+        let called = self.call.as_ref().map(|call| call.since);
+        let since = called.or_else(|| self.queue.oldest())?;
         Some(now.saturating_duration_since(since))
     }
 
     /// The call under way, and how long it has taken.
     pub(super) fn call(&self, now: Instant) -> Option<(&'static str, Duration)> {
-        let in_hand = self.in_hand.as_ref()?;
-        Some((in_hand.method, now.saturating_duration_since(in_hand.begun)))
+        let call = self.call.as_ref()?;
+        Some((call.method, now.saturating_duration_since(call.begun)))
     }
 
     /// Looks whether the handler is synced by now, which it then stays (WT-5); says whether that is news.
@@ -263,17 +255,14 @@ impl<K: Object> State<K> {
     }
 
     /// The warning of SI-19, once until the queue has been empty.
-    fn warning(&mut self, now: Instant) -> Option<Warning> {
+    fn warning(&mut self, now: Instant) -> Option<(usize, Duration)> {
         let queued = self.queue.len();
         let (_, taken) = self.call(now)?;
         if self.warned || queued <= QUEUED_WARNING || taken <= CALL_WARNING {
             return None;
         }
         self.warned = true;
-        Some(Warning {
-            queued,
-            lag: self.lag(now)?,
-        })
+        Some((queued, self.lag(now)?))
     }
 }
 

@@ -91,11 +91,6 @@ impl AnyInformer {
         self.0.objects()
     }
 
-    /// How many changes wait between reflector and store: a reading.
-    pub fn queued(&self) -> usize {
-        self.0.queued()
-    }
-
     /// The handlers that have not been removed, oldest first: to read their queues.
     pub fn registrations(&self) -> Vec<Registration> {
         self.0.registrations()
@@ -145,7 +140,6 @@ pub(super) trait Member: Send + Sync {
     fn age(&self) -> Option<Duration>;
     fn check_health(&self) -> Result<(), Error>;
     fn objects(&self) -> usize;
-    fn queued(&self) -> usize;
     fn registrations(&self) -> Vec<Registration>;
     fn is_stopped(&self) -> bool;
     /// It was stopped because somebody asked it to end.
@@ -219,10 +213,6 @@ impl<K: Object> Member for Typed<K> {
         self.informer.store().len()
     }
 
-    fn queued(&self) -> usize {
-        self.informer.queued()
-    }
-
     fn registrations(&self) -> Vec<Registration> {
         self.informer.registrations()
     }
@@ -263,6 +253,6 @@ impl<K: Object> Member for Typed<K> {
     }
 
     fn end(&self) {
-        self.informer.end();
+        self.informer.close();
     }
 }

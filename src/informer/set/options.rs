@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::{NamespaceResourceScope, Resource};
 
+use crate::informer::InformerOptions;
 use crate::informer::shared::plural;
-use crate::informer::{InformerOptions, QueueOrder};
 use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
@@ -31,7 +31,6 @@ use crate::store::Indexers;
 pub struct InformerSetOptions {
     pub(super) scope: Scope,
     pub(super) resync_period: Duration,
-    pub(super) order: QueueOrder,
     pub(super) reflector: ReflectorOptions,
 }
 
@@ -50,12 +49,6 @@ impl InformerSetOptions {
     #[doc(alias = "defaultResync")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
-        self
-    }
-
-    /// In which order changes reach stores and handlers. Default: [`QueueOrder::InOrderAtomic`].
-    pub fn order(mut self, order: QueueOrder) -> Self {
-        self.order = order;
         self
     }
 
@@ -87,7 +80,6 @@ impl InformerSetOptions {
         };
         let options = InformerOptions::default()
             .resync_period(self.resync_period)
-            .order(self.order)
             .indexers(indexers())
             .reflector(reflector);
         // The errors of waits name the kind already: they say a name only where it tells more (WT-4).

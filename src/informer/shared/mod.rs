@@ -1,7 +1,5 @@
-//! The shared informer: one reflector, one queue, one store, any number of handlers.
+//! The shared informer: one reflector, one store, any number of handlers.
 
-mod applying;
-mod consumer;
 mod life;
 mod options;
 #[cfg(all(test, shuttle, feature = "testing"))]
@@ -11,34 +9,42 @@ mod sink;
 #[cfg(feature = "testing")]
 mod tests;
 
-pub use options::{InformerOptions, QueueOrder};
+pub use options::InformerOptions;
 
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::informer::handlers::Processor;
-use crate::informer::metrics::{Measured, Seen};
-use crate::informer::{DeltaFifo, EventHandler, HandlerOptions, Registration};
+use crate::informer::metrics::Measured;
+use crate::informer::{EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
-use crate::store::{Floor, Indexers, Store};
-use crate::sync::Arc;
+use crate::reflector::{Demand, ReflectorMetrics, ReflectorOptions, ReflectorStatus};
+use crate::store::{Indexers, Reporter, Store};
+use crate::sync::{
+    Arc, Monitor, Rank,
+    atomic::{AtomicBool, Ordering},
+};
 
-use applying::Applying;
-use consumer::Consumer;
-use life::{Common, Lifecycle, Parts};
+use life::{Life, Parts};
 use sink::InformerSink;
 
-/// One reflector, one queue and one indexed store for all who are interested in one collection, and a thread for each
-/// handler that is told of its changes (SI-1).
+/// One reflector and one indexed store for all who are interested in one collection, and a thread
+/// for each handler that is told of its changes (SI-1).
 ///
-/// Handlers are added and removed at any time: each is told of what is there, then of every change, without a gap and
-/// without a duplicate (SI-11). The store is never behind what a handler was told (SI-20). Readers use [`store`](Self::store)
-/// and its listers; that never blocks on the network. Whether an object is new to the handlers is decided by what the
-/// store held, not by what the server called the event (CT-4).
+/// Everything comes in the order of the watch. The reflector's thread puts each event into the
+/// store and into the queues of the handlers before it reads the next one. So index functions and
+/// the transform must be quick: while one runs, the watch is not read. A list takes the store's
+/// place in one step; of its changes the handlers are told first what is gone, then the objects in
+/// the list's order (CT-6).
+///
+/// Handlers are added and removed at any time: each is told of what is there, then of every change,
+/// without a gap and without a duplicate (SI-11). The store is never behind what a handler was told
+/// (SI-20). Readers use [`store`](Self::store) and its listers; that never blocks on the network.
+/// The store decides whether an object is new to the handlers, not the server's word for the event
+/// (CT-4).
 ///
 /// An object that does not decode is set aside in the store (B12). Handlers are told nothing then; they keep the last state
 /// that decoded, and are told of the next one as an update, or of the object's end as a delete.
@@ -95,7 +101,15 @@ use sink::InformerSink;
 /// });
 /// ```
 #[doc(alias = "SharedIndexInformer")]
-pub struct SharedInformer<K: Object>(Lifecycle<K>);
+pub struct SharedInformer<K: Object> {
+    name: Arc<str>,
+    clock: Clock,
+    store: Store<K>,
+    reporter: Reporter<K>,
+    processor: Arc<Processor<K>>,
+    life: Arc<Monitor<Life<K>>>,
+    stopped: AtomicBool,
+}
 
 impl<K: Object> SharedInformer<K> {
     /// An informer of what `source` lists. It starts no thread and asks nothing of the server yet.
@@ -113,64 +127,47 @@ impl<K: Object> SharedInformer<K> {
             options.indexers,
             clock.clone(),
         );
-        let (queue, queue_writer) = DeltaFifo::new(
-            options.order.mode(&store),
-            options.queue.clock(clock.clone()),
-        );
-        let handle = queue.handle();
-        let processor = Processor::new(&*name, store.clone(), options.resync_period, clock.clone());
-        let processor = Arc::new(processor.measured_by(options.metrics.clone()));
         let reporter = writer.reporter();
-        let sink = InformerSink {
-            writer: queue_writer,
-            processor: Arc::clone(&processor),
-            reporter: reporter.clone(),
-            floor: Floor::default(),
-            marks_lists: options.order != QueueOrder::InOrderAtomic,
-            denied: false,
-            spent: processor.spent(),
+        let processor = Processor::new(
+            &*name,
+            store.clone(),
+            options.resync_period,
+            clock.clone(),
+            options.metrics.clone(),
+        );
+        let measured = options.metrics.clone();
+        let measured =
+            measured.map(|hook| Measured::new(hook, store.clone(), &processor, clock.clone()));
+        let sink = InformerSink::new(
+            store.clone(),
+            writer,
+            Arc::clone(&processor),
+            options.transform,
+            measured,
+        );
+        let metrics: Option<Arc<dyn ReflectorMetrics>> = match options.metrics {
+            Some(metrics) => Some(metrics),
+            None => options.reflector.metrics,
         };
-        let applying = Applying::new(store.clone(), writer, Arc::clone(&processor), options.order);
-        let measured = options.metrics.clone().map(|metrics| {
-            let seen = Seen::new(store.clone(), handle.clone(), processor.roll());
-            Measured::new(metrics, seen, clock.clone())
-        });
         let parts = Parts {
             source,
             sink,
-            consumer: Consumer::new(queue, applying, Arc::clone(&processor), measured),
             options: ReflectorOptions {
                 demand: Some(demand),
-                metrics: match options.metrics {
-                    Some(metrics) => Some(metrics),
-                    None => options.reflector.metrics,
-                },
+                metrics,
                 ..options.reflector
             },
         };
-        let common = Common {
+        let life = Life::Ready(Box::new(parts));
+        Self {
             name,
             clock,
             store,
             reporter,
-            queue: handle,
             processor,
-        };
-        Self(Lifecycle::new(common, parts))
-    }
-
-    /// Starts the informer's two threads and returns at once; the network is touched on the reflector's thread.
-    ///
-    /// The periods of the handlers added so far decide how often it looks for a resync that is due (SI-21).
-    ///
-    /// # Errors
-    ///
-    /// `Config` when it was started before: `informer has already started` (SI-2); `Stopped` when it was stopped;
-    /// `Resources` when the system has no thread to give, `Panicked` when the source or the metrics do as they are told of
-    /// the start: it is stopped then.
-    #[doc(alias = "Run")]
-    pub fn start(&self) -> Result<(), Error> {
-        self.0.start()
+            life: Arc::new(Monitor::ranked(Rank::INFORMER_LIFE, life)),
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// Adds a handler, with the options' defaults; from any thread, at any time before the stop.
@@ -200,9 +197,7 @@ impl<K: Object> SharedInformer<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<Registration, Error> {
-        let registration = self.common().processor.register(handler, options)?;
-        self.common().queue.interrupt();
-        Ok(registration)
+        self.processor.register(handler, options)
     }
 
     /// The handlers that have not been removed, oldest first: to read their queues.
@@ -210,14 +205,14 @@ impl<K: Object> SharedInformer<K> {
     /// None once the informer has stopped: whoever wants a handler's final counts keeps what
     /// [`add_handler`](Self::add_handler) gave.
     pub fn registrations(&self) -> Vec<Registration> {
-        self.common().processor.registrations()
+        self.processor.registrations()
     }
 
     /// The informer's content: for reads, listers and indices, also after the stop (SI-4).
     #[doc(alias = "GetIndexer")]
     #[doc(alias = "GetStore")]
     pub fn store(&self) -> &Store<K> {
-        &self.common().store
+        &self.store
     }
 
     /// Adds indices, before the start or while it runs; what is in the store is in them at once (SI-9).
@@ -231,12 +226,12 @@ impl<K: Object> SharedInformer<K> {
             let text = "indexer was not added because it has stopped already";
             return Err(Error::new(ErrorKind::Stopped, text));
         }
-        self.common().store.add_indexers(indexers)
+        self.store.add_indexers(indexers)
     }
 
     /// Whether the first list is in the store; it says nothing of the handlers (SI-6, CT-3).
     pub fn has_synced(&self) -> bool {
-        self.common().store.has_synced()
+        self.store.has_synced()
     }
 
     /// Waits until the first list is in the store: by a signal, not by polling (WT-2).
@@ -251,26 +246,26 @@ impl<K: Object> SharedInformer<K> {
     /// (`Forbidden`); `Stopped` when the informer has stopped.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
-        self.common().store.wait_until_synced(deadline)
+        self.store.wait_until_synced(deadline)
     }
 
     /// What the reflector does now and how it went (B14). Never blocks on the network.
     pub fn status(&self) -> ReflectorStatus {
-        self.common().store.status()
+        self.store.status()
     }
 
     /// How long ago the server last confirmed the content; `None` before the first contact (B14).
     pub fn age(&self) -> Option<Duration> {
-        self.common().store.age()
+        self.store.age()
     }
 
     /// Whether it runs, its first list is in the store, and the server confirmed the content within `limit` (B14): what a
     /// health check of a program asks for.
     ///
-    /// With bookmarks, a server that is well confirms at least once a minute; [`queued`](Self::queued) says how far the
-    /// store is behind. Never blocks on the network.
+    /// With bookmarks, a server that is well confirms at least once a minute. Never blocks on the
+    /// network.
     pub fn is_fresh_within(&self, limit: Duration) -> bool {
-        !self.is_stopped() && self.common().store.is_fresh_within(limit)
+        !self.is_stopped() && self.store.is_fresh_within(limit)
     }
 
     /// Whether the server keeps confirming the content, for a health check: neither a quiet server fails it nor an
@@ -281,104 +276,46 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// `Timeout`: the informer's name and how long ago the server was heard, with the last failure as its source.
     pub fn check_health(&self) -> Result<(), Error> {
-        let health = self.common().store.check_health();
-        health.map_err(|error| error.context(&self.common().name))
+        let health = self.store.check_health();
+        health.map_err(|error| error.context(&self.name))
     }
 
     /// The reflector's last position in the server's history; empty before the first success (CT-3, SI-8).
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
-        self.common().store.status().resource_version
-    }
-
-    /// How many changes wait between reflector and store: a reading.
-    pub fn queued(&self) -> usize {
-        self.common().queue.len()
+        self.store.status().resource_version
     }
 
     /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one (WT-4).
     #[doc(alias = "HasSyncedChecker")]
     pub fn sync_name(&self) -> String {
-        self.common().store.name().into_owned()
+        self.store.name().into_owned()
     }
 
     /// What the informer is called in logs and errors.
     pub fn name(&self) -> &str {
-        &self.common().name
+        &self.name
     }
 
     /// Whether it has stopped; it stays so for good (SI-4).
     ///
-    /// Also by itself, when one of its threads panicked: then [`status`](Self::status) says why, as do waits, and nothing of
-    /// it runs on.
+    /// Also by itself, when its thread panicked: then [`status`](Self::status) says why, as do
+    /// waits, and nothing of it runs on.
     pub fn is_stopped(&self) -> bool {
-        self.0.is_stopped()
-    }
-
-    /// Asks the informer to end, and returns at once: no further call of a handler begins, what waits is dropped (SI-5).
-    ///
-    /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls.
-    /// Waits for its content to sync end with an error; what is in the store
-    /// stays readable (SI-4). Stopping twice does nothing.
-    pub fn stop(&self) {
-        self.0.stop(None);
-    }
-
-    /// Stops the informer and waits for the end of its threads: the reflector and the queue first, then the handlers (SI-5).
-    ///
-    /// The first two end within milliseconds of whatever they are blocked in, except that code of yours ends when it
-    /// returns: a transform, an index function, a handler's call. Blocks until all have ended, at most until `deadline`, of
-    /// which the first two get half a second in any case. A thread of the informer on which this is called is not waited for,
-    /// nor one that waits, over others or not, for the end of the calling thread: a handler that
-    /// calls this itself meanwhile.
-    /// May be called again, with a later deadline, and from several threads.
-    ///
-    /// # Errors
-    ///
-    /// `Timeout` with the names of the threads and handlers that still run. They are asked to end, tell nobody anything
-    /// more, and do when they return; dropping the informer does not wait for them. Also at once,
-    /// if it is called by code
-    /// that [`start`](Self::start) calls, such as metrics: the informer ends when that start
-    /// returns.
-    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
-        self.stop();
-        let own = self.0.join(deadline);
-        let handlers = self.common().processor.stop(deadline);
-        match (own, handlers) {
-            (Err(own), Err(handlers)) => {
-                let text = format!("{own}; {handlers}");
-                Err(Error::new(ErrorKind::Timeout, text))
-            }
-            (own, handlers) => own.and(handlers),
-        }
-    }
-
-    /// Whether it was neither started nor stopped.
-    pub(in crate::informer) fn is_ready_to_start(&self) -> bool {
-        self.0.is_ready()
-    }
-
-    /// Ends it as dropping it would, for an owner that is dropped while others hold it still.
-    pub(in crate::informer) fn end(&self) {
-        self.0.close();
-    }
-
-    fn common(&self) -> &Common<K> {
-        &self.0.common
+        self.stopped.load(Ordering::SeqCst) || self.store.has_ended()
     }
 }
 
 impl<K: Object> Drop for SharedInformer<K> {
     fn drop(&mut self) {
-        self.0.close();
+        self.close();
     }
 }
 
 impl<K: Object> fmt::Debug for SharedInformer<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedInformer")
-            .field("name", &self.common().name)
-            .field("store", &self.common().store)
-            .field("queued", &self.queued())
+            .field("name", &self.name)
+            .field("store", &self.store)
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
     }

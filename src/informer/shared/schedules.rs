@@ -1,5 +1,5 @@
-//! Thread schedules of whole shared informers, explored by a model checker: reflector, queue, store and handlers are the
-//! real ones, on threads of the checker's, against the fake server and the fake clock.
+//! Thread schedules of whole shared informers, explored by a model checker: reflector, store and
+//! handlers are the real ones, on threads of the checker's, against the fake server and the fake clock.
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target directory of its own.
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::{InformerOptions, QueueOrder, SharedInformer};
+use super::{InformerOptions, SharedInformer};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{Deleted, EventHandler, Registration};
 use crate::object::{Held, Object as _};
@@ -18,16 +18,10 @@ use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
-const SCHEDULES: usize = 100;
+const SCHEDULES: usize = 300;
 
 /// Bytes of stack of the model's own thread: objects on it take more than the checker's default.
 const STACK_BYTES: usize = 512 * 1024;
-
-const ORDERS: [QueueOrder; 3] = [
-    QueueOrder::InOrderAtomic,
-    QueueOrder::InOrder,
-    QueueOrder::Compressed,
-];
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
@@ -119,7 +113,7 @@ struct Model {
 
 impl Model {
     /// An informer of a server that holds `a` and `b`.
-    fn new(order: QueueOrder) -> Self {
+    fn new() -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let source = FakeSource::with_clock(clock.clone());
@@ -128,7 +122,7 @@ impl Model {
             seed: 1,
             ..ReflectorOptions::default()
         };
-        let options = InformerOptions::default().order(order).reflector(reflector);
+        let options = InformerOptions::default().reflector(reflector);
         let informer = SharedInformer::new(Arc::new(source.clone()), options);
         let model = Self {
             fake,
@@ -192,42 +186,39 @@ impl Model {
 /// repetition, and one that was removed hears nothing more.
 #[test]
 fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
-    for order in ORDERS {
-        check(move || {
-            let model = Model::new(order);
-            let (early, early_registration) = model.follow();
-            let (removed, removed_registration) = model.follow();
-            model.informer.start().unwrap();
-            let server = model.serve();
-            let informer = Arc::clone(&model.informer);
-            let (seen, registered) = (early.clone(), early_registration.clone());
-            let waiter = thread::spawn(move || {
-                registered.wait_until_synced(Deadline::NEVER).unwrap();
-                assert!(informer.has_synced());
-                let first = [seen.0.lock().adds, informer.store().len()];
-                assert!(first.iter().all(|objects| *objects > 0), "{first:?}");
-            });
-            let gone = removed.clone();
-            let remover = thread::spawn(move || {
-                removed_registration.remove(Deadline::NEVER).unwrap();
-                gone.0.lock().removed = true;
-            });
-            let (late, late_registration) = model.follow();
-            for thread in [server, waiter, remover] {
-                thread.join().unwrap();
-            }
-            let there = model.settle();
-            for (handler, registration) in [(early, early_registration), (late, late_registration)]
-            {
-                Model::drain(&registration);
-                handler.assert_has(&there);
-            }
-            removed.assert_sound();
-            model.informer.shutdown(Deadline::NEVER).unwrap();
-            assert_eq!(model.source.open_watches(), 0);
-            assert_eq!(view_of(&model.informer.store().list()), there);
+    check(move || {
+        let model = Model::new();
+        let (early, early_registration) = model.follow();
+        let (removed, removed_registration) = model.follow();
+        model.informer.start().unwrap();
+        let server = model.serve();
+        let informer = Arc::clone(&model.informer);
+        let (seen, registered) = (early.clone(), early_registration.clone());
+        let waiter = thread::spawn(move || {
+            registered.wait_until_synced(Deadline::NEVER).unwrap();
+            assert!(informer.has_synced());
+            let first = [seen.0.lock().adds, informer.store().len()];
+            assert!(first.iter().all(|objects| *objects > 0), "{first:?}");
         });
-    }
+        let gone = removed.clone();
+        let remover = thread::spawn(move || {
+            removed_registration.remove(Deadline::NEVER).unwrap();
+            gone.0.lock().removed = true;
+        });
+        let (late, late_registration) = model.follow();
+        for thread in [server, waiter, remover] {
+            thread.join().unwrap();
+        }
+        let there = model.settle();
+        for (handler, registration) in [(early, early_registration), (late, late_registration)] {
+            Model::drain(&registration);
+            handler.assert_has(&there);
+        }
+        removed.assert_sound();
+        model.informer.shutdown(Deadline::NEVER).unwrap();
+        assert_eq!(model.source.open_watches(), 0);
+        assert_eq!(view_of(&model.informer.store().list()), there);
+    });
 }
 
 /// SI-4, SI-5, WT-2: a stop, while it starts, lists, watches or tells, ends every thread and every wait.
@@ -235,7 +226,7 @@ fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
 fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
     for hangs in [false, true] {
         check(move || {
-            let model = Model::new(QueueOrder::default());
+            let model = Model::new();
             if hangs {
                 model.source.fail_next(RequestKind::List, SourceFault::Hang);
             }
@@ -277,7 +268,7 @@ fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
 #[test]
 fn si_4_a_drop_at_any_moment_ends_every_thread() {
     check(|| {
-        let model = Model::new(QueueOrder::default());
+        let model = Model::new();
         model.informer.start().unwrap();
         let server = model.serve();
         let (seen, registration) = model.follow();
@@ -292,21 +283,21 @@ fn si_4_a_drop_at_any_moment_ends_every_thread() {
     });
 }
 
-/// Negative control: a handler that takes what is there on its own thread, and not between two deltas on the queue's, is
-/// told of something twice or not at all, and the checker sees that.
+/// Negative control: a handler that joins beside the reflector's turn, and not between two of them,
+/// is told of something twice or not at all, and the checker sees that.
 #[test]
 #[should_panic(expected = "a handler was told wrong")]
-fn a_handler_that_joins_beside_the_queue_hears_twice_or_never() {
+fn a_handler_that_joins_in_a_turn_hears_twice_or_never() {
     check(|| {
-        let model = Model::new(QueueOrder::default());
+        let model = Model::new();
         model.informer.start().unwrap();
         model.informer.wait_until_synced(Deadline::NEVER).unwrap();
         let server = model.serve();
         let late = Recorder::default();
-        let processor = &model.informer.common().processor;
-        let registration = processor.register(late.clone(), super::HandlerOptions::default());
+        let processor = &model.informer.processor;
+        let registration = processor.add(late.clone(), super::HandlerOptions::default());
         let registration = registration.unwrap();
-        processor.admit(|| model.informer.store().list());
+        processor.end_turn();
         server.join().unwrap();
         let there = model.settle();
         Model::drain(&registration);

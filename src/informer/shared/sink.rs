@@ -1,97 +1,240 @@
-//! The reflector's side of an informer: its queue, and beside it the status and the resyncs.
+//! The reflector's side of an informer: each event goes to the store, then to the handlers.
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
 use crate::informer::handlers::Processor;
-use crate::informer::spent::Spent;
-use crate::informer::{DeltaFifoStaging, DeltaFifoWriter};
-use crate::list_watch::{Backlog, ObjectEvent};
-use crate::object::{Object, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::store::{Floor, Reporter, refusal};
+use crate::informer::metrics::Measured;
+use crate::informer::shared::options::Transform;
+use crate::informer::{Deleted, Notification};
+use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
+use crate::object::{Held, Object, ResourceVersion};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
+use crate::store::{Change, Staging, Store, StoreWriter, refusal};
 use crate::sync::Arc;
 
-/// What the informer's reflector writes to.
+/// What the informer's reflector writes to, on the reflector's thread.
+///
+/// Each event changes the store, and then the handlers are told what that changed. So the store is
+/// never behind what a handler was told (SI-20), and decides what is new to the handlers (CT-4).
 pub(super) struct InformerSink<K: Object> {
-    pub(super) writer: DeltaFifoWriter<K>,
-    pub(super) processor: Arc<Processor<K>>,
-    pub(super) reporter: Reporter<K>,
-    /// What the store will know once everything that is queued is applied: what a list is judged by, so that the reflector
-    /// hears of one that is too old and asks for the most recent (B4).
-    pub(super) floor: Floor,
-    /// A list comes object by object: a bookmark behind it says where the content then is.
-    pub(super) marks_lists: bool,
+    store: Store<K>,
+    writer: StoreWriter<K>,
+    processor: Arc<Processor<K>>,
+    transform: Option<Transform<K>>,
+    /// Why the list that is being staged cannot be committed (SI-26).
+    failed: Option<Error>,
+    measured: Option<Measured>,
+    /// The handlers have been told of the first list.
+    is_complete: bool,
     /// The server's refusal has become an answer, and the handlers know.
-    pub(super) denied: bool,
-    pub(super) spent: Arc<Spent<K>>,
+    is_denied: bool,
+    /// What ends the run, if nobody asked for that.
+    cause: Option<Error>,
+}
+
+impl<K: Object> InformerSink<K> {
+    pub(super) fn new(
+        store: Store<K>,
+        writer: StoreWriter<K>,
+        processor: Arc<Processor<K>>,
+        transform: Option<Transform<K>>,
+        measured: Option<Measured>,
+    ) -> Self {
+        Self {
+            store,
+            writer,
+            processor,
+            transform,
+            failed: None,
+            measured,
+            is_complete: false,
+            is_denied: false,
+            cause: None,
+        }
+    }
+
+    /// Tells the informer's metrics that it starts.
+    ///
+    /// # Errors
+    ///
+    /// `Panicked` if they panicked.
+    pub(super) fn announce(&self, informer: &str) -> Result<(), Error> {
+        match &self.measured {
+            Some(measured) => measured.announce(informer),
+            None => Ok(()),
+        }
+    }
+
+    fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+        let Some(transform) = &self.transform else {
+            return Ok(object);
+        };
+        let key = object.key();
+        let port = format_args!("the transform of {key}");
+        let transformed = guard_call(port, || transform(object));
+        let object = transformed.map_err(|error| error.context("transforming"))?;
+        if object.key() == key {
+            return Ok(object);
+        }
+        let text = format!("transforming: {key} became {}", object.key());
+        Err(Error::new(ErrorKind::Config, text))
+    }
+
+    /// What a handler is told of a change.
+    fn notification(&self, change: Change<K>, last: Option<Arc<Held<K>>>) -> Notification<K> {
+        match change {
+            Change::Appeared(object) => Notification::Added {
+                object,
+                is_in_initial_list: !self.is_complete,
+            },
+            Change::Changed { old, new } => Notification::Updated { old, new },
+            // The server's final state may be of another object of that name, unknown to handlers.
+            Change::Gone(held) => match last {
+                Some(object) if object.uid() == held.uid() => {
+                    self.processor.spent().leave(held);
+                    Notification::Deleted(Deleted::seen(object))
+                }
+                Some(_) | None => Notification::Deleted(Deleted::missed(held)),
+            },
+        }
+    }
+
+    /// Calls `act`, and tells the informer's metrics how long it took.
+    fn measured<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        let begun = self.measured.as_ref().map(Measured::begin);
+        let done = act(self);
+        if let (Some(measured), Some(begun)) = (&self.measured, begun) {
+            measured.processed(begun);
+        }
+        done
+    }
 }
 
 impl<K: Object> Sink<K> for InformerSink<K> {
-    type Staging = DeltaFifoStaging<K>;
+    type Staging = Staging<K>;
 
-    fn begin(&mut self) -> DeltaFifoStaging<K> {
+    fn begin(&mut self) -> Staging<K> {
+        self.failed = None;
         self.writer.begin()
     }
 
-    fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
+    fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
+        let event = match event {
+            // What is taken back out is not transformed, nor what the store holds: it was.
+            ObjectEvent {
+                kind: kind @ (EventKind::Added | EventKind::Modified),
+                object: Listed::Object(object),
+            } if self.transform.is_some() => {
+                let held = self.writer.unchanged(&object.key(), &object);
+                match held.map_or_else(|| self.transformed(object), Ok) {
+                    Ok(object) => ObjectEvent {
+                        kind,
+                        object: Listed::Object(object),
+                    },
+                    Err(error) => {
+                        self.failed.get_or_insert(error);
+                        return;
+                    }
+                }
+            }
+            event => event,
+        };
         self.writer.stage(staging, event);
     }
 
-    fn commit(&mut self, staging: DeltaFifoStaging<K>, of: &Replacement) -> Result<(), Error> {
-        let mut floor = self.floor.clone();
-        if !floor.admits_replacement(of) {
-            self.reporter.count_refusal();
-            return Err(floor.stale(of));
+    fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        self.writer.commit(staging, of)?;
-        self.floor = floor;
-        if self.marks_lists {
-            self.writer.bookmark(&of.resource_version);
-        }
-        Ok(())
+        let processor = Arc::clone(&self.processor);
+        self.measured(|sink| {
+            processor.turn(|tell| {
+                for change in sink.writer.commit_and_tell(staging, of)? {
+                    tell(sink.notification(change, None));
+                }
+                if !sink.is_complete {
+                    sink.is_complete = true;
+                    // First the informer, then its handlers: none of them has synced before it.
+                    processor.complete_initial();
+                }
+                Ok(())
+            })
+        })
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        let version = event.object.resource_version();
-        self.writer.apply(event)?;
-        self.floor.raise(&version);
+        let ObjectEvent { kind, object } = event;
+        let object = match object {
+            Listed::Object(object) => Listed::Object(self.transformed(object)?),
+            aside @ Listed::Undecodable(_) => aside,
+        };
+        let last = match kind {
+            EventKind::Deleted => object.decoded().map(Arc::clone),
+            EventKind::Added | EventKind::Modified => None,
+        };
+        let event = ObjectEvent { kind, object };
+        let processor = Arc::clone(&self.processor);
+        self.measured(|sink| {
+            processor.turn(|tell| {
+                if let Some(change) = sink.writer.apply_and_tell(event) {
+                    tell(sink.notification(change, last));
+                }
+            });
+        });
         Ok(())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        // Where one goes back, the store takes it for a list's.
-        if version.is_older_than(self.floor.position()) {
-            return;
-        }
         self.writer.bookmark(version);
-        self.floor.raise(version);
     }
 
     fn resync(&mut self) -> Result<(), Error> {
         if self.processor.resync_is_due() {
-            return self.writer.resync();
+            let store = self.store.clone();
+            let processor = Arc::clone(&self.processor);
+            self.measured(|_| {
+                processor.turn(|tell| {
+                    for object in store.list() {
+                        let old = Arc::clone(&object);
+                        tell(Notification::Updated { old, new: object });
+                    }
+                });
+            });
         }
         Ok(())
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        self.reporter.report(status);
+        self.writer.report(status);
         let refusal = refusal(status);
-        if self.denied != refusal.is_some() {
-            self.denied = refusal.is_some();
+        if self.is_denied != refusal.is_some() {
+            self.is_denied = refusal.is_some();
             self.processor.deny(refusal);
+        }
+        let failed = status.failures.last();
+        let panicked = failed.filter(|error| error.kind() == ErrorKind::Panicked);
+        if status.phase == Phase::Stopped {
+            self.cause = panicked.cloned();
         }
     }
 
     fn backlog(&mut self, backlog: Backlog) {
+        self.processor.set_burst(backlog == Backlog::Event);
         match backlog {
-            Backlog::Event | Backlog::Bytes => self.spent.free(),
-            Backlog::Unknown => self.spent.rest(),
+            Backlog::Event | Backlog::Bytes => self.processor.spent().free(),
+            Backlog::Unknown => self.processor.spent().rest(),
         }
     }
 }
 
+/// A run that ends by a panic ends the informer; any other end is the informer's own doing.
 impl<K: Object> Drop for InformerSink<K> {
     fn drop(&mut self) {
-        self.spent.rest();
+        self.processor.set_burst(false);
+        self.processor.spent().rest();
+        if let Some(cause) = self.cause.take() {
+            self.writer.reporter().end(Some(cause));
+            self.processor.end();
+        }
     }
 }

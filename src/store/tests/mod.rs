@@ -250,11 +250,11 @@ fn ct_6_the_changes_of_a_list_come_in_its_order() {
     assert_eq!(
         told.collect::<Vec<_>>(),
         [
+            "-ConfigMap shop/gone @2",
             "+ConfigMap shop/new @5",
             "+ConfigMap shop/back @8",
             "ConfigMap shop/changed @2 > ConfigMap shop/changed @6",
             "ConfigMap shop/same @2 > ConfigMap shop/same @2",
-            "-ConfigMap shop/gone @2",
         ]
     );
 }

@@ -1,7 +1,6 @@
 //! What a store refuses of objects that a list ended, which no event told of (B18).
 
 use super::*;
-use crate::list_watch::Listed;
 
 /// `a1` of another uid than [`held`] gives.
 fn another(name: &str, version: &str) -> Arc<Held<ConfigMap>> {
@@ -57,52 +56,4 @@ fn b18_an_old_event_of_an_object_that_an_event_put_another_in_place_of_is_refuse
     add(&mut writer, held("a", "6", &[]));
     assert_eq!(version(&store, "a").as_deref(), Some("7"));
     assert_eq!(store.refused(), 1);
-}
-
-/// The same where a list comes object by object, as out of a queue.
-#[test]
-fn b18_an_old_event_of_one_object_taken_out_by_a_list_is_refused() {
-    let (store, mut writer) = store();
-    replace(&mut writer, vec![held("a", "5", &[])], &at("5")).unwrap();
-    assert!(writer.admits(&at("9")));
-    assert!(writer.remove_unlisted(&key("a"), &at("9")).is_some());
-    assert!(writer.remove_unlisted(&key("a"), &at("9")).is_none());
-    add(&mut writer, held("a", "8", &[]));
-    assert!(store.is_empty());
-
-    replace(&mut writer, vec![held("b", "10", &[])], &at("10")).unwrap();
-    let listed = Listed::Object(another("b", "11"));
-    assert!(writer.put_listed(listed).is_some());
-    add(&mut writer, held("b", "11", &[]));
-    let now = store.get("shop", "b").unwrap().unwrap();
-    assert_eq!(now.uid(), "another-b");
-}
-
-/// Out of a queue, a later list may be judged first: for a deletion of its that waited in front of an earlier list.
-#[test]
-fn b18_a_list_that_is_judged_after_a_later_one_forgets_no_end() {
-    let (store, mut writer) = store();
-    replace(&mut writer, vec![held("a", "5", &[])], &at("5")).unwrap();
-    let expired = |version: &str| Replacement {
-        history_expired: true,
-        ..at(version)
-    };
-    assert!(writer.admits(&expired("28")));
-    assert!(writer.remove_unlisted(&key("a"), &expired("28")).is_some());
-    assert!(writer.admits(&expired("26")));
-    assert!(!writer.settle(&"26".into()), "the content was at 5");
-    add(&mut writer, another("a", "27"));
-    add(&mut writer, held("a", "18", &[]));
-    let now = store.get("shop", "a").unwrap().unwrap();
-    assert_eq!(now.uid(), "another-a", "what has ended stays so");
-
-    // A server that did go back in time has its objects again.
-    assert!(writer.admits(&expired("20")));
-    add(&mut writer, held("a", "21", &[]));
-    let now = store.get("shop", "a").unwrap().unwrap();
-    assert_eq!(now.uid(), "uid-a");
-}
-
-fn key(name: &str) -> ObjectKey {
-    ObjectKey::new("shop", name)
 }

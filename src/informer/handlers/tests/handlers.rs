@@ -141,7 +141,7 @@ fn a_channel_closes_when_its_handler_is_removed() {
     let world = World::new();
     let (forward, receiver) = Forward::bounded(0);
     let registration = world.add(forward, HandlerOptions::default(), &["a1", "b1"]);
-    assert_eq!(written(&receiver.recv().unwrap()), "*a1");
+    assert!(receiver.recv().is_ok());
     // It stands in the send of the second now, or is about to; nobody takes it.
     registration.remove(Deadline::NEVER).unwrap();
     assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Disconnected);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::ErrorKind;
 use crate::informer::Handlers;
-use crate::informer::handlers::listener::{Listener, Names};
-use crate::informer::handlers::state::{Life, Why};
+use crate::informer::handlers::listener::Listener;
+use crate::informer::handlers::state::Life;
 use crate::worker::Worker;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ fn si_15_removal_ends_a_handler_in_every_phase() {
     let (handler, joining) = Stepped::new();
     let registration = world
         .processor
-        .register(handler, HandlerOptions::default())
+        .add(handler, HandlerOptions::default())
         .unwrap();
     registration.remove(Deadline::NEVER).unwrap();
     assert!(joining.begun.recv().is_err());
@@ -120,7 +120,6 @@ fn si_15_removal_ends_a_handler_in_every_phase() {
     let registration = world.add(handler, HandlerOptions::default(), &[]);
     registration.remove(Deadline::NEVER).unwrap();
     assert!(idle.begun.recv().is_err());
-    world.admit(&["a1"]);
     assert!(world.processor.registrations().is_empty());
 }
 
@@ -222,6 +221,7 @@ fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
 fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
     let world = World::new();
     let calls = Arc::new(crate::sync::atomic::AtomicUsize::new(0));
+    world.hold(&["a1"]);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -232,7 +232,6 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
                     });
                     let added = world.processor.register(handler, HandlerOptions::default());
                     let Ok(registration) = added else { return };
-                    world.admit(&["a1"]);
                     registration.remove(Deadline::NEVER).unwrap();
                     assert!(registration.has_ended());
                 }
@@ -281,12 +280,8 @@ fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
 #[test]
 fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let world = World::new();
-    let names = Names {
-        name: "late".to_owned(),
-        is_given: true,
-        sync: "late".to_owned(),
-    };
-    let listener = Arc::new(Listener::new(names, None, world.clock.clone()));
+    let named = HandlerOptions::default().name("late");
+    let listener = Arc::new(Listener::new(&world.processor, named, "Late", "hd"));
     let (go, gate) = unbounded::<()>();
     let body = Arc::clone(&listener);
     let worker = Worker::spawn("t-late", move |_| {
@@ -313,13 +308,9 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
             self.0.send(()).unwrap();
         }
     }
-    let names = Names {
-        name: "late".to_owned(),
-        is_given: true,
-        sync: "late".to_owned(),
-    };
-    let listener = Listener::new(names, None, Clock::system());
-    listener.end(Why::Removed);
+    let world = World::new();
+    let listener = Listener::new(&world.processor, HandlerOptions::default(), "Late", "hd");
+    listener.end("it was removed");
     let (starts, started) = unbounded();
     listener.run(Starts(starts), None);
     assert!(started.recv().is_err());
@@ -395,6 +386,7 @@ fn si_15_a_longer_circle_of_removals_is_told_as_well() {
 #[test]
 fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_other() {
     let world = Arc::new(World::new());
+    world.hold(&["a1"]);
     let add = |name| {
         let (handler, steps) = Stepped::new();
         let options = HandlerOptions::default().name(name);
@@ -402,7 +394,6 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
         (registration, steps)
     };
     let ((stopping, stopper), (_, remover)) = (add("stopping"), add("removing"));
-    world.admit(&["a1"]);
     for steps in [&stopper, &remover] {
         steps.begun.recv().unwrap();
     }

@@ -1,7 +1,7 @@
 //! One handler's thread: order, panics, readings, warnings (SI-17 to SI-20).
 
 use super::*;
-use crate::informer::handlers::state::{State, Warning};
+use crate::informer::handlers::state::State;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -125,10 +125,7 @@ fn si_19_a_slow_handler_is_warned_of_once_until_its_queue_was_empty() {
             (0..count).filter_map(|_| state.push(told("+a1"), false, fake.now()).warning);
         warnings.collect::<Vec<_>>()
     };
-    let warning = Some(Warning {
-        queued: 1_025,
-        lag: Duration::from_millis(101),
-    });
+    let warning = Some((1_025, Duration::from_millis(101)));
     assert_eq!(fill(&mut state, 1), []);
     let _in_hand = state.next(fake.now());
     assert_eq!(fill(&mut state, 1_025), [], "many, but the call is young");
@@ -146,16 +143,13 @@ fn si_19_a_slow_handler_is_warned_of_once_until_its_queue_was_empty() {
     fake.advance(Duration::from_millis(101));
     let told_at = state.finish(None, fake.now()).warning;
     assert_eq!(
-        told_at.map(|warning| warning.queued),
-        warning.map(|warning| warning.queued)
+        told_at.map(|(queued, _)| queued),
+        warning.map(|(queued, _)| queued)
     );
     let _in_hand = state.next(fake.now());
     fake.advance(SECOND);
     assert_eq!(fill(&mut state, 100), [], "once is enough");
-    while matches!(
-        state.next(fake.now()),
-        crate::informer::handlers::state::Next::Call(_)
-    ) {
+    while state.next(fake.now()).is_some() {
         let _effects = state.finish(None, fake.now());
     }
     fill(&mut state, 1);

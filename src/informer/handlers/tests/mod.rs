@@ -1,4 +1,4 @@
-//! The handler side, told of things as an informer's queue thread does.
+//! The handler side, told of things as an informer's reflector does.
 //!
 //! Notifications are written in a small language: `+a1` adds object `a` at version 1, `*a1` adds it as part of the initial
 //! list, `a1>2` updates it from version 1 to 2, `-a2` deletes it as it was seen, `?a2` was deleted unseen.
@@ -21,9 +21,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::hangs::Patience;
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
+use crate::list_watch::ObjectEvent;
 use crate::object::{Held, Object as _};
+use crate::reflector::{Replacement, Sink as _};
 use crate::store::{Indexers, Store, StoreWriter};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 
 use super::Processor;
 pub(super) use crate::informer::hangs::apart;
@@ -197,10 +199,10 @@ pub(super) fn words(receiver: &Receiver<Told>, count: usize) -> Vec<String> {
 pub(super) struct World {
     pub(super) fake: FakeClock,
     pub(super) clock: Clock,
-    pub(super) processor: Processor<ConfigMap>,
+    pub(super) processor: Arc<Processor<ConfigMap>>,
     /// The store that the handlers follow.
     pub(super) store: Store<ConfigMap>,
-    pub(super) writer: StoreWriter<ConfigMap>,
+    pub(super) writer: Mutex<StoreWriter<ConfigMap>>,
     _patience: Patience,
 }
 
@@ -213,38 +215,51 @@ impl World {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let (store, writer) = Store::new(Indexers::new(), clock.clone());
-        let processor = Processor::new("configmaps", store.clone(), period, clock.clone());
+        let processor = Processor::new("configmaps", store.clone(), period, clock.clone(), None);
         Self {
             fake,
             clock,
             processor,
             store,
-            writer,
+            writer: Mutex::new(writer),
             _patience: Patience::new(),
         }
     }
 
-    /// Registers a handler and lets it join what is there.
+    /// Registers a handler, which joins what is there.
     pub(super) fn add(
         &self,
         handler: impl EventHandler<ConfigMap>,
         options: HandlerOptions,
         there: &[&str],
     ) -> Registration {
-        let registration = self.processor.register(handler, options).unwrap();
-        self.admit(there);
-        registration
+        self.hold(there);
+        self.processor.register(handler, options).unwrap()
     }
 
-    pub(super) fn admit(&self, there: &[&str]) {
-        let objects: Vec<_> = there.iter().map(|word| held(word)).collect();
-        self.processor.admit(|| objects);
+    /// Makes this the store's content, and tells nobody.
+    pub(super) fn hold(&self, there: &[&str]) {
+        let mut writer = self.writer.lock();
+        let there = there.iter().map(|word| ObjectEvent::added(held(word)));
+        if self.store.is_empty() && !self.store.has_synced() {
+            there.for_each(|event| writer.apply(event).unwrap());
+            return;
+        }
+        let mut staging = writer.begin();
+        there.for_each(|event| writer.stage(&mut staging, event));
+        let newest = Replacement {
+            consistent: true,
+            ..Replacement::default()
+        };
+        writer.commit(staging, &newest).unwrap();
     }
 
     pub(super) fn tell(&self, words: &[&str]) {
-        for word in words {
-            self.processor.distribute(&told(word));
-        }
+        self.processor.turn(|tell| {
+            for word in words {
+                tell(told(word));
+            }
+        });
     }
 
     pub(super) fn now(&self) -> Deadline {

@@ -23,24 +23,17 @@ fn si_11_a_handler_added_while_running_gets_what_is_there_and_then_what_comes() 
     world.tell(&["*a1"]);
     world.processor.complete_initial();
     let (late, second) = collector();
-    let late = world
-        .processor
-        .register(late, HandlerOptions::default())
-        .unwrap();
-    world.tell(&["a1>2"]);
-    assert!(!late.has_synced(), "it has not joined");
-    world.admit(&["a2"]);
-    world.admit(&["a2"]);
+    let late = world.processor.turn(|tell| {
+        let late = world.processor.register(late, HandlerOptions::default());
+        world.hold(&["a2"]);
+        tell(told("a1>2"));
+        assert!(!late.as_ref().unwrap().has_synced(), "it has not joined");
+        late.unwrap()
+    });
     world.tell(&["a2>3"]);
     assert_eq!(words(&first, 3), ["*a1", "a1>2", "a2>3"]);
     assert_eq!(words(&second, 2), ["*a2", "a2>3"]);
     late.wait_until_synced(Deadline::NEVER).unwrap();
-}
-
-#[test]
-fn si_11_nobody_looks_at_the_indexer_when_nobody_joins() {
-    let world = World::new();
-    world.processor.admit(|| panic!("nobody joins"));
 }
 
 #[test]

@@ -149,12 +149,10 @@ fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
             if dice.roll(12) == 0 {
                 let (handler, receiver) = collector();
                 let options = HandlerOptions::default().queue_max(Some(3));
-                world.processor.register(handler, options).unwrap();
+                let there: Vec<_> = source.objects.values().map(String::as_str).collect();
+                world.add(handler, options, &there);
                 receivers.push(receiver);
             }
-            // A round of the informer's queue thread: who waits joins, then one change is told.
-            let there: Vec<_> = source.objects.values().map(String::as_str).collect();
-            world.admit(&there);
             let (news, _) = source.next(&mut dice, false);
             world.tell(&[&news]);
         }

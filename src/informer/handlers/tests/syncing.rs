@@ -1,7 +1,7 @@
 //! The first sync of a handler (SI-16, WT-1, WT-2, WT-4, WT-5).
 
 use super::*;
-use crate::informer::handlers::processor::type_label;
+use crate::informer::handlers::listener::type_label;
 use crate::informer::handlers::state::State;
 use crate::reflector::{ReflectorStatus, Sink as _};
 use crate::{Error, ErrorKind};
@@ -13,9 +13,8 @@ fn si_16_synced_is_when_the_informer_synced_and_every_initial_add_returned() {
     let world = World::new();
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
-    assert_eq!(steps.begun.recv().unwrap(), "*a1");
-    steps.how.send(Step::Return).unwrap();
-    assert_eq!(steps.begun.recv().unwrap(), "*b1");
+    steps.pass();
+    steps.begun.recv().unwrap();
     world.processor.complete_initial();
     assert!(
         !registration.has_synced(),
@@ -136,7 +135,7 @@ fn wt_2_the_end_of_the_handler_ends_the_wait_with_that_cause() {
 /// The informer's own failures, under the handler's wait (B2, R28).
 #[test]
 fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
-    let mut world = World::new();
+    let world = World::new();
     let (handler, _receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
     let status = ReflectorStatus {
@@ -147,7 +146,7 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
         ),
         ..ReflectorStatus::default()
     };
-    world.writer.report(&status);
+    world.writer.lock().report(&status);
     world.fake.advance(2 * SECOND);
     let error = registration.wait_until_synced(world.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
@@ -272,7 +271,7 @@ fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     let _effects = state.complete_initial();
     for left in [2, 1] {
         assert_eq!((state.initial_left(), state.is_synced()), (left, false));
-        let _next = state.next(now);
+        let _called = state.next(now);
         assert_eq!((state.initial_left(), state.is_synced()), (left, false));
         let _effects = state.finish(None, now);
     }

@@ -36,7 +36,6 @@ fn is_8_members_are_read_whatever_their_types() {
     assert_eq!(members[3].scope(), &shop);
     assert!(members[1].has_synced() && !members[3].has_synced());
     assert!(members[1].status().synced && !members[1].is_stopped());
-    assert_eq!(members[1].queued(), 0);
     let pods = set.informer::<Pod>().unwrap();
     pods.add_handler(Handlers::new()).unwrap();
     assert_eq!(members[1].registrations().len(), 1);

@@ -253,8 +253,8 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     world.pass_among(1, || sources.secrets.requests().len() >= 3);
     let passed = world.clock.now().saturating_duration_since(before);
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
-    // Two queues, a watch, the request that hangs, and the one who waits: all have come to rest.
-    world.fake.wait_for_parked(5);
+    // A watch, the request that hangs, and the one who waits: all have come to rest.
+    world.fake.wait_for_parked(3);
     let is_still_waiting = waited.is_empty();
     // What fails below this line waits for nobody.
     sources.config_maps.heal();
@@ -325,8 +325,8 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
     world.pass_until(|| pods.status().denied.is_some());
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
-    // It stands in the clock beside two queues, the request that hangs, and the one that backs off: it is past the first.
-    world.fake.wait_for_parked(5);
+    // It stands in the clock beside the request that hangs, and the one that backs off: it is past the first.
+    world.fake.wait_for_parked(3);
     sources.pods.heal();
     world.pass_until(|| pods.has_synced());
     assert!(waited.is_empty());
@@ -418,8 +418,8 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
-    // It waits beside two queues, the one that backs off and the one that watches, the quick handler and the slow one's gate.
-    world.fake.wait_for_parked(6);
+    // It waits beside the one that backs off, the one that watches, and the quick handler.
+    world.fake.wait_for_parked(4);
     world.cluster.pods.heal();
     world.pass_until(|| late.has_synced());
     assert!(waited.is_empty());

@@ -11,308 +11,268 @@ use crate::worker::StopToken;
 /// The object that does not decode stays what it was to the handlers, old and new, until it changes or goes.
 #[test]
 fn b12_an_object_that_does_not_decode_is_told_of_by_its_last_good_state() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.running(order);
-        let (_, early) = follow(&informer);
-        assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
-        world.source.set_undecodable("", "a");
-        world.source.set_undecodable("", "b");
-        world.source.set_undecodable("", "x");
-        world.set("c");
-        assert_eq!(next(&early, 1), ["+c7"], "{order:?}: nothing of a and b");
-        assert_eq!(informer.store().undecodable().len(), 3);
-        let (_, late) = follow(&informer);
-        assert_eq!(next_sorted(&late, 3), ["*a2", "*b3", "*c7"], "{order:?}");
-        world.set("a");
-        world.source.delete("", "b");
-        world.source.delete("", "x");
-        world.set("d");
-        for told in [&early, &late] {
-            assert_eq!(next(told, 3), ["a2>8", "?b3", "+d11"], "{order:?}");
-        }
-        assert!(informer.store().undecodable().is_empty());
+    let world = World::with(&["a", "b"]);
+    let informer = world.running();
+    let (_, early) = follow(&informer);
+    assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
+    world.source.set_undecodable("", "a");
+    world.source.set_undecodable("", "b");
+    world.source.set_undecodable("", "x");
+    world.set("c");
+    assert_eq!(next(&early, 1), ["+c7"], "nothing of a and b");
+    assert_eq!(informer.store().undecodable().len(), 3);
+    let (_, late) = follow(&informer);
+    assert_eq!(next_sorted(&late, 3), ["*a2", "*b3", "*c7"]);
+    world.set("a");
+    world.source.delete("", "b");
+    world.source.delete("", "x");
+    world.set("d");
+    for told in [&early, &late] {
+        assert_eq!(next(told, 3), ["a2>8", "?b3", "+d11"]);
     }
+    assert!(informer.store().undecodable().is_empty());
 }
 
 #[test]
 fn b12_a_list_with_an_object_that_does_not_decode_deletes_nothing() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
-        world.behind_its_back(|world| {
-            world.source.set_undecodable("", "a");
-            world.set("c");
-        });
-        world.set("a");
-        let expected = ["+c5", "a2>6", "b3>3"];
-        assert_eq!(next_sorted(&told, 3), expected, "{order:?}");
-    }
+    let world = World::with(&["a", "b"]);
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+    world.behind_its_back(|world| {
+        world.source.set_undecodable("", "a");
+        world.set("c");
+    });
+    world.set("a");
+    let expected = ["+c5", "a2>6", "b3>3"];
+    assert_eq!(next_sorted(&told, 3), expected);
 }
 
 /// B18: an older state is neither stored nor told, and a late repetition brings nothing back.
 #[test]
 fn b18_old_news_is_told_to_nobody_and_counted() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        world.set("a");
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        world
-            .source
-            .send(|| ObjectEvent::modified(held("a2")).into());
-        world
-            .source
-            .send(|| ObjectEvent::deleted(held("a2")).into());
-        world.source.delete("", "a");
-        assert_eq!(next(&told, 2), ["*a3", "-a4"], "{order:?}");
-        world
-            .source
-            .send(|| ObjectEvent::modified(held("a3")).into());
-        world.set("b");
-        assert_eq!(next(&told, 1), ["+b5"], "{order:?}");
-        // Compressed, an old deletion is replaced by the newer one if it still waits.
-        let at_least = if order == QueueOrder::Compressed {
-            2
-        } else {
-            3
-        };
-        assert!(informer.store().refused() >= at_least, "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    world.set("a");
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    world
+        .source
+        .send(|| ObjectEvent::modified(held("a2")).into());
+    world
+        .source
+        .send(|| ObjectEvent::deleted(held("a2")).into());
+    world.source.delete("", "a");
+    assert_eq!(next(&told, 2), ["*a3", "-a4"]);
+    world
+        .source
+        .send(|| ObjectEvent::modified(held("a3")).into());
+    world.set("b");
+    assert_eq!(next(&told, 1), ["+b5"]);
+    assert!(informer.store().refused() >= 3);
 }
 
 /// B18: a server that was restored from a backup says so by an expired history, and is believed.
 #[test]
 fn b18_a_server_that_went_back_in_time_is_followed() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
-        world.set("a");
-        assert_eq!(next(&told, 1), ["a2>4"]);
-        world.source.restore(2);
-        world.pass_until(|| !told.is_empty());
-        assert_eq!(next_sorted(&told, 2), ["?b3", "a4>2"], "{order:?}");
-        world.source.wait_for_watches(1);
-        assert_eq!(words(informer.store()), ["a2"], "{order:?}");
-    }
+    let world = World::with(&["a", "b"]);
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+    world.set("a");
+    assert_eq!(next(&told, 1), ["a2>4"]);
+    world.source.restore(2);
+    world.pass_until(|| !told.is_empty());
+    assert_eq!(next_sorted(&told, 2), ["?b3", "a4>2"]);
+    world.source.wait_for_watches(1);
+    assert_eq!(words(informer.store()), ["a2"]);
 }
 
 /// `TestSharedInformerTransformer`, `TestTransformingInformer`.
 #[test]
 fn si_26_a_transform_runs_once_per_object_before_anybody_sees_it() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let (ran, runs) = unbounded();
-        let options = world.options(order).transform(move |object| {
-            ran.send(word(&object)).unwrap();
-            Ok(Held::edited(object, |object: &mut ConfigMap| {
-                let data = [("transformed".to_owned(), "yes".to_owned())];
-                object.data = Some(data.into());
-            }))
-        });
-        let informer = world.informer_with(options);
-        let (_, told) = follow(&informer);
-        world.run(&informer);
-        world.set("a");
-        world.source.delete("", "b");
-        for notification in told.iter().take(4) {
-            let data = notification.object().data.clone().unwrap();
-            assert_eq!(data["transformed"], "yes", "{order:?} {notification:?}");
-        }
-        assert!(
-            informer
-                .store()
-                .list()
-                .iter()
-                .all(|object| object.data.is_some())
-        );
-        world.behind_its_back(|world| {
-            world.set("c");
-        });
-        assert_eq!(next_sorted(&told, 2), ["+c6", "a4>4"]);
-        let runs: Vec<String> = runs.try_iter().collect();
-        assert_eq!(
-            runs,
-            ["a2", "b3", "a4", "b5", "c6"],
-            "{order:?}: a4 is known"
-        );
+    let world = World::with(&["a", "b"]);
+    let (ran, runs) = unbounded();
+    let options = world.options().transform(move |object| {
+        ran.send(word(&object)).unwrap();
+        Ok(Held::edited(object, |object: &mut ConfigMap| {
+            let data = [("transformed".to_owned(), "yes".to_owned())];
+            object.data = Some(data.into());
+        }))
+    });
+    let informer = world.informer_with(options);
+    let (_, told) = follow(&informer);
+    world.run(&informer);
+    world.set("a");
+    world.source.delete("", "b");
+    for notification in told.iter().take(4) {
+        let data = notification.object().data.clone().unwrap();
+        assert_eq!(data["transformed"], "yes", "{notification:?}");
     }
+    assert!(
+        informer
+            .store()
+            .list()
+            .iter()
+            .all(|object| object.data.is_some())
+    );
+    world.behind_its_back(|world| {
+        world.set("c");
+    });
+    assert_eq!(next_sorted(&told, 2), ["+c6", "a4>4"]);
+    let runs: Vec<String> = runs.try_iter().collect();
+    assert_eq!(runs, ["a2", "b3", "a4", "b5", "c6"], "a4 is known");
 }
 
 #[test]
 fn si_26_a_transform_that_fails_leaves_everything_as_it_was_and_leads_to_a_list() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let (allow, allowed) = unbounded::<()>();
-        let options = world.options(order).transform(move |object| {
-            if object.key().name() == "bad" && allowed.is_empty() {
-                return Err(Error::new(ErrorKind::Config, "not this one"));
-            }
-            Ok(object)
-        });
-        let informer = world.informer_with(options);
-        let (_, told) = follow(&informer);
-        world.run(&informer);
-        world.set("bad");
-        world.source.wait_for_watches(0);
-        assert_eq!(words(informer.store()), ["a2"]);
-        allow.send(()).unwrap();
-        world.pass_until(|| world.source.open_watches() == 1);
-        let expected = ["*a2", "+bad3", "a2>2"];
-        assert_eq!(next_sorted(&told, 3), expected, "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let (allow, allowed) = unbounded::<()>();
+    let options = world.options().transform(move |object| {
+        if object.key().name() == "bad" && allowed.is_empty() {
+            return Err(Error::new(ErrorKind::Config, "not this one"));
+        }
+        Ok(object)
+    });
+    let informer = world.informer_with(options);
+    let (_, told) = follow(&informer);
+    world.run(&informer);
+    world.set("bad");
+    world.source.wait_for_watches(0);
+    assert_eq!(words(informer.store()), ["a2"]);
+    allow.send(()).unwrap();
+    world.pass_until(|| world.source.open_watches() == 1);
+    let expected = ["*a2", "+bad3", "a2>2"];
+    assert_eq!(next_sorted(&told, 3), expected);
 }
 
 #[test]
 fn st_7_objects_that_a_list_brings_unchanged_keep_their_allocation() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let before = informer.store().get("", "a").unwrap().unwrap();
-        let (_, told) = follow(&informer);
-        assert_eq!(next(&told, 1), ["*a2"]);
-        world.behind_its_back(|world| {
-            world.set("b");
-        });
-        // With no resync asked for, everybody is taken to be syncing until the first look (SI-24).
-        assert_eq!(next(&told, 2), ["a2>2", "+b3"], "{order:?}");
-        let after = informer.store().get("", "a").unwrap().unwrap();
-        assert!(Arc::ptr_eq(&before, &after), "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let before = informer.store().get("", "a").unwrap().unwrap();
+    let (_, told) = follow(&informer);
+    assert_eq!(next(&told, 1), ["*a2"]);
+    world.behind_its_back(|world| {
+        world.set("b");
+    });
+    // With no resync asked for, everybody is taken to be syncing until the first look (SI-24).
+    assert_eq!(next(&told, 2), ["a2>2", "+b3"]);
+    let after = informer.store().get("", "a").unwrap().unwrap();
+    assert!(Arc::ptr_eq(&before, &after));
 }
 
-/// The position of the content, for reads after one's own write, in every order.
+/// The position of the content, for reads after one's own write.
 #[test]
 fn store_version_follows_events_lists_and_bookmarks() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let version = world.set("a");
-        let at = |version: u64| ResourceVersion::from(version.to_string());
-        let store = informer.store();
-        store
-            .wait_until_at_least(&at(version), Deadline::NEVER)
-            .unwrap();
-        world.behind_its_back(|world| {
-            world.set("b");
-            world.source.skip_to(90);
-        });
-        store.wait_until_at_least(&at(90), Deadline::NEVER).unwrap();
-        assert_eq!(words(store), ["a3", "b4"], "{order:?}");
-        world.source.skip_to(120);
-        world.source.bookmark();
-        store
-            .wait_until_at_least(&at(120), Deadline::NEVER)
-            .unwrap();
-        let version = world.set("c");
-        store
-            .wait_until_at_least(&at(version), Deadline::NEVER)
-            .unwrap();
-        assert_eq!(words(store), ["a3", "b4", "c121"], "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let version = world.set("a");
+    let at = |version: u64| ResourceVersion::from(version.to_string());
+    let store = informer.store();
+    store
+        .wait_until_at_least(&at(version), Deadline::NEVER)
+        .unwrap();
+    world.behind_its_back(|world| {
+        world.set("b");
+        world.source.skip_to(90);
+    });
+    store.wait_until_at_least(&at(90), Deadline::NEVER).unwrap();
+    assert_eq!(words(store), ["a3", "b4"]);
+    world.source.skip_to(120);
+    world.source.bookmark();
+    store
+        .wait_until_at_least(&at(120), Deadline::NEVER)
+        .unwrap();
+    let version = world.set("c");
+    store
+        .wait_until_at_least(&at(version), Deadline::NEVER)
+        .unwrap();
+    assert_eq!(words(store), ["a3", "b4", "c121"]);
 }
 
 /// ST-9, RF-27: nothing in it is a version, too.
 #[test]
 fn st_9_an_empty_first_list_gives_the_store_its_version() {
-    for order in ORDERS {
-        let world = World::new();
-        world.source.skip_to(40);
-        let informer = world.running(order);
-        let at = |version: &str| ResourceVersion::from(version);
-        assert_eq!(informer.store().resource_version(), at("40"), "{order:?}");
-        assert_eq!(informer.last_sync_resource_version(), at("40"));
-        world.source.skip_to(50);
-        world.source.bookmark();
-        informer
-            .store()
-            .wait_until_at_least(&at("50"), Deadline::NEVER)
-            .unwrap();
-    }
+    let world = World::new();
+    world.source.skip_to(40);
+    let informer = world.running();
+    let at = |version: &str| ResourceVersion::from(version);
+    assert_eq!(informer.store().resource_version(), at("40"));
+    assert_eq!(informer.last_sync_resource_version(), at("40"));
+    world.source.skip_to(50);
+    world.source.bookmark();
+    informer
+        .store()
+        .wait_until_at_least(&at("50"), Deadline::NEVER)
+        .unwrap();
 }
 
-/// ST-9: a list is the content's version when the last of it is in the store, not before.
+/// ST-9, ST-8: nothing of a list is in the store before all of it.
 #[test]
 fn st_9_the_store_is_never_ahead_of_its_content() {
-    for order in [QueueOrder::InOrder, QueueOrder::Compressed] {
-        let world = World::with(&["a", "b"]);
-        let (begun, calls) = unbounded();
-        let (gate, pass) = unbounded::<()>();
-        let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
-            if object.key().name() == "b" {
-                begun.send(()).unwrap();
-                pass.recv_timeout(OPENS).unwrap();
-            }
-            Vec::new()
-        });
-        let informer = world.informer_with(world.options(order).indexers(indexers));
-        let (registration, _told) = follow(&informer);
-        informer.start().unwrap();
-        calls.recv().unwrap();
-        world.source.wait_for_watches(1);
-        let version = ResourceVersion::from("3");
-        assert_eq!(words(informer.store()), ["a2"], "{order:?}");
-        assert_eq!(informer.store().resource_version().as_str(), "");
-        assert_eq!(informer.last_sync_resource_version(), version);
-        assert!(!informer.has_synced() && !registration.has_synced());
-        gate.send(()).unwrap();
-        informer.wait_until_synced(Deadline::NEVER).unwrap();
-        assert_eq!(informer.store().resource_version(), version, "{order:?}");
-    }
+    let world = World::with(&["a", "b"]);
+    let (begun, calls) = unbounded();
+    let (gate, pass) = unbounded::<()>();
+    let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
+        if object.key().name() == "b" {
+            begun.send(()).unwrap();
+            pass.recv_timeout(OPENS).unwrap();
+        }
+        Vec::new()
+    });
+    let informer = world.informer_with(world.options().indexers(indexers));
+    let (registration, told) = follow(&informer);
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    assert!(informer.store().is_empty() && told.is_empty());
+    assert_eq!(informer.store().resource_version().as_str(), "");
+    assert!(!informer.has_synced() && !registration.has_synced());
+    gate.send(()).unwrap();
+    informer.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(informer.store().resource_version().as_str(), "3");
 }
 
-/// ST-9, B18: while a list that goes back in time comes object by object, the content is at no version to wait for.
+/// ST-9, B18: the content keeps its version until all of a list that goes back is there.
 #[test]
 fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let (begun, calls) = unbounded();
-        let (gate, pass) = unbounded::<()>();
-        // Called for each state that comes into the store.
-        let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
-            if word(&Held::new(object.clone())) == "c6" {
-                begun.send(()).unwrap();
-                pass.recv_timeout(OPENS).unwrap();
-            }
-            Vec::new()
-        });
-        let informer = world.informer_with(world.options(order).indexers(indexers));
-        world.run(&informer);
-        let store = informer.store();
-        let old = ResourceVersion::from(world.set("a").to_string());
-        store.wait_until_at_least(&old, Deadline::NEVER).unwrap();
-        world.set("c");
-        world.source.skip_to(60);
-        world.source.bookmark();
-        let ahead = ResourceVersion::from("60");
-        store.wait_until_at_least(&ahead, Deadline::NEVER).unwrap();
-        world.source.end_watches(None);
-        world.source.wait_for_watches(0);
-        world.source.restore(5);
-        world.set("c");
-        world.pass_until(|| !calls.is_empty());
-        if order != QueueOrder::InOrderAtomic {
-            assert_eq!(store.resource_version().as_str(), "0", "{order:?}");
-            let error = store.wait_until_at_least(&old, world.now()).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::NotSynced, "{order:?}");
+    let world = World::with(&["a", "b"]);
+    let (begun, calls) = unbounded();
+    let (gate, pass) = unbounded::<()>();
+    // Called for each state that comes into the store.
+    let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
+        if word(&Held::new(object.clone())) == "c6" {
+            begun.send(()).unwrap();
+            pass.recv_timeout(OPENS).unwrap();
         }
-        gate.send(()).unwrap();
-        while store.resource_version().as_str() != "6" {
-            std::thread::yield_now();
-        }
-        assert_eq!(words(store), ["a4", "b3", "c6"], "{order:?}");
+        Vec::new()
+    });
+    let informer = world.informer_with(world.options().indexers(indexers));
+    world.run(&informer);
+    let store = informer.store();
+    let old = ResourceVersion::from(world.set("a").to_string());
+    store.wait_until_at_least(&old, Deadline::NEVER).unwrap();
+    world.set("c");
+    world.source.skip_to(60);
+    world.source.bookmark();
+    let ahead = ResourceVersion::from("60");
+    store.wait_until_at_least(&ahead, Deadline::NEVER).unwrap();
+    world.source.end_watches(None);
+    world.source.wait_for_watches(0);
+    world.source.restore(5);
+    world.set("c");
+    world.pass_until(|| !calls.is_empty());
+    gate.send(()).unwrap();
+    while store.resource_version().as_str() != "6" {
+        std::thread::yield_now();
     }
+    assert_eq!(words(store), ["a4", "b3", "c6"]);
 }
 
 /// `TestEventPanics` through a whole informer: one notification is lost, the rest goes on.
 #[test]
 fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
     let world = World::with(&["a", "b"]);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     let (send, seen) = unbounded();
     let handler = Handlers::<ConfigMap>::new().on_add(move |object, _| {
         assert_ne!(word(object), "a2", "the handler does not like it");
@@ -361,46 +321,44 @@ impl ListerWatcher<ConfigMap> for Vague {
 /// most recent, at once.
 #[test]
 fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        // The first list does not say where it is; the second one lags behind what the watch told.
-        let source = Vague(world.source.clone(), Mutex::new(vec!["1", ""]));
-        let (allow, allowed) = unbounded::<()>();
-        let options = world.options(order).transform(move |object| {
-            if object.key().name() == "bad" && allowed.is_empty() {
-                return Err(Error::new(ErrorKind::Config, "not this one"));
-            }
-            Ok(object)
-        });
-        let informer = SharedInformer::new(Arc::new(source), options);
-        let (_, told) = follow(&informer);
-        world.run(&informer);
-        world.set("b");
-        let mut seen = Vec::new();
-        while seen.last().is_none_or(|word| word != "+b3") {
-            seen.extend(next(&told, 1));
+    let world = World::with(&["a"]);
+    // The first list does not say where it is; the second one lags behind what the watch told.
+    let source = Vague(world.source.clone(), Mutex::new(vec!["1", ""]));
+    let (allow, allowed) = unbounded::<()>();
+    let options = world.options().transform(move |object| {
+        if object.key().name() == "bad" && allowed.is_empty() {
+            return Err(Error::new(ErrorKind::Config, "not this one"));
         }
-        let lists = world.lists();
-        world.set("bad");
-        world.source.wait_for_watches(0);
-        allow.send(()).unwrap();
-        world.pass_until(|| world.source.open_watches() == 1);
-        let requests = world.source.requests();
-        let lists: Vec<_> = requests
-            .iter()
-            .filter(|request| request.kind == RequestKind::List)
-            .skip(lists)
-            .map(|request| (request.resource_version.as_str(), request.at))
-            .collect();
-        let [(first, asked), (second, again)] = lists[..] else {
-            panic!("{order:?}: {lists:?}");
-        };
-        assert_eq!((first, second), ("0", ""), "{order:?}");
-        assert_eq!(asked, again, "{order:?}: at once");
-        let last = ResourceVersion::from("4");
-        let store = informer.store();
-        store.wait_until_at_least(&last, Deadline::NEVER).unwrap();
-        assert_eq!(words(store), ["a2", "b3", "bad4"], "{order:?}");
-        assert_eq!(store.refused(), 1, "{order:?}");
+        Ok(object)
+    });
+    let informer = SharedInformer::new(Arc::new(source), options);
+    let (_, told) = follow(&informer);
+    world.run(&informer);
+    world.set("b");
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|word| word != "+b3") {
+        seen.extend(next(&told, 1));
     }
+    let lists = world.lists();
+    world.set("bad");
+    world.source.wait_for_watches(0);
+    allow.send(()).unwrap();
+    world.pass_until(|| world.source.open_watches() == 1);
+    let requests = world.source.requests();
+    let lists: Vec<_> = requests
+        .iter()
+        .filter(|request| request.kind == RequestKind::List)
+        .skip(lists)
+        .map(|request| (request.resource_version.as_str(), request.at))
+        .collect();
+    let [(first, asked), (second, again)] = lists[..] else {
+        panic!("{lists:?}");
+    };
+    assert_eq!((first, second), ("0", ""));
+    assert_eq!(asked, again, "at once");
+    let last = ResourceVersion::from("4");
+    let store = informer.store();
+    store.wait_until_at_least(&last, Deadline::NEVER).unwrap();
+    assert_eq!(words(store), ["a2", "b3", "bad4"]);
+    assert_eq!(store.refused(), 1);
 }

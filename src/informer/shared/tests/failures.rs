@@ -11,83 +11,63 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// IX-6: one bad object costs itself its place in that index, and nobody anything else.
 #[test]
 fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let indexers = Indexers::new()
-            .by_namespace()
-            .with("fussy", |object: &ConfigMap| {
-                assert_ne!(object.key().name(), "a", "it does not like it");
-                vec!["fine".to_owned()]
-            });
-        let informer = world.informer_with(world.options(order).indexers(indexers));
-        let (registration, told) = follow(&informer);
-        world.run(&informer);
-        registration.wait_until_synced(Deadline::NEVER).unwrap();
-        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"], "{order:?}");
-        let store = informer.store();
-        assert_eq!(
-            store.by_index("fussy", "fine").unwrap().len(),
-            1,
-            "{order:?}"
-        );
-        assert_eq!(
-            store.by_index("namespace", "").unwrap().len(),
-            2,
-            "{order:?}"
-        );
-        world.set("a");
-        assert_eq!(next(&told, 1), ["a2>4"], "{order:?}: it goes on");
-        assert_eq!(store.index_panics(), 2);
-        assert!(!informer.is_stopped());
-    }
+    let world = World::with(&["a", "b"]);
+    let indexers = Indexers::new()
+        .by_namespace()
+        .with("fussy", |object: &ConfigMap| {
+            assert_ne!(object.key().name(), "a", "it does not like it");
+            vec!["fine".to_owned()]
+        });
+    let informer = world.informer_with(world.options().indexers(indexers));
+    let (registration, told) = follow(&informer);
+    world.run(&informer);
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+    let store = informer.store();
+    assert_eq!(store.by_index("fussy", "fine").unwrap().len(), 1);
+    assert_eq!(store.by_index("namespace", "").unwrap().len(), 2);
+    world.set("a");
+    assert_eq!(next(&told, 1), ["a2>4"], "it goes on");
+    assert_eq!(store.index_panics(), 2);
+    assert!(!informer.is_stopped());
 }
 
 /// SI-26: a transform that panics is one that fails.
 #[test]
 fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let (allow, allowed) = unbounded::<()>();
-        let options = world.options(order).transform(move |object| {
-            let secret = "canary".to_owned();
-            assert!(
-                object.key().name() != "a" || !allowed.is_empty(),
-                "{secret}"
-            );
-            Ok(object)
-        });
-        let informer = world.informer_with(options);
-        let (registration, told) = follow(&informer);
-        informer.start().unwrap();
-        world.fake.wait_for_timer(Duration::from_millis(800));
-        for error in [
-            informer.wait_until_synced(world.now()).unwrap_err(),
-            registration.wait_until_synced(world.now()).unwrap_err(),
-        ] {
-            assert_eq!(error.kind(), ErrorKind::NotSynced);
-            assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
-            let text = error.to_string();
-            assert!(
-                text.contains("transforming: the transform of a panicked"),
-                "{text}"
-            );
-            assert!(!text.contains("canary"), "{text}");
-        }
-        allow.send(()).unwrap();
-        world.pass_until(|| informer.has_synced());
-        assert_eq!(next(&told, 1), ["*a2"], "{order:?}");
-        // The status is shown before the watch is opened.
-        world.source.wait_for_watches(1);
-        assert_eq!(
-            informer
-                .status()
-                .failures
-                .last()
-                .cloned()
-                .map(|error| error.kind()),
-            None
+    let world = World::with(&["a"]);
+    let (allow, allowed) = unbounded::<()>();
+    let options = world.options().transform(move |object| {
+        let secret = "canary".to_owned();
+        assert!(
+            object.key().name() != "a" || !allowed.is_empty(),
+            "{secret}"
         );
+        Ok(object)
+    });
+    let informer = world.informer_with(options);
+    let (registration, told) = follow(&informer);
+    informer.start().unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    for error in [
+        informer.wait_until_synced(world.now()).unwrap_err(),
+        registration.wait_until_synced(world.now()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotSynced);
+        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+        let text = error.to_string();
+        assert!(
+            text.contains("transforming: the transform of a panicked"),
+            "{text}"
+        );
+        assert!(!text.contains("canary"), "{text}");
     }
+    allow.send(()).unwrap();
+    world.pass_until(|| informer.has_synced());
+    assert_eq!(next(&told, 1), ["*a2"]);
+    // The status is shown before the watch is opened.
+    world.source.wait_for_watches(1);
+    assert_eq!(informer.status().failures.last().map(Error::kind), None);
 }
 
 /// A source of the user's own that panics in its second list.
@@ -122,42 +102,38 @@ impl ListerWatcher<ConfigMap> for Panics {
 /// on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let source = Panics(world.source.clone(), true);
-        let informer = SharedInformer::new(Arc::new(source), world.options(order));
-        let (registration, _told) = follow(&informer);
-        informer.start().unwrap();
-        world.fake.wait_for_timer(Duration::from_millis(800));
-        for error in [
-            informer.wait_until_synced(world.now()).unwrap_err(),
-            registration.wait_until_synced(world.now()).unwrap_err(),
-        ] {
-            assert_eq!(error.kind(), ErrorKind::NotSynced, "{order:?}");
-            assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
-            let text = "the source of reflector configmaps panicked: a bad source";
-            assert!(error.to_string().contains(text), "{error}");
-        }
-        assert!(!informer.is_stopped());
-        informer.shutdown(Deadline::NEVER).unwrap();
+    let world = World::with(&["a"]);
+    let source = Panics(world.source.clone(), true);
+    let informer = SharedInformer::new(Arc::new(source), world.options());
+    let (registration, _told) = follow(&informer);
+    informer.start().unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    for error in [
+        informer.wait_until_synced(world.now()).unwrap_err(),
+        registration.wait_until_synced(world.now()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::NotSynced);
+        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+        let text = "the source of reflector configmaps panicked: a bad source";
+        assert!(error.to_string().contains(text), "{error}");
     }
+    assert!(!informer.is_stopped());
+    informer.shutdown(Deadline::NEVER).unwrap();
 }
 
 /// What was there when the source panicked stays readable.
 #[test]
 fn what_came_before_a_panic_of_the_source_is_in_the_store() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let source = Panics(world.source.clone(), false);
-        let informer = SharedInformer::new(Arc::new(source), world.options(order));
-        informer.start().unwrap();
-        informer.wait_until_synced(Deadline::NEVER).unwrap();
-        world.fake.wait_for_timer(Duration::from_millis(800));
-        let failure = informer.status().failures.last().cloned().unwrap();
-        assert_eq!(failure.kind(), ErrorKind::Panicked, "{order:?}");
-        assert!(!informer.is_stopped() && informer.has_synced());
-        assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
-    }
+    let world = World::with(&["a", "b"]);
+    let source = Panics(world.source.clone(), false);
+    let informer = SharedInformer::new(Arc::new(source), world.options());
+    informer.start().unwrap();
+    informer.wait_until_synced(Deadline::NEVER).unwrap();
+    world.fake.wait_for_timer(Duration::from_millis(800));
+    let failure = informer.status().failures.last().cloned().unwrap();
+    assert_eq!(failure.kind(), ErrorKind::Panicked);
+    assert!(!informer.is_stopped() && informer.has_synced());
+    assert_eq!(words(informer.store()), ["a2", "b3"]);
 }
 
 /// What a type of the user's own does when it is dropped.
@@ -220,52 +196,50 @@ fn on_drop(
     })
 }
 
-/// CT-1, CT-2: what ends the queue's thread ends the informer: its reflector does not list on for nobody.
+/// CT-1, CT-2: what ends the reflector's thread ends the informer, with the cause.
 #[test]
-fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
-    for order in ORDERS {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        let source = FakeSource::<Touchy>::with_clock(clock.clone());
-        source.set(touchy("a"));
-        let reflector = ReflectorOptions {
-            clock,
-            ..ReflectorOptions::default()
-        };
-        let options = InformerOptions::default().order(order).reflector(reflector);
-        let options = on_drop(options, |metadata| {
-            let first = metadata.resource_version.as_deref() == Some("2");
-            let thread = std::thread::current();
-            let here = thread.name().is_some_and(|name| name.starts_with("inf-"));
-            assert!(!(first && here), "a bad drop");
-        });
-        let informer = SharedInformer::new(Arc::new(source.clone()), options);
-        informer.start().unwrap();
-        informer.wait_until_synced(Deadline::NEVER).unwrap();
-        source.wait_for_watches(1);
-        source.set(touchy("a"));
-        let version = ResourceVersion::from("9");
-        let error = informer
-            .store()
-            .wait_until_at_least(&version, Deadline::NEVER)
-            .unwrap_err();
-        let text = "the queue thread of informer touchies.example.com panicked: a bad drop";
-        assert!(error.to_string().contains(text), "{error}");
-        assert!(informer.is_stopped());
-        assert_eq!(
-            informer
-                .status()
-                .failures
-                .last()
-                .cloned()
-                .unwrap()
-                .to_string(),
-            text
-        );
-        source.wait_for_watches(0);
-        informer.shutdown(Deadline::NEVER).unwrap();
-        assert_eq!(informer.store().len(), 1, "{order:?}: it stays readable");
-    }
+fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
+    let fake = FakeClock::new();
+    let clock = Clock::from(fake.clone());
+    let source = FakeSource::<Touchy>::with_clock(clock.clone());
+    source.set(touchy("a"));
+    let reflector = ReflectorOptions {
+        clock,
+        ..ReflectorOptions::default()
+    };
+    let options = InformerOptions::default().reflector(reflector);
+    let options = on_drop(options, |metadata| {
+        let first = metadata.resource_version.as_deref() == Some("2");
+        let thread = std::thread::current();
+        let here = thread.name().is_some_and(|name| name.starts_with("rf-"));
+        assert!(!(first && here), "a bad drop");
+    });
+    let informer = SharedInformer::new(Arc::new(source.clone()), options);
+    informer.start().unwrap();
+    informer.wait_until_synced(Deadline::NEVER).unwrap();
+    source.wait_for_watches(1);
+    source.set(touchy("a"));
+    let version = ResourceVersion::from("9");
+    let error = informer
+        .store()
+        .wait_until_at_least(&version, Deadline::NEVER)
+        .unwrap_err();
+    let text = "the thread of reflector touchies.example.com panicked: a bad drop";
+    assert!(error.to_string().contains(text), "{error}");
+    assert!(informer.is_stopped());
+    assert_eq!(
+        informer
+            .status()
+            .failures
+            .last()
+            .cloned()
+            .unwrap()
+            .to_string(),
+        text
+    );
+    source.wait_for_watches(0);
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(informer.store().len(), 1, "it stays readable");
 }
 
 /// An object's drop, which overwrites a Secret and may be code of the user's, can read everything
@@ -273,70 +247,66 @@ fn ct_1_a_panic_of_the_queues_thread_stops_the_informer_and_its_reflector() {
 /// lock of it is held.
 #[test]
 fn objects_are_dropped_under_no_lock_of_the_informer() {
-    for order in ORDERS {
-        let world = World::new();
-        let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
-        let reflector = ReflectorOptions {
-            clock: world.clock.clone(),
-            ..ReflectorOptions::default()
-        };
-        let cell: Arc<std::sync::OnceLock<std::sync::Weak<SharedInformer<Touchy>>>> =
-            Arc::default();
-        let (dropped, drops) = unbounded();
-        let own = Arc::clone(&cell);
-        let options = InformerOptions::default()
-            .order(order)
-            .reflector(reflector)
-            .indexers(Indexers::new().by_namespace());
-        let options = on_drop(options, move |metadata| {
-            let informer = own.get().and_then(std::sync::Weak::upgrade);
-            if let Some(informer) = informer {
-                let read = (informer.queued(), informer.is_stopped(), informer.status());
-                let stored = (
-                    informer.store().len(),
-                    informer.store().by_index("namespace", ""),
-                );
-                let handlers = informer.registrations();
-                let handlers = handlers
-                    .iter()
-                    .map(|handler| (handler.queued(), handler.lag()));
-                drop((read, stored, handlers.collect::<Vec<_>>()));
-            }
-            drop(dropped.send(metadata.resource_version.clone()));
-        });
-        let informer = Arc::new(SharedInformer::new(Arc::new(source.clone()), options));
-        cell.set(Arc::downgrade(&informer)).unwrap();
-        let (block, calls, gate) = blocks();
-        let handler = crate::informer::Handlers::<Touchy>::new().on_add(move |_, _| block());
-        let options = HandlerOptions::default().queue_max(Some(1));
-        let slow = informer.add_handler_with(handler, options).unwrap();
-        source.set(touchy("a"));
-        informer.start().unwrap();
-        calls.recv().unwrap();
-        source.wait_for_watches(1);
-        let settled = |version: u64| {
-            let version = ResourceVersion::from(version.to_string());
-            informer
-                .store()
-                .wait_until_at_least(&version, Deadline::NEVER)
-                .unwrap();
-        };
-        // While the handler stands still: what joins others, what takes their place.
-        for _ in 0..3 {
-            source.set(touchy("a"));
-            source.set(touchy("b"));
+    let world = World::new();
+    let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
+    let reflector = ReflectorOptions {
+        clock: world.clock.clone(),
+        ..ReflectorOptions::default()
+    };
+    let cell: Arc<std::sync::OnceLock<std::sync::Weak<SharedInformer<Touchy>>>> = Arc::default();
+    let (dropped, drops) = unbounded();
+    let own = Arc::clone(&cell);
+    let options = InformerOptions::default()
+        .reflector(reflector)
+        .indexers(Indexers::new().by_namespace());
+    let options = on_drop(options, move |metadata| {
+        let informer = own.get().and_then(std::sync::Weak::upgrade);
+        if let Some(informer) = informer {
+            let read = (informer.is_stopped(), informer.status());
+            let stored = (
+                informer.store().len(),
+                informer.store().by_index("namespace", ""),
+            );
+            let handlers = informer.registrations();
+            let handlers = handlers
+                .iter()
+                .map(|handler| (handler.queued(), handler.lag()));
+            drop((read, stored, handlers.collect::<Vec<_>>()));
         }
-        source.delete("", "a");
-        settled(source.set(touchy("a")));
-        settled(source.set(touchy("c")));
-        let (_removing, removed) = apart(move || slow.remove(Deadline::NEVER));
-        // For every further call too: the removal may begin after this one returns.
-        drop(gate);
-        removed.recv().unwrap().unwrap();
-        informer.shutdown(Deadline::NEVER).unwrap();
-        drop(informer);
-        assert!(drops.len() > 6, "{order:?}: {drops:?}");
+        drop(dropped.send(metadata.resource_version.clone()));
+    });
+    let informer = Arc::new(SharedInformer::new(Arc::new(source.clone()), options));
+    cell.set(Arc::downgrade(&informer)).unwrap();
+    let (block, calls, gate) = blocks();
+    let handler = crate::informer::Handlers::<Touchy>::new().on_add(move |_, _| block());
+    let options = HandlerOptions::default().queue_max(Some(1));
+    let slow = informer.add_handler_with(handler, options).unwrap();
+    source.set(touchy("a"));
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    source.wait_for_watches(1);
+    let settled = |version: u64| {
+        let version = ResourceVersion::from(version.to_string());
+        informer
+            .store()
+            .wait_until_at_least(&version, Deadline::NEVER)
+            .unwrap();
+    };
+    // While the handler stands still: what joins others, what takes their place.
+    for _ in 0..3 {
+        source.set(touchy("a"));
+        source.set(touchy("b"));
     }
+    source.delete("", "a");
+    settled(source.set(touchy("a")));
+    settled(source.set(touchy("c")));
+    let (_removing, removed) = apart(move || slow.remove(Deadline::NEVER));
+    // For every further call too: the removal may begin after this one returns.
+    drop(gate);
+    removed.recv().unwrap().unwrap();
+    informer.shutdown(Deadline::NEVER).unwrap();
+    drop(informer);
+    assert!(drops.len() > 6, "{drops:?}");
 }
 
 /// A function of the user's that blocks until the test lets it go, and says that it was called.
@@ -349,6 +319,9 @@ fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     };
     (call, calls, gate)
 }
+
+/// What a thread that is late is held up by.
+const HELD_UP: &str = "held up by a transform, an index function or a call of the source";
 
 /// Shuts the informer down with a deadline that passes while a function of the user's blocks: what it says once nothing else
 /// runs any more than the thread of that name.
@@ -373,57 +346,50 @@ fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> Stri
 
 #[test]
 fn si_5_a_shutdown_does_not_wait_for_a_transform_beyond_its_deadline() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let (block, calls, gate) = blocks();
-        let options = world.options(order).transform(move |object| {
-            block();
-            Ok(object)
-        });
-        let informer = Arc::new(world.informer_with(options));
-        let (registration, told) = follow(&informer);
-        informer.start().unwrap();
-        calls.recv().unwrap();
-        let text = shut_down_late(&world, &informer, "rf");
-        assert!(
-            text.ends_with("held up by a transform or a call of the source"),
-            "{text}"
-        );
-        let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Stopped, "nobody waits for it");
-        assert!(registration.has_ended() && told.recv().is_err());
-        gate.send(()).unwrap();
-        informer.shutdown(Deadline::NEVER).unwrap();
-        assert!(informer.store().is_empty(), "it told nobody anything more");
-    }
+    let world = World::with(&["a"]);
+    let (block, calls, gate) = blocks();
+    let options = world.options().transform(move |object| {
+        block();
+        Ok(object)
+    });
+    let informer = Arc::new(world.informer_with(options));
+    let (registration, told) = follow(&informer);
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    let text = shut_down_late(&world, &informer, "rf");
+    assert!(text.ends_with(HELD_UP), "{text}");
+    let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped, "nobody waits for it");
+    assert!(registration.has_ended() && told.recv().is_err());
+    gate.send(()).unwrap();
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(informer.store().is_empty(), "it told nobody anything more");
 }
 
 #[test]
 fn si_5_a_shutdown_does_not_wait_for_an_index_function_beyond_its_deadline() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let (block, calls, gate) = blocks();
-        let indexers = Indexers::new().with("slow", move |_: &ConfigMap| {
-            block();
-            Vec::new()
-        });
-        let options = world.options(order).indexers(indexers);
-        let informer = Arc::new(world.informer_with(options));
-        let (_, told) = follow(&informer);
-        informer.start().unwrap();
-        calls.recv().unwrap();
-        let waiting = Arc::clone(&informer);
-        let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-        let text = shut_down_late(&world, &informer, "inf");
-        assert!(text.ends_with("held up by an index function"), "{text}");
-        assert_eq!(
-            waited.recv().unwrap().unwrap_err().kind(),
-            ErrorKind::Stopped
-        );
-        drop(informer);
-        assert!(told.recv().is_err(), "the drop did not wait for it either");
-        drop(gate);
-    }
+    let world = World::with(&["a"]);
+    let (block, calls, gate) = blocks();
+    let indexers = Indexers::new().with("slow", move |_: &ConfigMap| {
+        block();
+        Vec::new()
+    });
+    let options = world.options().indexers(indexers);
+    let informer = Arc::new(world.informer_with(options));
+    let (_, told) = follow(&informer);
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    let waiting = Arc::clone(&informer);
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
+    let text = shut_down_late(&world, &informer, "rf");
+    assert!(text.ends_with(HELD_UP), "{text}");
+    assert_eq!(
+        waited.recv().unwrap().unwrap_err().kind(),
+        ErrorKind::Stopped
+    );
+    drop(informer);
+    assert!(told.recv().is_err(), "the drop did not wait for it either");
+    drop(gate);
 }
 
 /// A transform that stops its own informer is not waited for on its own thread.
@@ -433,13 +399,11 @@ fn si_5_a_transform_may_stop_its_own_informer() {
     let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
     let (ended, end) = unbounded();
     let own = Arc::clone(&cell);
-    let options = world
-        .options(QueueOrder::default())
-        .transform(move |object| {
-            let informer = own.get().unwrap();
-            ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
-            Ok(object)
-        });
+    let options = world.options().transform(move |object| {
+        let informer = own.get().unwrap();
+        ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+        Ok(object)
+    });
     let informer = cell.get_or_init(|| world.informer_with(options));
     informer.start().unwrap();
     end.recv().unwrap().unwrap();
@@ -455,14 +419,12 @@ fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
     let (block, calls, gate) = blocks();
     let (ended, end) = unbounded();
     let own = Arc::clone(&cell);
-    let options = world
-        .options(QueueOrder::default())
-        .transform(move |object| {
-            block();
-            let informer = own.get().unwrap();
-            ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
-            Ok(object)
-        });
+    let options = world.options().transform(move |object| {
+        block();
+        let informer = own.get().unwrap();
+        ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
+        Ok(object)
+    });
     let informer = cell.get_or_init(|| world.informer_with(options));
     informer.start().unwrap();
     calls.recv().unwrap();
@@ -505,7 +467,7 @@ impl ListerWatcher<ConfigMap> for Mute {
 fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     let world = World::with(&["a"]);
     let source = Mute(world.source.clone());
-    let informer = SharedInformer::new(Arc::new(source), world.options(QueueOrder::default()));
+    let informer = SharedInformer::new(Arc::new(source), world.options());
     let (registration, told) = follow(&informer);
     let error = informer.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
@@ -524,9 +486,9 @@ fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     assert!(world.source.requests().is_empty());
 }
 
-/// Each of the informer's two threads would wait for the other one's end.
+/// The reflector's thread and a handler's would wait for each other's end.
 #[test]
-fn si_5_a_transform_and_an_index_function_may_stop_their_informer_at_once() {
+fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
     let world = World::with(&["a"]);
     let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
     let together = Arc::new(std::sync::Barrier::new(2));
@@ -538,22 +500,17 @@ fn si_5_a_transform_and_an_index_function_may_stop_their_informer_at_once() {
     };
     let shut_down = Arc::new(shut_down);
     let (own, of_index) = (Arc::clone(&cell), Arc::clone(&shut_down));
-    let indexers = Indexers::new().with("stops", move |_: &ConfigMap| {
-        of_index(&own);
+    let indexers = Indexers::new().with("stops", move |object: &ConfigMap| {
+        if object.metadata.name.as_deref() == Some("b") {
+            of_index(&own);
+        }
         Vec::new()
     });
-    // The first object is in the store's hands when the second one comes to the transform.
+    let informer = cell.get_or_init(|| world.informer_with(world.options().indexers(indexers)));
     let own = Arc::clone(&cell);
-    let options = world
-        .options(QueueOrder::InOrder)
-        .indexers(indexers)
-        .transform(move |object| {
-            if object.metadata.name.as_deref() == Some("b") {
-                shut_down(&own);
-            }
-            Ok(object)
-        });
-    let informer = cell.get_or_init(|| world.informer_with(options));
+    let handler = crate::informer::Handlers::<ConfigMap>::new();
+    let handler = handler.on_add(move |_, _| shut_down(&own));
+    informer.add_handler(handler).unwrap();
     informer.start().unwrap();
     world.source.wait_for_watches(1);
     world.set("b");
@@ -599,7 +556,7 @@ fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
                 waits,
                 ended,
             };
-            let options = world.options(QueueOrder::default());
+            let options = world.options();
             world.informer_with(options.metrics(Arc::new(metrics)))
         });
         informer.start().unwrap();

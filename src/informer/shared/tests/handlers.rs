@@ -6,76 +6,69 @@ use std::collections::BTreeMap;
 
 #[test]
 fn si_10_a_handler_added_before_the_start_gets_the_initial_list_as_such() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.informer(order);
-        let (_, told) = follow(&informer);
-        world.run(&informer);
-        assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"], "{order:?}");
-        world.set("c");
-        world.set("a");
-        world.source.delete("", "b");
-        assert_eq!(next(&told, 3), ["+c4", "a2>5", "-b6"], "{order:?}");
-    }
+    let world = World::with(&["a", "b"]);
+    let informer = world.informer();
+    let (_, told) = follow(&informer);
+    world.run(&informer);
+    assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+    world.set("c");
+    world.set("a");
+    world.source.delete("", "b");
+    assert_eq!(next(&told, 3), ["+c4", "a2>5", "-b6"]);
 }
 
 /// `TestAddWhileActive`, `TestSharedInformerMultipleRegistration`.
 #[test]
 fn si_11_si_13_a_handler_added_while_it_runs_gets_everything_then_what_follows() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.running(order);
-        let (first, early) = follow(&informer);
-        assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
-        world.set("a");
-        assert_eq!(next(&early, 1), ["a2>4"]);
-        let (second, late) = follow(&informer);
-        assert_eq!(next_sorted(&late, 2), ["*a4", "*b3"], "{order:?}");
-        world.source.delete("", "a");
-        assert_eq!(next(&early, 1), ["-a5"]);
-        assert_eq!(next(&late, 1), ["-a5"]);
-        assert_ne!(first.name(), second.name());
-        assert_eq!(informer.registrations().len(), 2);
-    }
+    let world = World::with(&["a", "b"]);
+    let informer = world.running();
+    let (first, early) = follow(&informer);
+    assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
+    world.set("a");
+    assert_eq!(next(&early, 1), ["a2>4"]);
+    let (second, late) = follow(&informer);
+    assert_eq!(next_sorted(&late, 2), ["*a4", "*b3"]);
+    world.source.delete("", "a");
+    assert_eq!(next(&early, 1), ["-a5"]);
+    assert_eq!(next(&late, 1), ["-a5"]);
+    assert_ne!(first.name(), second.name());
+    assert_eq!(informer.registrations().len(), 2);
 }
 
 /// `TestSharedInformerInitializationRace`, `TestSharedInformerStartRace`: no gap and no duplicate, whenever it comes.
 #[test]
 fn si_11_a_handler_that_comes_at_any_moment_misses_nothing_and_hears_nothing_twice() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b", "c"]);
-        let informer = Arc::new(world.informer(order));
-        let adding = Arc::clone(&informer);
-        let (_worker, added) =
-            apart(move || (0..20).map(|_| follow(&adding).1).collect::<Vec<_>>());
-        let churn = || {
-            for round in 0..30 {
-                world.set(["a", "b", "c"][round % 3]);
-                if round % 4 == 0 {
-                    world.source.delete("", "b");
-                }
+    let world = World::with(&["a", "b", "c"]);
+    let informer = Arc::new(world.informer());
+    let adding = Arc::clone(&informer);
+    let (_worker, added) = apart(move || (0..20).map(|_| follow(&adding).1).collect::<Vec<_>>());
+    let churn = || {
+        for round in 0..30 {
+            world.set(["a", "b", "c"][round % 3]);
+            if round % 4 == 0 {
+                world.source.delete("", "b");
             }
-        };
-        churn();
-        informer.start().unwrap();
-        churn();
-        world.source.delete("", "a");
-        let last = world.set("z");
-        let there = world.source.objects().into_iter();
-        let there: BTreeMap<_, _> = there
-            .map(|object| (object.key().to_string(), number(&object)))
-            .collect();
-        assert_eq!(there.get("z"), Some(&last));
-        for told in added.recv().unwrap() {
-            let mut view = BTreeMap::new();
-            for notification in &told {
-                follows(&mut view, &notification);
-                if view == there {
-                    break;
-                }
-            }
-            assert!(told.is_empty(), "{order:?}");
         }
+    };
+    churn();
+    informer.start().unwrap();
+    churn();
+    world.source.delete("", "a");
+    let last = world.set("z");
+    let there = world.source.objects().into_iter();
+    let there: BTreeMap<_, _> = there
+        .map(|object| (object.key().to_string(), number(&object)))
+        .collect();
+    assert_eq!(there.get("z"), Some(&last));
+    for told in added.recv().unwrap() {
+        let mut view = BTreeMap::new();
+        for notification in &told {
+            follows(&mut view, &notification);
+            if view == there {
+                break;
+            }
+        }
+        assert!(told.is_empty());
     }
 }
 
@@ -103,7 +96,7 @@ fn number(object: &Held<ConfigMap>) -> u64 {
 #[test]
 fn si_14_a_removed_handler_hears_nothing_more_and_the_others_go_on() {
     let world = World::with(&["a"]);
-    let informer = world.running(QueueOrder::default());
+    let informer = world.running();
     let (registration, removed) = follow(&informer);
     let (_, stays) = follow(&informer);
     assert_eq!(next(&removed, 1), ["*a2"]);
@@ -117,124 +110,107 @@ fn si_14_a_removed_handler_hears_nothing_more_and_the_others_go_on() {
 
 #[test]
 fn si_20_the_store_is_never_behind_what_a_handler_is_told() {
-    for order in ORDERS {
-        let world = World::new();
-        let informer = world.informer(order);
-        let store = informer.store().clone();
-        let (send, seen) = unbounded();
-        let handler = Handlers::<ConfigMap>::new()
-            .on_add({
-                let (store, send) = (store.clone(), send.clone());
-                move |object, _| {
-                    let held = store.get("", object.key().name()).unwrap();
-                    send.send(held.map(|held| number(&held) >= number(object)))
-                        .unwrap();
-                }
-            })
-            .on_update({
-                let send = send.clone();
-                move |_, new| {
-                    let held = store.get("", new.key().name()).unwrap();
-                    send.send(held.map(|held| number(&held) >= number(new)))
-                        .unwrap();
-                }
-            });
-        informer.add_handler(handler).unwrap();
-        world.run(&informer);
-        for _ in 0..50 {
-            world.set("a");
-        }
-        for fine in seen.iter().take(50) {
-            assert_eq!(fine, Some(true), "{order:?}");
-        }
+    let world = World::new();
+    let informer = world.informer();
+    let store = informer.store().clone();
+    let (send, seen) = unbounded();
+    let handler = Handlers::<ConfigMap>::new()
+        .on_add({
+            let (store, send) = (store.clone(), send.clone());
+            move |object, _| {
+                let held = store.get("", object.key().name()).unwrap();
+                send.send(held.map(|held| number(&held) >= number(object)))
+                    .unwrap();
+            }
+        })
+        .on_update({
+            let send = send.clone();
+            move |_, new| {
+                let held = store.get("", new.key().name()).unwrap();
+                send.send(held.map(|held| number(&held) >= number(new)))
+                    .unwrap();
+            }
+        });
+    informer.add_handler(handler).unwrap();
+    world.run(&informer);
+    for _ in 0..50 {
+        world.set("a");
+    }
+    for fine in seen.iter().take(50) {
+        assert_eq!(fine, Some(true));
     }
 }
 
 /// The store decides, not the type of the event. `TestUpdate`.
 #[test]
 fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        assert_eq!(next(&told, 1), ["*a2"]);
-        world.source.send(|| ObjectEvent::added(held("a5")).into());
-        world
-            .source
-            .send(|| ObjectEvent::modified(held("b6")).into());
-        assert_eq!(next(&told, 2), ["a2>5", "+b6"], "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    assert_eq!(next(&told, 1), ["*a2"]);
+    world.source.send(|| ObjectEvent::added(held("a5")).into());
+    world
+        .source
+        .send(|| ObjectEvent::modified(held("b6")).into());
+    assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
 }
 
 /// Other than in client-go, who was never told of an object is not told of its end.
 #[test]
 fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        world
-            .source
-            .send(|| ObjectEvent::deleted(held("x8")).into());
-        world
-            .source
-            .send(|| ObjectEvent::deleted(held("a9")).into());
-        world
-            .source
-            .send(|| ObjectEvent::deleted(held("a9")).into());
-        world.source.send(|| ObjectEvent::added(held("c10")).into());
-        assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"], "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    world
+        .source
+        .send(|| ObjectEvent::deleted(held("x8")).into());
+    world
+        .source
+        .send(|| ObjectEvent::deleted(held("a9")).into());
+    world
+        .source
+        .send(|| ObjectEvent::deleted(held("a9")).into());
+    world.source.send(|| ObjectEvent::added(held("c10")).into());
+    assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"]);
 }
 
 /// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is whole at once. Nobody was
 /// asked for a resync yet, so that all handlers count as syncing, and hear of `c` too (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b", "c"]);
-        let informer = world.informer(order);
-        let store = informer.store().clone();
-        let (send, at_delete) = unbounded();
-        let handler = Handlers::<ConfigMap>::new().on_delete(move |_| {
-            send.send(words(&store)).unwrap();
-        });
-        informer.add_handler(handler).unwrap();
-        let (_, told) = follow(&informer);
-        world.run(&informer);
-        assert_eq!(next(&told, 3), ["*a2", "*b3", "*c4"]);
-        world.behind_its_back(|world| {
-            world.source.delete("", "a");
-            world.set("b");
-            world.set("d");
-        });
-        let changes = next(&told, 4);
-        let expected = match order {
-            QueueOrder::Compressed => ["b3>6", "c4>4", "+d7", "?a2"],
-            QueueOrder::InOrder | QueueOrder::InOrderAtomic => ["?a2", "b3>6", "c4>4", "+d7"],
-        };
-        assert_eq!(changes, expected, "{order:?}");
-        let seen = at_delete.recv().unwrap();
-        if order == QueueOrder::InOrderAtomic {
-            assert_eq!(seen, ["b6", "c4", "d7"], "the whole new content");
-        }
-        assert!(!seen.contains(&"a2".to_owned()));
-        assert_eq!(words(informer.store()), ["b6", "c4", "d7"]);
-    }
+    let world = World::with(&["a", "b", "c"]);
+    let informer = world.informer();
+    let store = informer.store().clone();
+    let (send, at_delete) = unbounded();
+    let handler = Handlers::<ConfigMap>::new().on_delete(move |_| {
+        send.send(words(&store)).unwrap();
+    });
+    informer.add_handler(handler).unwrap();
+    let (_, told) = follow(&informer);
+    world.run(&informer);
+    assert_eq!(next(&told, 3), ["*a2", "*b3", "*c4"]);
+    world.behind_its_back(|world| {
+        world.source.delete("", "a");
+        world.set("b");
+        world.set("d");
+    });
+    let changes = next(&told, 4);
+    assert_eq!(changes, ["?a2", "b3>6", "c4>4", "+d7"]);
+    let seen = at_delete.recv().unwrap();
+    assert_eq!(seen, ["b6", "c4", "d7"], "the whole new content");
+    assert_eq!(words(informer.store()), ["b6", "c4", "d7"]);
 }
 
 /// `TestResetWatch`.
 #[test]
 fn ct_14_what_was_missed_while_disconnected_is_no_part_of_the_initial_list() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let (_, told) = follow(&informer);
-        assert_eq!(next(&told, 1), ["*a2"]);
-        world.behind_its_back(|world| {
-            world.set("a");
-            world.set("b");
-        });
-        assert_eq!(next(&told, 2), ["a2>3", "+b4"], "{order:?}");
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let (_, told) = follow(&informer);
+    assert_eq!(next(&told, 1), ["*a2"]);
+    world.behind_its_back(|world| {
+        world.set("a");
+        world.set("b");
+    });
+    assert_eq!(next(&told, 2), ["a2>3", "+b4"]);
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 #[test]
 fn si_2_a_second_start_is_an_error_and_changes_nothing() {
     let world = World::with(&["a"]);
-    let informer = world.running(QueueOrder::default());
+    let informer = world.running();
     let error = informer.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert_eq!(error.to_string(), "informer has already started");
@@ -19,38 +19,36 @@ fn si_2_a_second_start_is_an_error_and_changes_nothing() {
 /// `TestStateSharedInformer`, `TestShutdown`.
 #[test]
 fn si_4_a_stopped_informer_stays_stopped_and_its_content_readable() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.running(order);
-        let (registration, told) = follow(&informer);
-        assert_eq!(next(&told, 1), ["*a2"]);
-        assert!(!informer.is_stopped());
-        informer.shutdown(Deadline::NEVER).unwrap();
-        assert!(informer.is_stopped());
-        assert_eq!(world.source.open_watches(), 0, "its watch is closed");
-        assert!(registration.has_ended());
-        world.set("b");
-        assert!(told.recv().is_err(), "nothing more comes");
-        assert_eq!(words(informer.store()), ["a2"]);
-        assert!(informer.has_synced());
-        assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
-        informer.stop();
-        informer.shutdown(world.now()).unwrap();
-    }
+    let world = World::with(&["a"]);
+    let informer = world.running();
+    let (registration, told) = follow(&informer);
+    assert_eq!(next(&told, 1), ["*a2"]);
+    assert!(!informer.is_stopped());
+    informer.shutdown(Deadline::NEVER).unwrap();
+    assert!(informer.is_stopped());
+    assert_eq!(world.source.open_watches(), 0, "its watch is closed");
+    assert!(registration.has_ended());
+    world.set("b");
+    assert!(told.recv().is_err(), "nothing more comes");
+    assert_eq!(words(informer.store()), ["a2"]);
+    assert!(informer.has_synced());
+    assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
+    informer.stop();
+    informer.shutdown(world.now()).unwrap();
 }
 
 /// `TestShutdown`: handlers of an informer that never ran end with it.
 #[test]
 fn si_4_an_informer_that_never_ran_ends_by_a_stop_or_by_being_dropped() {
     let world = World::new();
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     let (registration, told) = follow(&informer);
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(registration.has_ended() && told.recv().is_err());
     let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
 
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     let (registration, told) = follow(&informer);
     drop(informer);
     assert!(registration.has_ended() && told.recv().is_err());
@@ -60,7 +58,7 @@ fn si_4_an_informer_that_never_ran_ends_by_a_stop_or_by_being_dropped() {
 #[test]
 fn si_4_dropping_a_running_informer_ends_everything_it_started() {
     let world = World::with(&["a"]);
-    let informer = world.running(QueueOrder::default());
+    let informer = world.running();
     let (registration, _told) = follow(&informer);
     let store = informer.store().clone();
     drop(informer);
@@ -106,7 +104,7 @@ fn shut_down_but_for_the_users(informer: &Informer, world: &World) -> Error {
 #[test]
 fn si_5_what_waits_for_a_handler_is_dropped_by_a_stop_and_the_late_one_is_named() {
     let world = World::with(&["a", "b"]);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     let (registration, calls, gate) = gated(&informer);
     informer.start().unwrap();
     assert_eq!(calls.recv().unwrap(), "a2");
@@ -137,7 +135,7 @@ fn si_5_a_handler_may_stop_its_own_informer() {
             .send((word(object), informer.shutdown(Deadline::NEVER)))
             .unwrap();
     });
-    let informer = cell.get_or_init(|| world.informer(QueueOrder::default()));
+    let informer = cell.get_or_init(|| world.informer());
     let registration = informer.add_handler(handler).unwrap();
     informer.start().unwrap();
     let (object, shutdown) = end.recv().unwrap();
@@ -152,7 +150,7 @@ fn si_5_a_handler_may_stop_its_own_informer() {
 #[test]
 fn si_12_a_handler_is_not_added_after_the_stop() {
     let world = World::new();
-    let informer = world.running(QueueOrder::default());
+    let informer = world.running();
     informer.stop();
     let options = HandlerOptions::default().name("late");
     let error = informer
@@ -168,31 +166,29 @@ fn si_12_a_handler_is_not_added_after_the_stop() {
 /// `TestSharedInformerHandlerAbuse`: handlers come and go while the informer stops.
 #[test]
 fn si_14_handlers_may_come_and_go_while_the_informer_stops() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = Arc::new(world.running(order));
-        let abusers: Vec<_> = (0..4)
-            .map(|_| {
-                let informer = Arc::clone(&informer);
-                apart(move || {
-                    let mut added = 0_u32;
-                    while let Ok(registration) = informer.add_handler(Handlers::new()) {
-                        added = added.wrapping_add(1);
-                        registration.remove(Deadline::NEVER).unwrap();
-                    }
-                    added
-                })
+    let world = World::with(&["a", "b"]);
+    let informer = Arc::new(world.running());
+    let abusers: Vec<_> = (0..4)
+        .map(|_| {
+            let informer = Arc::clone(&informer);
+            apart(move || {
+                let mut added = 0_u32;
+                while let Ok(registration) = informer.add_handler(Handlers::new()) {
+                    added = added.wrapping_add(1);
+                    registration.remove(Deadline::NEVER).unwrap();
+                }
+                added
             })
-            .collect();
-        for _ in 0..50 {
-            world.set("a");
-        }
-        informer.shutdown(Deadline::NEVER).unwrap();
-        for (_worker, added) in abusers {
-            added.recv().unwrap();
-        }
-        assert!(informer.registrations().is_empty());
+        })
+        .collect();
+    for _ in 0..50 {
+        world.set("a");
     }
+    informer.shutdown(Deadline::NEVER).unwrap();
+    for (_worker, added) in abusers {
+        added.recv().unwrap();
+    }
+    assert!(informer.registrations().is_empty());
 }
 
 /// `TestIndexer`: before the start, while it runs, and not after the stop.
@@ -202,7 +198,7 @@ fn si_9_indices_are_added_before_and_while_it_runs_and_refused_after_the_stop() 
         Indexers::<ConfigMap>::new().with(index, |object| vec![object.key().name().to_owned()])
     };
     let world = World::with(&["a"]);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     informer.add_indexers(&by_name("before")).unwrap();
     world.run(&informer);
     informer.add_indexers(&by_name("while")).unwrap();
@@ -229,7 +225,7 @@ fn si_9_indices_are_added_before_and_while_it_runs_and_refused_after_the_stop() 
 fn si_5_all_handlers_may_stop_their_informer_at_once() {
     let world = World::with(&["a"]);
     let cell: Arc<OnceLock<Informer>> = Arc::default();
-    let informer = cell.get_or_init(|| world.informer(QueueOrder::default()));
+    let informer = cell.get_or_init(|| world.informer());
     let (ended, end) = unbounded();
     let together = Arc::new(std::sync::Barrier::new(3));
     for _ in 0..2 {

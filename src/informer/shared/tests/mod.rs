@@ -23,8 +23,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::hangs::{Patience, apart};
 use crate::informer::{
-    Forward, HandlerOptions, InformerOptions, Notification, QueueOrder, Registration,
-    SharedInformer,
+    Forward, HandlerOptions, InformerOptions, Notification, Registration, SharedInformer,
 };
 use crate::list_watch::ObjectEvent;
 use crate::object::{Held, Object as _, ResourceVersion};
@@ -33,12 +32,6 @@ use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 use crate::{Error, ErrorKind};
-
-const ORDERS: [QueueOrder; 3] = [
-    QueueOrder::InOrderAtomic,
-    QueueOrder::InOrder,
-    QueueOrder::Compressed,
-];
 
 type Told = Notification<ConfigMap>;
 type Informer = SharedInformer<ConfigMap>;
@@ -79,18 +72,18 @@ impl World {
         self.source.set(objects::config_map("", name, "", &[]))
     }
 
-    fn options(&self, order: QueueOrder) -> InformerOptions<ConfigMap> {
+    fn options(&self) -> InformerOptions<ConfigMap> {
         let mut reflector = ReflectorOptions {
             clock: self.clock.clone(),
             seed: 1,
             ..ReflectorOptions::default()
         };
         reflector.backoff.jitter = 0.0;
-        InformerOptions::default().order(order).reflector(reflector)
+        InformerOptions::default().reflector(reflector)
     }
 
-    fn informer(&self, order: QueueOrder) -> Informer {
-        self.informer_with(self.options(order))
+    fn informer(&self) -> Informer {
+        self.informer_with(self.options())
     }
 
     fn informer_with(&self, options: InformerOptions<ConfigMap>) -> Informer {
@@ -98,8 +91,8 @@ impl World {
     }
 
     /// An informer that has synced and whose watch is open.
-    fn running(&self, order: QueueOrder) -> Informer {
-        let informer = self.informer(order);
+    fn running(&self) -> Informer {
+        let informer = self.informer();
         self.run(&informer);
         informer
     }

@@ -6,100 +6,84 @@ use crate::object::Status;
 
 #[test]
 fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let informer = world.informer(order);
-        assert!(!informer.has_synced());
-        world.run(&informer);
-        assert!(informer.has_synced() && informer.store().has_synced());
-        assert_eq!(words(informer.store()), ["a2", "b3"], "{order:?}");
-        assert_eq!(
-            informer.store().resource_version().as_str(),
-            "3",
-            "{order:?}"
-        );
-    }
+    let world = World::with(&["a", "b"]);
+    let informer = world.informer();
+    assert!(!informer.has_synced());
+    world.run(&informer);
+    assert!(informer.has_synced() && informer.store().has_synced());
+    assert_eq!(words(informer.store()), ["a2", "b3"]);
+    assert_eq!(informer.store().resource_version().as_str(), "3");
 }
 
 /// Under a load that never ends, too: what came after the list is not waited for.
 #[test]
 fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
-    for order in ORDERS {
-        let world = World::with(&["a", "b"]);
-        let (begun, calls) = unbounded();
-        let (gate, pass) = unbounded::<()>();
-        // An index function runs on the queue's thread: it holds that up.
-        let indexers = Indexers::new().with("held up", move |object: &ConfigMap| {
-            drop(begun.send(object.key().to_string()));
-            let _closed = pass.recv_timeout(OPENS);
-            vec![]
-        });
-        let informer = world.informer_with(world.options(order).indexers(indexers));
-        let (registration, _told) = follow(&informer);
-        informer.start().unwrap();
-        while calls.recv().unwrap() != "b" {
-            gate.send(()).unwrap();
-        }
-        world.set("c");
-        while informer.queued() == 0 {
-            std::thread::yield_now();
-        }
-        assert!(!informer.has_synced(), "{order:?}: b is not in");
+    let world = World::with(&["a", "b"]);
+    let (begun, calls) = unbounded();
+    let (gate, pass) = unbounded::<()>();
+    let indexers = Indexers::new().with("held up", move |object: &ConfigMap| {
+        drop(begun.send(object.key().to_string()));
+        let _closed = pass.recv_timeout(OPENS);
+        vec![]
+    });
+    let informer = world.informer_with(world.options().indexers(indexers));
+    let (registration, _told) = follow(&informer);
+    informer.start().unwrap();
+    while calls.recv().unwrap() != "b" {
         gate.send(()).unwrap();
-        while calls.recv().unwrap() != "c" {
-            gate.send(()).unwrap();
-        }
-        assert!(informer.has_synced(), "{order:?}: c is not of the list");
-        registration.wait_until_synced(Deadline::NEVER).unwrap();
-        drop(gate);
     }
+    world.set("c");
+    assert!(!informer.has_synced(), "b is not in");
+    gate.send(()).unwrap();
+    while calls.recv().unwrap() != "c" {
+        gate.send(()).unwrap();
+    }
+    assert!(informer.has_synced(), "c is not of the list");
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    drop(gate);
 }
 
-/// DF-14, RQ-5: an empty list is a list.
+/// An empty list is a list.
 #[test]
 fn si_6_an_empty_first_list_syncs_informer_and_handlers() {
-    for order in ORDERS {
-        let world = World::new();
-        let informer = world.informer(order);
-        let (registration, _told) = follow(&informer);
-        world.run(&informer);
-        registration.wait_until_synced(Deadline::NEVER).unwrap();
-        assert!(informer.store().is_empty(), "{order:?}");
-    }
+    let world = World::new();
+    let informer = world.informer();
+    let (registration, _told) = follow(&informer);
+    world.run(&informer);
+    registration.wait_until_synced(Deadline::NEVER).unwrap();
+    assert!(informer.store().is_empty());
 }
 
 /// `TestAddWhileActive`: each handler has a state of its own.
 #[test]
 fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
-    for order in ORDERS {
-        let world = World::with(&["a"]);
-        let informer = world.informer(order);
-        let (begun, calls) = unbounded();
-        let (gate, pass) = unbounded::<()>();
-        let slow = Handlers::<ConfigMap>::new().on_add(move |_, _| {
-            begun.send(()).unwrap();
-            pass.recv_timeout(OPENS).unwrap();
-        });
-        let slow = informer.add_handler(slow).unwrap();
-        let (quick, _told) = follow(&informer);
-        world.run(&informer);
-        quick.wait_until_synced(Deadline::NEVER).unwrap();
-        calls.recv().unwrap();
-        assert!(informer.has_synced() && !slow.has_synced(), "{order:?}");
-        let error = slow.wait_until_synced(world.now()).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::NotSynced);
-        gate.send(()).unwrap();
-        slow.wait_until_synced(Deadline::NEVER).unwrap();
-        let (late, told) = follow(&informer);
-        late.wait_until_synced(Deadline::NEVER).unwrap();
-        assert_eq!(next(&told, 1), ["*a2"]);
-    }
+    let world = World::with(&["a"]);
+    let informer = world.informer();
+    let (begun, calls) = unbounded();
+    let (gate, pass) = unbounded::<()>();
+    let slow = Handlers::<ConfigMap>::new().on_add(move |_, _| {
+        begun.send(()).unwrap();
+        pass.recv_timeout(OPENS).unwrap();
+    });
+    let slow = informer.add_handler(slow).unwrap();
+    let (quick, _told) = follow(&informer);
+    world.run(&informer);
+    quick.wait_until_synced(Deadline::NEVER).unwrap();
+    calls.recv().unwrap();
+    assert!(informer.has_synced() && !slow.has_synced());
+    let error = slow.wait_until_synced(world.now()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotSynced);
+    gate.send(()).unwrap();
+    slow.wait_until_synced(Deadline::NEVER).unwrap();
+    let (late, told) = follow(&informer);
+    late.wait_until_synced(Deadline::NEVER).unwrap();
+    assert_eq!(next(&told, 1), ["*a2"]);
 }
 
 #[test]
 fn si_8_ct_3_the_position_is_empty_before_the_start_and_survives_the_stop() {
     let world = World::with(&["a"]);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     assert_eq!(informer.last_sync_resource_version().as_str(), "");
     assert_eq!(informer.age(), None);
     world.run(&informer);
@@ -115,7 +99,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
     let world = World::new();
     let down = Error::new(ErrorKind::Unreachable, "connection refused");
     world.source.fail_all(RequestKind::List, down);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     informer.start().unwrap();
     world.fake.wait_for_timer(Duration::from_millis(800));
     let error = informer.wait_until_synced(world.now()).unwrap_err();
@@ -151,7 +135,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
 fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
     let world = World::new();
     world.source.fail_next(RequestKind::List, SourceFault::Hang);
-    let informer = Arc::new(world.informer(QueueOrder::default()));
+    let informer = Arc::new(world.informer());
     informer.start().unwrap();
     world.source.wait_for_requests(1);
     let waiting = Arc::clone(&informer);
@@ -165,7 +149,7 @@ fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
     world
         .source
         .fail_all(RequestKind::List, Error::from_status(refused));
-    let informer = Arc::new(world.informer(QueueOrder::default()));
+    let informer = Arc::new(world.informer());
     informer.start().unwrap();
     let waiting = Arc::clone(&informer);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
@@ -196,7 +180,7 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
         let down = || SourceFault::Fail(Error::new(ErrorKind::Unreachable, "refused"));
         world.source.fail_next(RequestKind::List, down());
         world.source.fail_next(RequestKind::List, down());
-        let informer = Arc::new(world.informer(QueueOrder::default()));
+        let informer = Arc::new(world.informer());
         informer.start().unwrap();
         world.fake.wait_for_timer(Duration::from_millis(800));
         let waiting = Arc::clone(&informer);
@@ -216,7 +200,7 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
 #[test]
 fn b14_status_and_age_are_the_reflectors() {
     let world = World::with(&["a"]);
-    let informer = world.running(QueueOrder::default());
+    let informer = world.running();
     // The watch is read: it has been told of.
     world.fake.wait_for_next_timer();
     world.fake.advance(Duration::from_secs(5));
@@ -230,9 +214,9 @@ fn b14_status_and_age_are_the_reflectors() {
 #[test]
 fn wt_4_waits_call_the_informer_and_its_handlers_by_their_names() {
     let world = World::new();
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     assert_eq!(informer.sync_name(), "SharedInformer ConfigMap");
-    let options = world.options(QueueOrder::default()).name("shop");
+    let options = world.options().name("shop");
     let informer = world.informer_with(options);
     assert_eq!(informer.sync_name(), "SharedInformer ConfigMap (shop)");
     let (registration, _told) = follow_with(&informer, HandlerOptions::default().name("audit"));
@@ -248,7 +232,7 @@ fn wt_4_waits_call_the_informer_and_its_handlers_by_their_names() {
 #[test]
 fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
     let world = World::with(&["a"]);
-    let informer = world.informer(QueueOrder::default());
+    let informer = world.informer();
     let second = Duration::from_secs(1);
     assert!(!informer.is_fresh_within(second));
     world.run(&informer);
@@ -273,7 +257,6 @@ fn the_public_types_can_be_sent_shared_and_shown() {
     shared::<Indexers<ConfigMap>>();
     shared::<Told>();
     shared::<crate::informer::Deleted<ConfigMap>>();
-    shared::<crate::informer::DeltaFifoOptions<ConfigMap>>();
     cloned::<InformerOptions<ConfigMap>>();
     cloned::<Registration>();
     cloned::<HandlerOptions>();
