@@ -11,10 +11,39 @@ use crate::object::{Object, resource_name};
 /// What a manager reads out of the objects of its kind.
 ///
 /// The default knows `Secret` and `ConfigMap`. For every other kind it says that the object may
-/// change and has no keys of data.
+/// change and has no keys of data; a program that knows more of its own kind says so.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use k8s_openapi::api::coordination::v1::Lease;
+/// use kubecache::manager::{KindTraits, ManagerOptions, ObjectManager, Owner};
+/// use kubecache::object::ObjectKey;
+/// use kubecache::testing::{FakeSource, objects};
+///
+/// // In this program nobody takes over a lease that has a holder.
+/// let kind = KindTraits::default().immutable_when(|lease: &Lease| {
+///     lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.is_some())
+/// });
+/// let server = FakeSource::<Lease>::new();
+/// let leases = ObjectManager::of_kind(kind, server.clone(), ManagerOptions::default())?;
+/// let key = ObjectKey::new("shop", "till");
+/// leases.add_reference(&Owner::new("Till", key.clone()), &key);
+///
+/// let mut lease = Lease { metadata: objects::metadata("shop", "till", ""), ..Lease::default() };
+/// lease.spec.get_or_insert_default().holder_identity = Some("a".to_owned());
+/// server.set(lease);
+/// while leases.get("shop", "till").is_err() {} // its first list may have come before
+/// let report = leases.inspect_object(&key);
+/// assert!(report.is_some_and(|report| report.immutable));
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
 pub struct KindTraits<K> {
     is_immutable: fn(&K) -> bool,
     data_size: fn(&K) -> (usize, usize),
+    copy: fn(&K) -> K,
 }
 
 impl<K> Clone for KindTraits<K> {
@@ -31,16 +60,37 @@ impl<K> fmt::Debug for KindTraits<K> {
     }
 }
 
-impl<K: Object> Default for KindTraits<K> {
+impl<K: Object + Clone> Default for KindTraits<K> {
     fn default() -> Self {
         Self {
             is_immutable: says_immutable,
             data_size,
+            copy: K::clone,
         }
     }
 }
 
 impl<K: Object> KindTraits<K> {
+    /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops the
+    /// watch of such an object when it was read (OC-15).
+    #[must_use]
+    pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
+        self.is_immutable = is_immutable;
+        self
+    }
+
+    /// The same, for a kind of which `data_size` counts the keys of data and the bytes of their
+    /// values, for reports.
+    #[must_use]
+    pub fn sized_by(mut self, data_size: fn(&K) -> (usize, usize)) -> Self {
+        self.data_size = data_size;
+        self
+    }
+
+    pub(crate) fn copy(&self, object: &K) -> K {
+        (self.copy)(object)
+    }
+
     /// Whether the object says that it never changes (OC-17).
     pub(crate) fn is_immutable(&self, object: &K) -> bool {
         (self.is_immutable)(object)

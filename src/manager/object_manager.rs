@@ -10,7 +10,7 @@ use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
 use super::health::Overdue;
-use super::kinds::cache_name;
+use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerReading;
 use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
@@ -67,6 +67,19 @@ where
     /// and strategy; `Panicked` when `api` panics as it makes its getter, or the metrics as they
     /// are told of the start.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
+        Self::of_kind(KindTraits::default(), api, options)
+    }
+
+    /// As [`new`](Self::new), with what the program knows of its own kind.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn of_kind(
+        kind: KindTraits<K>,
+        api: impl Api<K> + 'static,
+        options: ManagerOptions,
+    ) -> Result<Self, Error> {
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let port = format_args!("the Api's getter for {}s", resource_name::<K>());
         let getter = guard(port, || api.getter())?;
@@ -76,10 +89,10 @@ where
                     api,
                     options: options.clone(),
                 });
-                Box::new(WatchStore::new(launcher, getter, options)?)
+                Box::new(WatchStore::new(launcher, kind, getter, options)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => {
-                Box::new(TtlStore::new(getter, options))
+                Box::new(TtlStore::new(kind, getter, options))
             }
         };
         if let Some(metrics) = &store.options().metrics {

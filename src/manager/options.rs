@@ -6,6 +6,7 @@ use super::change_detection::ChangeDetection;
 use super::metrics::ManagerMetrics;
 use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
+use crate::reflector::{ErrorHook, FailedAttempt};
 use crate::sync::Arc;
 
 /// The kubelet's wait for an object that is not there yet (OC-9).
@@ -49,6 +50,7 @@ pub struct ManagerOptions {
     pub(crate) idle_limit: Option<Duration>,
     pub(crate) recheck_immutable: bool,
     pub(crate) metrics: Option<Arc<dyn ManagerMetrics>>,
+    pub(crate) on_error: Option<ErrorHook>,
 }
 
 impl Default for ManagerOptions {
@@ -66,6 +68,7 @@ impl Default for ManagerOptions {
             idle_limit: None,
             recheck_immutable: true,
             metrics: None,
+            on_error: None,
         }
     }
 }
@@ -165,6 +168,46 @@ impl ManagerOptions {
     #[must_use]
     pub fn metrics(mut self, metrics: Arc<dyn ManagerMetrics>) -> Self {
         self.metrics = Some(metrics);
+        self
+    }
+
+    /// Tells `hook` of each failed list or watch, and with `Cache` of each failed get: what was asked
+    /// for, the cause, and the attempts so far. Default: nobody is told.
+    ///
+    /// With `Watch` the thread of the object's watch calls it, as
+    /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says; with `Cache`
+    /// the reader that sent the get. The hook must not block: the watch or the reader waits for it. A
+    /// panic of it is logged. With `Get` each reader has its own error, and the hook is not called.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+    /// use kubecache::object::{ObjectKey, Status};
+    /// use kubecache::testing::{FakeSource, RequestKind};
+    /// use kubecache::{Error, ErrorKind};
+    ///
+    /// let server = FakeSource::<Secret>::new();
+    /// let forbidden = Status::new(403, "secrets \"db\" is forbidden");
+    /// server.fail_all(RequestKind::List, Error::from_status(forbidden));
+    ///
+    /// let (send, failures) = std::sync::mpsc::channel();
+    /// let options = ManagerOptions::default().on_error(move |failed| {
+    ///     eprintln!("{}: attempt {}: {}", failed.what, failed.attempts, failed.error);
+    ///     drop(send.send(failed.error.kind()));
+    /// });
+    /// let secrets = SecretManager::new(server, options)?;
+    /// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
+    /// secrets.add_reference(&shop, &ObjectKey::new("shop", "db"));
+    /// assert_eq!(failures.recv(), Ok(ErrorKind::Forbidden));
+    /// # }
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(ErrorHook::new(hook));
         self
     }
 

@@ -1,4 +1,4 @@
-//! The hook by which a program hears of each failed list or watch.
+//! The hook by which a program hears of each failed list, watch, or get.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use crate::reflector::Phase;
 use crate::reflector::guarded::logged;
 use crate::sync::Arc;
 
-/// One failed list or watch, as an [`ErrorHook`] is told of it.
+/// One failed list or watch, or one failed get of a manager, as an [`ErrorHook`] is told of it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FailedAttempt<'a> {
-    /// The name that the reflector was started with.
+    /// The name that the reflector was started with; of a get, `the secret cache` for Secrets.
     pub reflector: &'a str,
     /// What was asked for: `secrets in namespace "shop"`.
     pub what: &'a str,
     /// What the reflector was doing: [`Listing`](Phase::Listing), [`Opening`](Phase::Opening) or
-    /// [`Watching`](Phase::Watching).
+    /// [`Watching`](Phase::Watching). A get counts as listing: it asks for the whole state.
     pub phase: Phase,
     /// The cause, with the server's own words where it answered.
     pub error: &'a Error,
@@ -37,8 +37,8 @@ impl ErrorHook {
     }
 
     /// Tells of a failure; a panic of the function is logged.
-    pub(super) fn tell(&self, failed: &FailedAttempt<'_>) {
-        let port = format_args!("the error hook of reflector {}", failed.reflector);
+    pub(crate) fn tell(&self, failed: &FailedAttempt<'_>) {
+        let port = format_args!("the error hook of {}", failed.reflector);
         logged(port, || (self.0)(failed));
     }
 }

@@ -31,10 +31,10 @@ pub(crate) struct Content<K: Object> {
     gone: Option<Box<str>>,
 }
 
-impl<K: Object> Default for Content<K> {
-    fn default() -> Self {
+impl<K: Object> Content<K> {
+    pub(crate) fn new(kind: KindTraits<K>) -> Self {
         Self {
-            kind: KindTraits::default(),
+            kind,
             object: None,
             undecodable: None,
             revision: 0,
@@ -385,7 +385,7 @@ mod tests {
     /// has no lock then.
     #[test]
     fn what_is_refused_is_left_to_the_caller() {
-        let mut content = Content::<Secret>::default();
+        let mut content = Content::<Secret>::new(KindTraits::default());
         let mut first = Some(listed("9"));
         assert!(content.change(&mut first).is_some() && first.is_none());
         let mut old = Some(listed("8"));

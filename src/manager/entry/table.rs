@@ -13,6 +13,7 @@ use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
+use crate::manager::kinds::KindTraits;
 use crate::manager::metrics::{Books, ManagerState};
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::References;
@@ -91,7 +92,7 @@ pub(crate) struct EntryTable<K: Object, S> {
     /// Ends the requests of readers.
     pub(crate) stop: StopSource,
     getter: Arc<dyn Getter<K>>,
-    copy: fn(&K) -> K,
+    pub(crate) kind: KindTraits<K>,
 }
 
 impl<K: Object, S> fmt::Debug for EntryTable<K, S> {
@@ -101,10 +102,11 @@ impl<K: Object, S> fmt::Debug for EntryTable<K, S> {
 }
 
 impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
-    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Arc<Self>
-    where
-        K: Clone,
-    {
+    pub(crate) fn new(
+        kind: KindTraits<K>,
+        getter: Arc<dyn Getter<K>>,
+        options: ManagerOptions,
+    ) -> Arc<Self> {
         Arc::new(Self {
             options,
             changes: Notifier::default(),
@@ -112,7 +114,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
             references: Mutex::ranked(Rank::REFERENCES, References::default()),
             stop: StopSource::new(),
             getter,
-            copy: K::clone,
+            kind,
         })
     }
 
@@ -207,7 +209,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
             return found;
         }
         // The getter kept a share of it.
-        let mut own = Held::new((self.copy)(&found));
+        let mut own = Held::new(self.kind.copy(&found));
         own.trim();
         Arc::new(own)
     }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::clock::{Clock, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::kinds::KindTraits;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::{ChangeDetection, ManagerOptions};
@@ -31,7 +32,11 @@ impl Stage {
         let options = ManagerOptions::default()
             .clock(clock)
             .change_detection(ChangeDetection::Get);
-        let store = Arc::new(TtlStore::new(Arc::new(source.clone()), options));
+        let store = Arc::new(TtlStore::new(
+            KindTraits::default(),
+            Arc::new(source.clone()),
+            options,
+        ));
         Self {
             source,
             fake,

@@ -15,6 +15,7 @@ use super::fake::{ROUND, immutable, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::manager::entry::table::ObjectEntry;
+use crate::manager::kinds::KindTraits;
 use crate::manager::watch::entry::{WatchEntry, WatchedObject};
 use crate::manager::watch::immutable_check::{CHECKS_MAX, take_most_urgent};
 use crate::manager::watch::state_machine::Machine;
@@ -162,7 +163,7 @@ fn b7_checks_are_bounded() {
 fn b7_a_check_that_somebody_waits_for_goes_first() {
     let clock = Clock::system();
     let item = |name| -> WatchedObject<Secret> {
-        let entry = WatchEntry::new(Machine::starting(), &clock);
+        let entry = WatchEntry::new(KindTraits::default(), Machine::starting(), &clock);
         ObjectEntry::new(&ObjectKey::new("ns", name), entry)
     };
     let mut waiting: Vec<_> = ["a", "b", "c"].map(item).into();

@@ -12,6 +12,7 @@ use crate::list_watch::{Getter, Listed, ObjectEvent};
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::entry::consistent_reads::{ConsistentReads as _, PendingRead, begin_read};
+use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
 use crate::manager::ttl::store::TtlStore;
@@ -441,7 +442,12 @@ impl Stage {
         let clock = FakeClock::new();
         let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
-        let store = WatchStore::new(Box::new(runs.clone()), Arc::new(getter.clone()), options);
+        let store = WatchStore::new(
+            Box::new(runs.clone()),
+            KindTraits::default(),
+            Arc::new(getter.clone()),
+            options,
+        );
         let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())));
         clock.wait_for_timer(ROUND);
         Self {
@@ -464,7 +470,7 @@ impl Stage {
         let getter = FakeGetter::default();
         getter.versions();
         let gets = Arc::new(getter.clone());
-        let store = Box::new(TtlStore::new(gets, options));
+        let store = Box::new(TtlStore::new(KindTraits::default(), gets, options));
         Self {
             manager: Arc::new(SecretManager::over(store)),
             runs: FakeRuns::default(),

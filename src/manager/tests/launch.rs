@@ -123,9 +123,11 @@ fn a_run_asks_for_one_object() {
 
 /// A reflector of Secrets that begins when the channel closes.
 fn reflector_after(ended: Receiver<Infallible>, api: Notes) -> Reflector {
-    let mut options = ReflectorOptions::default();
-    options.watch_list = false;
-    options.start_after.push(ended);
+    let options = ReflectorOptions {
+        watch_list: false,
+        start_after: vec![ended],
+        ..ReflectorOptions::default()
+    };
     let (_store, reflector) =
         Store::spawn("secrets", Arc::new(api), Indexers::new(), options).unwrap();
     reflector

@@ -6,6 +6,8 @@ mod at_least;
 mod checks;
 #[cfg(feature = "testing")]
 mod end_to_end;
+#[cfg(feature = "testing")]
+mod error_hook;
 pub(super) mod fake;
 #[cfg(feature = "testing")]
 mod fetch;

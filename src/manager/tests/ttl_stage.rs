@@ -9,6 +9,7 @@ use super::fake::secret;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::Getter;
+use crate::manager::kinds::KindTraits;
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
@@ -46,7 +47,7 @@ impl Stage {
         let source = FakeSource::with_clock(clock.clone());
         let ttl = NodeTtl::new();
         let options = ManagerOptions::default().clock(clock).node_ttl(ttl.clone());
-        let store = TtlStore::new(getter(&source), options);
+        let store = TtlStore::new(KindTraits::default(), getter(&source), options);
         Self {
             source,
             clock: fake,

@@ -9,6 +9,7 @@ use super::ttl_stage::{
     FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
 };
 use crate::clock::{Deadline, FakeClock};
+use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::report::ObjectState;
@@ -331,7 +332,11 @@ fn os_15_what_older_means() {
         let getter = VersionedGetter::default();
         let clock = FakeClock::new();
         let options = ManagerOptions::default().clock(clock.clone().into());
-        let store = TtlStore::new(Arc::new(getter.clone()), options.ttl(Duration::ZERO));
+        let store = TtlStore::new(
+            KindTraits::default(),
+            Arc::new(getter.clone()),
+            options.ttl(Duration::ZERO),
+        );
         add_reference(&store);
         let mut last = String::new();
         for version in [held, incoming] {
@@ -350,7 +355,7 @@ fn os_15_what_older_means() {
 fn os_15_another_object_from_before_what_is_known_is_refused() {
     let getter = VersionedGetter::default();
     let options = ManagerOptions::default().ttl(Duration::ZERO);
-    let store = TtlStore::new(Arc::new(getter.clone()), options);
+    let store = TtlStore::new(KindTraits::default(), Arc::new(getter.clone()), options);
     add_reference(&store);
     let old = || with_uid(secret("s", "5"), "uid-before");
     for answer in [secret("s", "7"), old(), old()] {

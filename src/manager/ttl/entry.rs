@@ -11,6 +11,7 @@ use crate::manager::cached::{Cached, Ready};
 use crate::manager::entry::consistent_reads::{PendingRead, is_reached};
 use crate::manager::entry::content::{Content, Written};
 use crate::manager::entry::table::{EntryState, Moment};
+use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectReport, Summary};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::FORBIDDEN_GRACE;
@@ -82,9 +83,9 @@ pub(crate) struct TtlEntry<K: Object> {
 }
 
 impl<K: Object> TtlEntry<K> {
-    pub(crate) fn new(keeps: bool) -> Self {
+    pub(crate) fn new(kind: KindTraits<K>, keeps: bool) -> Self {
         Self {
-            content: Content::default(),
+            content: Content::new(kind),
             keeps,
             found: None,
             absent: None,
@@ -100,10 +101,10 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// An entry of an object that nobody references, for one read.
-    pub(crate) fn detached() -> Self {
+    pub(crate) fn detached(kind: KindTraits<K>) -> Self {
         Self {
             is_detached: true,
-            ..Self::new(false)
+            ..Self::new(kind, false)
         }
     }
 
@@ -266,6 +267,11 @@ impl<K: Object> TtlEntry<K> {
         {
             self.completed = Some((number, outcome));
         }
+    }
+
+    /// The failures since the last answer.
+    pub(crate) fn failures(&self) -> &Failures {
+        &self.failures.failures
     }
 
     /// Whether what is held may be served without asking (OS-6).

@@ -14,6 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Cached;
 use crate::manager::entry::table::Moment;
+use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::strategy::Strategy as _;
@@ -159,7 +160,7 @@ impl Model {
             asked: Arc::new(Monitor::new(0)),
         };
         let options = ManagerOptions::default().clock(clock).ttl(ttl);
-        let store = TtlStore::new(Arc::new(server.clone()), options);
+        let store = TtlStore::new(KindTraits::default(), Arc::new(server.clone()), options);
         let model = Self {
             store: Arc::new(store),
             server,

@@ -7,19 +7,21 @@ use std::sync::Weak;
 use super::entry::{NextStep, TtlEntry};
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::failures::Failures;
 use crate::list_watch::Getter;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::changes::Notifier;
 use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead, RequestContext};
 use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
-use crate::manager::kinds::cache_name;
+use crate::manager::kinds::{KindTraits, cache_name};
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::report::ObjectReport;
 use crate::manager::strategy::Strategy;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
@@ -32,13 +34,14 @@ pub(crate) struct TtlStore<K: Object> {
 
 impl<K: Object> TtlStore<K> {
     /// A store without references. Touches no network.
-    pub(crate) fn new(getter: Arc<dyn Getter<K>>, options: ManagerOptions) -> Self
-    where
-        K: Clone,
-    {
+    pub(crate) fn new(
+        kind: KindTraits<K>,
+        getter: Arc<dyn Getter<K>>,
+        options: ManagerOptions,
+    ) -> Self {
         Self {
             keeps: options.change_detection != ChangeDetection::Get,
-            table: EntryTable::new(getter, options),
+            table: EntryTable::new(kind, getter, options),
         }
     }
 
@@ -71,6 +74,19 @@ impl<K: Object> TtlStore<K> {
                     state = table.clock().wait_until(&entry.state, state, deadline);
                 }
             }
+        }
+    }
+
+    /// Tells the program's error hook of the last failure.
+    fn tell_hook(&self, key: &ObjectKey, failures: &Failures) {
+        if let (Some(hook), Some(error)) = (&self.table.options.on_error, failures.last()) {
+            hook.tell(&FailedAttempt {
+                reflector: &cache_name::<K>(),
+                what: &format!("{} {key}", resource_name::<K>()),
+                phase: Phase::Listing,
+                error,
+                attempts: failures.count(),
+            });
         }
     }
 
@@ -117,7 +133,7 @@ impl<K: Object> ConsistentReads<K> for TtlStore<K> {
         match self.table.find(namespace, name) {
             Err(_) if !self.keeps => {
                 let key = ObjectKey::new(namespace, name);
-                Ok(ObjectEntry::new(&key, TtlEntry::detached()))
+                Ok(ObjectEntry::new(&key, TtlEntry::detached(self.table.kind)))
             }
             found => found,
         }
@@ -132,12 +148,18 @@ impl<K: Object> ConsistentReads<K> for TtlStore<K> {
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
         let _found = found.as_ref().ok().map(Arc::clone);
-        let (completed, is_detached) = self.table.change(entry, |state| {
+        let (completed, is_detached, failures) = self.table.change(entry, |state| {
             let at = (&entry.key, &self.table.moment());
+            let before = state.failures().count();
             let completed = state.complete(read, found, late, at);
-            (completed, state.is_detached())
+            let failures = state.failures();
+            let failed = (failures.count() > before).then(|| failures.clone());
+            (completed, state.is_detached(), failed)
         });
         entry.state.notify_all();
+        if let Some(failures) = failures.filter(|_| self.keeps) {
+            self.tell_hook(&entry.key, &failures);
+        }
         if completed.is_news && !is_detached {
             self.table.changes.tell(&entry.key);
         }
@@ -165,7 +187,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         let invalidated: Vec<_> = {
             let mut references = table.references.lock();
             let renews = table.options.invalidate_on_update;
-            let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(keeps));
+            let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(table.kind, keeps));
             let affected = references.change(owner, change, renews, make);
             let affected = affected.into_iter().filter_map(|affected| match affected {
                 Affected::Shared(entry) if keeps => {

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Listed;
 use crate::manager::entry::content::{Content, ReadPosition, Written};
 use crate::manager::entry::table::ObjectEntry;
+use crate::manager::kinds::KindTraits;
 use crate::object::{Held, Object, ResourceVersion};
 use crate::reflector::{Activity, ReflectorStatus, Replacement};
 use crate::sync::Arc;
@@ -113,10 +114,10 @@ impl Action {
 }
 
 impl<K: Object> WatchEntry<K> {
-    pub(crate) fn new(machine: Machine, clock: &Clock) -> Self {
+    pub(crate) fn new(kind: KindTraits<K>, machine: Machine, clock: &Clock) -> Self {
         Self {
             machine,
-            content: Content::default(),
+            content: Content::new(kind),
             filled_by: None,
             contact: None,
             contact_due: None,

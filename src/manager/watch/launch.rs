@@ -90,6 +90,7 @@ impl<K: Object> Launcher<K> for Reflectors<K> {
         options.start_after = plan.previous.into_iter().chain([plan.owned]).collect();
         // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).
         options.watch_list = false;
+        options.on_error.clone_from(&self.options.on_error);
         options.metrics = match &self.options.metrics {
             Some(metrics) => Some(Arc::<dyn ManagerMetrics>::clone(metrics)),
             None => None,

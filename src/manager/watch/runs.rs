@@ -15,6 +15,7 @@ use super::writer::Writer;
 use crate::error::Error;
 use crate::list_watch::Getter;
 use crate::manager::entry::table::EntryTable;
+use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::object::Object;
 use crate::sync::{Arc, Monitor, Rank};
@@ -133,17 +134,15 @@ impl<K: Object> fmt::Debug for Runs<K> {
 impl<K: Object> Runs<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
+        kind: KindTraits<K>,
         getter: Arc<dyn Getter<K>>,
         options: ManagerOptions,
-    ) -> Self
-    where
-        K: Clone,
-    {
+    ) -> Self {
         Self {
             limit: Arc::new(ReflectorLimit::new(options.reflectors_max)),
             launcher,
             context: RunContext {
-                table: EntryTable::new(getter, options),
+                table: EntryTable::new(kind, getter, options),
                 work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
             },
         }

@@ -9,6 +9,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::list_watch::Listed;
 use crate::manager::entry::consistent_reads::ConsistentReads as _;
+use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
 use crate::manager::tests::fake::{
@@ -42,7 +43,8 @@ impl Model {
         let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
         let getter = FakeGetter::default();
         let gets = Arc::new(getter.clone());
-        let store = WatchStore::unattended(Box::new(runs.clone()), gets, options);
+        let store =
+            WatchStore::unattended(Box::new(runs.clone()), KindTraits::default(), gets, options);
         let manager = SecretManager::over(Box::new(store));
         Self {
             manager: Arc::new(manager),

@@ -18,7 +18,7 @@ use crate::manager::changes::Notifier;
 use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead};
 use crate::manager::entry::table::{EntryTable, ObjectEntry};
 use crate::manager::health::Overdue;
-use crate::manager::kinds::cache_name;
+use crate::manager::kinds::{KindTraits, cache_name};
 use crate::manager::metrics::Books;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
@@ -44,13 +44,11 @@ impl<K: Object> WatchStore<K> {
     /// `Resources` when the system has no thread to give.
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
+        kind: KindTraits<K>,
         getter: Arc<dyn Getter<K>>,
         options: ManagerOptions,
-    ) -> Result<Self, Error>
-    where
-        K: Clone,
-    {
-        let mut store = Self::unattended(launcher, getter, options);
+    ) -> Result<Self, Error> {
+        let mut store = Self::unattended(launcher, kind, getter, options);
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| keep_house(&checks, stop));
@@ -66,14 +64,12 @@ impl<K: Object> WatchStore<K> {
     /// A store without a housekeeper, for models that start no thread.
     pub(crate) fn unattended(
         launcher: Box<dyn Launcher<K>>,
+        kind: KindTraits<K>,
         getter: Arc<dyn Getter<K>>,
         options: ManagerOptions,
-    ) -> Self
-    where
-        K: Clone,
-    {
+    ) -> Self {
         Self {
-            checks: ImmutableChecks::new(Runs::new(launcher, getter, options)),
+            checks: ImmutableChecks::new(Runs::new(launcher, kind, getter, options)),
             housekeeper: None,
         }
     }
@@ -238,7 +234,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
                 } else {
                     Machine::starting()
                 };
-                ObjectEntry::new(key, WatchEntry::new(machine, table.clock()))
+                ObjectEntry::new(key, WatchEntry::new(table.kind, machine, table.clock()))
             };
             let affected = references.change(owner, change, false, make);
             let due = affected.into_iter().map(|affected| match affected {
