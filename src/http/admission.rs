@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, Bell, Belled, Mutex,
+    Arc, Bell, Belled, Mutex, Rank,
     atomic::{AtomicBool, Ordering},
 };
 use crate::worker::{StopToken, Wake};
@@ -105,9 +105,10 @@ impl<S> Clone for Admission<S> {
 impl<S: Supply> Admission<S> {
     pub(crate) fn new(supply: S, clock: &Clock) -> Self {
         let queue = WaitQueue::default();
+        let state = SupplyQueue { supply, queue };
         Self {
             clock: clock.clone(),
-            state: Arc::new(Mutex::new(SupplyQueue { supply, queue })),
+            state: Arc::new(Mutex::ranked(Rank::ADMISSION, state)),
         }
     }
 

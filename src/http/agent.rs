@@ -17,7 +17,7 @@ use super::requests;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// As much of an answer that is no success is read.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
@@ -136,7 +136,7 @@ impl Agent {
         Self {
             dialer: Arc::clone(dialer),
             keep,
-            pool: Mutex::default(),
+            pool: Mutex::ranked(Rank::CONNECTIONS, Pool::default()),
         }
     }
 

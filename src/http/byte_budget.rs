@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::wire::Growth;
 use crate::worker::Wake;
 
@@ -90,7 +90,7 @@ impl ByteBudget {
     pub(crate) fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
-            state: Mutex::new(Accounts::default()),
+            state: Mutex::ranked(Rank::BYTE_BUDGET, Accounts::default()),
         })
     }
 

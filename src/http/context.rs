@@ -10,7 +10,7 @@ use super::options::ClientOptions;
 use super::request_threads::RequestThreads;
 use crate::error::Error;
 use crate::object::Object;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
 /// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may hold it.
@@ -49,8 +49,13 @@ impl ClientContext {
 
 /// What was learnt of a server, by group and resource: few of them, each put in once. The larger
 /// value stays.
-#[derive(Default)]
 pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
+
+impl<T> Default for ResourceSet<T> {
+    fn default() -> Self {
+        Self(Mutex::ranked(Rank::RESOURCE_SET, Vec::new()))
+    }
+}
 
 impl<T: Copy + Ord> ResourceSet<T> {
     pub(crate) fn get<K: Object>(&self) -> Option<T> {

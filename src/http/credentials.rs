@@ -13,7 +13,7 @@ use super::helpers::Helpers;
 use super::pem::read_bounded;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
 /// How long a token out of a file is used: half of the time between the kubelet's refresh of a projected token
@@ -249,15 +249,16 @@ impl fmt::Debug for Credentials {
 
 impl TokenFile {
     fn new(path: TokenPath, clock: &Clock, header: Option<Arc<Authorization>>) -> Self {
+        let token = Cached {
+            header,
+            due: None,
+            failing: false,
+        };
         Self {
             path,
             reads: Helpers::new("token-file", 1, Duration::MAX, TokenPath::read),
             clock: clock.clone(),
-            state: Mutex::new(Cached {
-                header,
-                due: None,
-                failing: false,
-            }),
+            state: Mutex::ranked(Rank::TOKEN, token),
         }
     }
 

@@ -7,7 +7,7 @@ use super::blocking::Blocking;
 use super::halt::Halt;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Wake;
 
 /// The giving end.
@@ -24,11 +24,12 @@ struct Handover<T> {
 
 /// Two ends of a queue with room for one item.
 pub(crate) fn handover<T>() -> (Giver<T>, Taker<T>) {
-    let shared = Arc::new(Monitor::new(Handover {
+    let handover = Handover {
         item: None,
         giver_gone: false,
         taker_gone: false,
-    }));
+    };
+    let shared = Arc::new(Monitor::ranked(Rank::HANDOVER, handover));
     (Giver(Arc::clone(&shared)), Taker(shared))
 }
 

@@ -9,7 +9,7 @@ use super::thread_pool::{Jobs, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard_call;
-use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
+use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
 
 /// Answers questions on a few threads, which live while there is a question. Equal questions share
 /// an answer.
@@ -56,7 +56,7 @@ where
             threads: ThreadPool::new(name, threads_max, Jobs::Hang),
             stuck_after,
             work: Arc::new(work),
-            questions: Arc::default(),
+            questions: Arc::new(Mutex::ranked(Rank::HELPERS, Vec::new())),
         }
     }
 

@@ -8,7 +8,7 @@ use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
 use super::halt::{Halt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::list_watch::{RequestPhase, RequestProgress};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
 /// A request waits so long with its slot in hand, all its waits since it got the slot together: a
@@ -66,7 +66,7 @@ impl Slots {
         Ok(Arc::new(Slot {
             slots: self.0.clone(),
             urgency: urgency.clone(),
-            patience: Mutex::new(Some(PATIENCE)),
+            patience: Mutex::ranked(Rank::HELD_SLOT, Some(PATIENCE)),
         }))
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Display;
 use super::handover::{Taker, handover};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_call};
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Worker;
 
 /// Is told why no thread runs it, if none can.
@@ -107,7 +107,7 @@ impl ThreadPool {
             name,
             threads_max,
             jobs,
-            state: Monitor::new(PoolState::default()),
+            state: Monitor::ranked(Rank::JOBS, PoolState::default()),
         }))
     }
 

@@ -23,7 +23,7 @@ use super::tls_files::{Stamp, WatchedFiles};
 use super::tls_insecure::AnyCertificate;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// Sessions kept for resumption: one server, a few of its tickets.
 const SESSIONS_MAX: usize = 4;
@@ -86,17 +86,18 @@ impl Tls {
         let hasher = RandomState::new();
         let fingerprint = material.fingerprint(&hasher);
         let config = build(&settings, &provider, &material)?;
+        let current = CurrentTls {
+            config,
+            generation: 0,
+            fingerprint,
+            failed_fingerprint: None,
+        };
         let shared = Arc::new(TlsReloader {
             settings,
             provider,
             hasher,
-            current: Mutex::new(CurrentTls {
-                config,
-                generation: 0,
-                fingerprint,
-                failed_fingerprint: None,
-            }),
-            files: Mutex::new(WatchedFiles::default()),
+            current: Mutex::ranked(Rank::TLS_CONFIG, current),
+            files: Mutex::ranked(Rank::TLS_FILES, WatchedFiles::default()),
         });
         let looking = Arc::clone(&shared);
         let looks = Helpers::new("tls-files", 1, Duration::MAX, move |_| {

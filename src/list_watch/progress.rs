@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::clock::Clock;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// Where a request is on its way to an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl RequestProgress {
         let idle = (RequestPhase::Idle, Clock::system().now());
         Self {
             server,
-            state: Arc::new(Mutex::new(idle)),
+            state: Arc::new(Mutex::ranked(Rank::REQUEST_PHASE, idle)),
         }
     }
 

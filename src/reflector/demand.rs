@@ -4,13 +4,19 @@
 use std::fmt;
 
 use crate::clock::{Clock, Deadline};
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
 
 /// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone;
 /// shared by the callers and one reflector.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Demand(Arc<Monitor<Callers>>);
+
+impl Default for Demand {
+    fn default() -> Self {
+        Self(Arc::new(Monitor::ranked(Rank::DEMAND, Callers::default())))
+    }
+}
 
 /// What callers want of the reflector.
 #[derive(Default)]

@@ -33,7 +33,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
-use crate::sync::{Arc, Mutex, ProcessCounter, atomic::Ordering};
+use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
 use crate::worker::{StopToken, Worker};
 
 use driver::Driver;
@@ -111,7 +111,10 @@ impl Reflector {
     ) -> Result<Self, Error> {
         let name = name.into();
         let clock = options.clock.clone();
-        let status = Arc::new(Mutex::new(ReflectorStatus::default()));
+        let status = Arc::new(Mutex::ranked(
+            Rank::REFLECTOR_STATUS,
+            ReflectorStatus::default(),
+        ));
         if let Some(metrics) = &options.metrics {
             let reading = ReflectorReading::new(&status, &clock);
             announce(&format!("reflector {name}"), || {

@@ -11,7 +11,7 @@ use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::store::Store;
 use crate::store::index::values_of;
 use crate::store::state::{Content, State};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// Options of a [`MutationCache`]; start from the default and set what differs.
 #[derive(Clone, Debug)]
@@ -110,14 +110,15 @@ struct Own<K: Object> {
 impl<K: Object> MutationCache<K> {
     /// A cache over `store` that knows of no write yet. Time is that of the store's clock.
     pub fn new(store: Store<K>, options: MutationCacheOptions) -> Self {
+        let own = Own {
+            writes: HashMap::new(),
+            ages: BTreeMap::new(),
+            next: 0,
+        };
         Self {
             store,
             options,
-            own: Mutex::new(Own {
-                writes: HashMap::new(),
-                ages: BTreeMap::new(),
-                next: 0,
-            }),
+            own: Mutex::ranked(Rank::OWN_WRITES, own),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
 use crate::store::state::{Content, Entry, State, index, refusal};
 use crate::store::writer::StoreWriter;
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Rank};
 
 /// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and never block on
 /// the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
@@ -69,7 +69,7 @@ impl<K: Object> Store<K> {
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
         let state = State::new(Arc::clone(&functions), clock.now());
-        let state = Arc::new(Monitor::new(state));
+        let state = Arc::new(Monitor::ranked(Rank::STORE, state));
         let writer = StoreWriter::new(Arc::clone(&state), functions);
         let store = Self {
             state,
