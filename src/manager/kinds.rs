@@ -18,6 +18,7 @@ use crate::object::{Object, resource_name};
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use k8s_openapi::api::coordination::v1::Lease;
+/// use kubecache::clock::Deadline;
 /// use kubecache::manager::{KindTraits, ManagerOptions, ObjectManager, Owner};
 /// use kubecache::object::ObjectKey;
 /// use kubecache::testing::{FakeSource, objects};
@@ -27,14 +28,14 @@ use crate::object::{Object, resource_name};
 ///     lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.is_some())
 /// });
 /// let server = FakeSource::<Lease>::new();
-/// let leases = ObjectManager::of_kind(kind, server.clone(), ManagerOptions::default())?;
-/// let key = ObjectKey::new("shop", "till");
-/// leases.add_reference(&Owner::new("Till", key.clone()), &key);
-///
 /// let mut lease = Lease { metadata: objects::metadata("shop", "till", ""), ..Lease::default() };
 /// lease.spec.get_or_insert_default().holder_identity = Some("a".to_owned());
 /// server.set(lease);
-/// while leases.get("shop", "till").is_err() {} // its first list may have come before
+///
+/// let leases = ObjectManager::of_kind(kind, server, ManagerOptions::default())?;
+/// let key = ObjectKey::new("shop", "till");
+/// leases.add_reference(&Owner::new("Till", key.clone()), &key);
+/// leases.get_by("shop", "till", Deadline::NEVER)?;
 /// let report = leases.inspect_object(&key);
 /// assert!(report.is_some_and(|report| report.immutable));
 /// # }

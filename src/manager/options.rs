@@ -203,7 +203,7 @@ impl ManagerOptions {
     /// secrets.add_reference(&shop, &ObjectKey::new("shop", "db"));
     /// assert_eq!(failures.recv(), Ok(ErrorKind::Forbidden));
     /// # }
-    /// # Ok::<(), Error>(())
+    /// # Ok::<(), kubecache::Error>(())
     /// ```
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
