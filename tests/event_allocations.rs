@@ -48,8 +48,8 @@ const STAGES: [(&str, usize, &str); 5] = [
     ),
     (
         "informer",
-        33,
-        "its key in the queue; the delta; the notification",
+        28,
+        "nothing: the queue of a handler keeps its room, and shares the objects",
     ),
 ];
 
