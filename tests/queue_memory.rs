@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::informer::{
-    Delta, DeltaFifo, DeltaFifoOptions, DeltaFifoWriter, QueueMode, Relisted,
-};
+use kubecache::delta_fifo::{Delta, DeltaFifo, DeltaFifoOptions, DeltaFifoWriter, Deltas};
 use kubecache::list_watch::ObjectEvent;
 use kubecache::object::Held;
 use kubecache::reflector::{Replacement, Sink};
@@ -22,22 +20,11 @@ const OBJECTS: usize = 4_000;
 /// The budget, in hundredths of the steady state.
 const PEAK_MAX_PERCENT: usize = 130;
 
-fn modes(store: &Store<ConfigMap>) -> [QueueMode<ConfigMap>; 3] {
-    let known = || Arc::new(store.clone());
+fn modes() -> [DeltaFifoOptions<ConfigMap>; 3] {
     [
-        QueueMode::Compressed {
-            known: Some(known()),
-            relisted: Relisted::Replaced,
-            bookmarks: false,
-        },
-        QueueMode::InOrder {
-            known: known(),
-            bookmarks: false,
-        },
-        QueueMode::InOrderAtomic {
-            known: Some(known()),
-            bookmarks: false,
-        },
+        DeltaFifoOptions::default(),
+        DeltaFifoOptions::default().in_order(),
+        DeltaFifoOptions::default().atomic_lists(),
     ]
 }
 
@@ -50,10 +37,9 @@ struct Follower {
 }
 
 impl Follower {
-    fn new(number: usize) -> Self {
+    fn new(options: DeltaFifoOptions<ConfigMap>) -> Self {
         let (store, applies) = Store::new(Indexers::new(), Clock::system());
-        let mode = modes(&store).into_iter().nth(number).unwrap();
-        let (queue, writer) = DeltaFifo::new(mode, DeltaFifoOptions::default());
+        let (queue, writer) = DeltaFifo::new(options.known(Arc::new(store.clone())));
         Self {
             store,
             applies,
@@ -76,12 +62,13 @@ impl Follower {
             .commit(staging, &Replacement::default())
             .unwrap();
         let now = Deadline::at(Clock::system().now());
-        while let Ok(popped) = self.queue.pop(now) {
-            let (deltas, _processing) = popped.into_parts();
+        let applies = &mut self.applies;
+        let mut process = |deltas: Deltas<_>, _| {
             for delta in deltas {
-                apply(&mut self.applies, delta);
+                apply(applies, delta);
             }
-        }
+        };
+        while self.queue.pop(now, &mut process).is_ok() {}
     }
 
     fn addresses(&self) -> Vec<usize> {
@@ -102,7 +89,7 @@ fn apply(store: &mut StoreWriter<ConfigMap>, delta: Delta<ConfigMap>) {
             store.stage(&mut staging, ObjectEvent::added(item));
         }
         store.commit(staging, &all.of).unwrap();
-    } else if let Delta::Replaced { object, .. } = delta {
+    } else if let Delta::Replaced(object) = delta {
         store.apply(ObjectEvent::modified(object)).unwrap();
     } else {
         panic!("a list is all there is: {delta:?}");
@@ -112,9 +99,9 @@ fn apply(store: &mut StoreWriter<ConfigMap>, delta: Delta<ConfigMap>) {
 #[test]
 fn the_peak_of_a_relist_of_unchanged_objects_is_the_steady_state_and_little_more() {
     alone(|| {
-        for number in 0..3 {
+        for options in modes() {
             let before = HEAP.current_usage();
-            let mut follower = Follower::new(number);
+            let mut follower = Follower::new(options);
             follower.relist();
             let steady = HEAP.current_usage() - before;
             let first = follower.addresses();

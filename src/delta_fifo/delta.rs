@@ -217,15 +217,6 @@ impl<K: Object> Deltas<K> {
         self.later.last_mut().unwrap_or(&mut self.oldest)
     }
 
-    /// How many changes there are: one or more.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "there is always at least one delta"
-    )]
-    pub fn len(&self) -> usize {
-        self.later.len().saturating_add(1)
-    }
-
     /// The changes, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Delta<K>> {
         std::iter::once(&self.oldest).chain(&self.later)

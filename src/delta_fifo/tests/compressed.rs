@@ -205,7 +205,7 @@ fn df_8_the_newest_state_stands_last() {
     assert_eq!(shown(&popped), "Aa10,Ra15");
     assert!(matches!(popped.oldest(), Delta::Added(_)));
     assert!(matches!(popped.newest(), Delta::Replaced(_)));
-    assert_eq!(popped.len(), 2);
+    assert_eq!(popped.iter().count(), 2);
 }
 
 /// DF-8: the object of a deletion is missing where the lookup fails.

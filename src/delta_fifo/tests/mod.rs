@@ -17,6 +17,7 @@ mod undecodable;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -29,7 +30,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::list_watch::{Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, ObjectKey, ResourceVersion};
 use crate::reflector::{Replacement, Sink};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, ThreadId};
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
@@ -171,9 +172,8 @@ impl Rig {
 
     /// Takes what waits first on another thread, which processes it until [`finish`].
     pub(super) fn begin(&self) -> Deltas<ConfigMap> {
-        let other = Worker::spawn("t-other", |_| {}).unwrap();
-        let other = other.thread_id().unwrap();
-        self.handle.state.lock().take(other).unwrap().0
+        let taken = self.handle.state.lock().take(other_thread());
+        taken.unwrap().0
     }
 
     /// Everything that waits, popped and processed at once.
@@ -184,6 +184,15 @@ impl Rig {
         }
         popped
     }
+}
+
+/// A thread that is not this one.
+pub(super) fn other_thread() -> ThreadId {
+    static OTHER: OnceLock<ThreadId> = OnceLock::new();
+    *OTHER.get_or_init(|| {
+        let other = Worker::spawn("t-other", |_| {}).unwrap();
+        other.thread_id().unwrap()
+    })
 }
 
 /// What was taken is processed.

@@ -201,9 +201,7 @@ fn number(object: &ConfigMap) -> u64 {
 /// Takes one entry or a batch; it is being processed by another thread then.
 fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     let max = [1, 2, 9][usize::try_from(dice.roll(3)).unwrap()];
-    let other = Worker::spawn("t-other", |_| {}).unwrap();
-    let other = other.thread_id().unwrap();
-    let taken = rig.handle.state.lock().take_batch(max, other);
+    let taken = rig.handle.state.lock().take_batch(max, other_thread());
     let known = rig.queue.known.as_deref();
     taken.map(|(mut batch, _)| {
         for deltas in &mut batch {
