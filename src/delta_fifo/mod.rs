@@ -18,6 +18,10 @@
 //! The originals' informer, built from its parts: a reflector and a queue whose known objects are the
 //! indexer, in a controller, whose process function writes the indexer and tells a handler.
 //!
+//! A [`Store`](crate::store::Store) refuses events that would take an object back in time. After a
+//! restore of the server to an older state, only a whole list takes it back: a program for which that
+//! matters asks for [`atomic_lists`](DeltaFifoOptions::atomic_lists), and commits each to the store.
+//!
 //! ```
 //! # #[cfg(feature = "testing")] {
 //! use std::sync::{Arc, mpsc};
