@@ -10,16 +10,6 @@
 //! An [`InformerSet`] has informers by type over one client, as client-go's factory does: made when they are first asked for,
 //! started, waited for and stopped together. One that does not sync holds up no other.
 //!
-//! # The queue
-//!
-//! A [`DeltaFifo`] takes what a reflector says and hands it to one consumer, object by object, in order. Its writing
-//! side is a [`Sink`](crate::reflector::Sink) for a [`Reflector`](crate::reflector::Reflector).
-//!
-//! What holds: no deletion is lost, whether the watch or a list tells of it; the changes of one object come in their
-//! order; no producer waits for the consumer; [`has_synced`](DeltaFifoHandle::has_synced) is true only after the
-//! consumer is done with the last initial item. Not promised: any order between the objects of one list when
-//! compressed.
-//!
 //! # The handlers
 //!
 //! Each [`EventHandler`] has a thread and a bounded queue of its own. What holds: a handler is called with one thing at a
@@ -28,27 +18,18 @@
 //! different objects.
 
 mod deleted;
-mod delta;
-mod delta_fifo;
 mod handlers;
 #[cfg(test)]
 mod hangs;
-mod known;
 mod metrics;
 mod set;
 mod shared;
 mod spent;
 
 pub use deleted::Deleted;
-pub use delta::{Deletion, Delta, DeltaType, Deltas, ReplacedAll};
-pub use delta_fifo::{
-    DeltaFifo, DeltaFifoHandle, DeltaFifoOptions, DeltaFifoStaging, DeltaFifoWriter, Popped,
-    Processing, QueueMode, Relisted,
-};
 pub use handlers::{
     EventHandler, FilteringHandler, Forward, HandlerOptions, Handlers, Notification, Registration,
 };
-pub use known::KnownObjects;
 pub use metrics::{InformerMetrics, InformerReading, InformerState};
 pub use set::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
 pub use shared::{InformerOptions, SharedInformer};
