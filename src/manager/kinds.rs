@@ -136,3 +136,48 @@ fn count(lengths: impl Iterator<Item = usize>) -> (usize, usize) {
         (keys.saturating_add(1), bytes.saturating_add(length))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::coordination::v1::Lease;
+
+    use super::*;
+
+    /// OC-17: the field has to be there and true.
+    #[test]
+    fn the_default_knows_secrets_and_config_maps() {
+        let data = [("a".to_owned(), ByteString(vec![0; 3]))].into();
+        let secret = |immutable| Secret {
+            immutable,
+            data: Some(BTreeMap::clone(&data)),
+            ..Secret::default()
+        };
+        let kind = KindTraits::default();
+        for (immutable, is) in [(None, false), (Some(false), false), (Some(true), true)] {
+            assert_eq!(kind.is_immutable(&secret(immutable)), is);
+        }
+        assert_eq!(kind.data_size(&secret(None)), (1, 3));
+        let map = ConfigMap {
+            immutable: Some(true),
+            data: Some([("a".to_owned(), "four".to_owned())].into()),
+            binary_data: Some(data),
+            ..ConfigMap::default()
+        };
+        let kind = KindTraits::default();
+        assert!(kind.is_immutable(&map));
+        assert_eq!(kind.data_size(&map), (2, 7));
+    }
+
+    #[test]
+    fn a_program_describes_its_own_kind() {
+        let kind = KindTraits::<Lease>::default();
+        let lease = Lease::default();
+        assert!(!kind.is_immutable(&lease));
+        assert_eq!(kind.data_size(&lease), (0, 0));
+        let kind = kind.immutable_when(|_| true).sized_by(|_| (1, 2));
+        assert!(kind.is_immutable(&lease));
+        assert_eq!(kind.data_size(&lease), (1, 2));
+    }
+}

@@ -1,4 +1,5 @@
-//! The manager: owners reference objects, and the strategy that was chosen answers reads (CM-1..CM-8, SC-1).
+//! The manager: owners reference objects, and the strategy that was chosen answers reads (CM-1..CM-8,
+//! SC-1).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -58,8 +59,8 @@ impl<K> ObjectManager<K>
 where
     K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
 {
-    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's thread; with `Cache` and `Get`
-    /// there is no thread, then or later.
+    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's thread;
+    /// with `Cache` and `Get` there is no thread, then or later.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The error hook of a manager: which failures it is told of, and that its panic costs nobody an answer.
+//! The error hook of a manager: which failures it is told of, and that its panic costs nobody an
+//! answer.
 
 use std::time::Duration;
 
