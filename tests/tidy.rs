@@ -223,6 +223,31 @@ fn every_file_says_its_purpose_first() {
 }
 
 #[test]
+fn every_lock_has_a_rank() {
+    let makers = [
+        concat!("Mutex::", "new("),
+        concat!("Monitor::", "new("),
+        concat!("Mutex::", "default("),
+        concat!("Monitor::", "default("),
+    ];
+    let sources = rust_files("src");
+    let shipped = sources.iter().filter(|source| {
+        let room = source.room();
+        !source.is_test_only() && room != "sync" && room != "testing"
+    });
+    let unranked: Vec<_> = shipped
+        .flat_map(|source| {
+            let lines = source.code().filter(|(_, line)| {
+                let is_of_process = line.contains("ProcessMutex");
+                !is_of_process && makers.iter().any(|maker| line.contains(maker))
+            });
+            lines.map(|(number, _)| format!("{}:{}", source.path.display(), number + 1))
+        })
+        .collect();
+    assert!(unranked.is_empty(), "locks without a rank: {unranked:?}");
+}
+
+#[test]
 fn files_stay_small() {
     let long: Vec<_> = rust_files("src")
         .iter()

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::object::ObjectKey;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// Keys one subscriber may leave uncollected before it is told that anything may have changed.
 const KEYS_MAX: usize = 10_000;
@@ -62,8 +62,14 @@ impl Changes {
 }
 
 /// The manager's side of its subscriptions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Notifier(Mutex<Vec<Subscriber>>);
+
+impl Default for Notifier {
+    fn default() -> Self {
+        Self(Mutex::ranked(Rank::SUBSCRIPTIONS, Vec::new()))
+    }
+}
 
 #[derive(Debug)]
 struct Subscriber {
@@ -74,7 +80,7 @@ struct Subscriber {
 impl Notifier {
     pub(crate) fn subscribe(&self) -> Changes {
         let (send, signal) = bounded(1);
-        let pending = Arc::new(Mutex::new(Changed::nothing()));
+        let pending = Arc::new(Mutex::ranked(Rank::SUBSCRIBER, Changed::nothing()));
         let subscriber = Subscriber {
             signal: send,
             pending: Arc::downgrade(&pending),

@@ -120,7 +120,7 @@ use crate::informer::InformerMetrics;
 use crate::manager::{ChangeDetection, ManagerMetrics};
 use crate::object::Object;
 use crate::reflector::ReflectorMetrics;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// The `Content-Type` of [`Exposition::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -131,8 +131,14 @@ const OBJECT_CACHE: &str = "object-cache";
 /// Makes metrics for reflectors, informers and managers, and renders what they count ([the module](self) lists all names).
 ///
 /// Cloning copies a pointer. It keeps no owner alive, and no series that nobody holds.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Exposition(Arc<Mutex<Table>>);
+
+impl Default for Exposition {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::ranked(Rank::METRICS, Table::default())))
+    }
+}
 
 #[derive(Default)]
 struct Table {

@@ -7,11 +7,17 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::informer::AnyInformer;
 use crate::informer::set::{SyncOutcome, SyncResult};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Rank};
 
 /// The members and whether the set has stopped. Dropping it ends all of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Roster(Mutex<Entries>);
+
+impl Default for Roster {
+    fn default() -> Self {
+        Self(Mutex::ranked(Rank::INFORMER_SET, Entries::default()))
+    }
+}
 
 #[derive(Debug, Default)]
 struct Entries {

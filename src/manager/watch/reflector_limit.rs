@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Rank};
 
 /// The kernel's default of `vm.max_map_count`, for systems that do not tell.
 const MAPS_DEFAULT: usize = 65_530;
@@ -62,7 +62,7 @@ impl ReflectorLimit {
         };
         Self {
             option,
-            process: Mutex::new(grants().limit()),
+            process: Mutex::ranked(Rank::REFLECTOR_LIMIT, grants().limit()),
             grants,
             in_use: AtomicUsize::new(0),
         }
