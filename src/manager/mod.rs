@@ -87,10 +87,9 @@
 //! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, retries what had no room |
 //! | `ck-secret` | one per check (B7) that is under way, at most 32 | with the check, the shutdown or the manager |
 //!
-//! Locks are taken in this order and no other: registry 10, references 20, the place of one object 40 (a slot, a record or
-//! an outcome, by strategy), the table of answers 45, checks 49, chores and subscriptions 50, what
-//! one subscriber has not taken
-//! yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
+//! Locks are taken in this order and no other: references 20, the entry of one object 40, the objects
+//! that are ready to be read 45, checks 49, what waits for the housekeeper and subscriptions 50, what one
+//! subscriber has not taken yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
 //! subscribers told after they are released.
 //!
 //! # What a watched object costs
@@ -122,7 +121,7 @@
 //! | R4 | a refusal looks like silence | it is an answer once it has outlasted the node authorizer's lag of about three seconds |
 //!
 //! Rows that cannot occur here: OC-5, OC-27, OC-28 and OC-29 (an item is one enum with one owner, and an ended run has
-//! no say), OC-11 and SC-4 (a slot holds one type), CM-5 (keys are stored, not pods).
+//! no say), OC-11 and SC-4 (an entry holds one type), CM-5 (keys are stored, not pods).
 
 mod cached;
 mod change_detection;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::entry::WatchEntry;
 use super::state_machine::{Check, State, Why};
 use crate::clock::{Clock, Coarse};
-use crate::error::{Error, FailedSync};
+use crate::error::Error;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::Content;
@@ -94,7 +94,7 @@ impl<K: Object> WatchEntry<K> {
         if self.is_filled() {
             return Some(self.in_memory(key, clock));
         }
-        self.trouble.denied.clone().map(Err)
+        self.denied.clone().map(Err)
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
@@ -109,14 +109,9 @@ impl<K: Object> WatchEntry<K> {
 
     /// The kubelet's words for a wait that ended without an answer, and why (OC-9, B2).
     pub(crate) fn not_synced(&self, now: Instant) -> Error {
-        let failed = FailedSync {
-            attempts: self.trouble.attempts,
-            since: self.attempts_since(),
-            now,
-            last_failure: self.failure().cloned(),
-            activity: self.activity().and_then(|activity| activity.describe(now)),
-        };
-        Error::not_synced(&resource_name::<K>(), failed)
+        let phase = self.activity().and_then(|activity| activity.describe(now));
+        let failures = self.failures.clone().or_since(self.began).in_phase(phase);
+        failures.not_synced(&resource_name::<K>(), now)
     }
 
     fn in_memory(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {
@@ -135,7 +130,7 @@ impl<K: Object> WatchEntry<K> {
             object: Arc::clone(self.content.object()?),
             contact: self.contact?,
             failure: self.failure().cloned(),
-            stale: !(confirmed && self.is_filled()) || self.trouble.is_behind,
+            stale: !(confirmed && self.is_filled()) || self.is_behind,
             clock: clock.clone(),
         })
     }

@@ -9,6 +9,7 @@ use super::runs::Run;
 use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
 use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::list_watch::Listed;
 use crate::manager::entry::content::{Content, ReadPosition, Written};
 use crate::manager::entry::table::ObjectEntry;
@@ -36,12 +37,17 @@ pub(crate) struct WatchEntry<K: Object> {
     pub(super) contact: Option<Instant>,
     /// By when the present run has to have heard from the server (B14).
     contact_due: Option<Instant>,
-    began: Instant,
+    pub(super) began: Instant,
     /// When the present check of an immutable object was asked for (B7).
     check_began: Option<Instant>,
     /// When the server wants to be asked again after a check that failed.
     check_after: Option<Instant>,
-    pub(super) trouble: Trouble,
+    /// Since something last went well, and when the first attempt of the present run began.
+    pub(super) failures: Failures,
+    /// A refusal that is an answer: it outlasted its grace (R4).
+    pub(super) denied: Option<Error>,
+    /// What is held is known to be behind the server, until its list has come (B14).
+    pub(super) is_behind: bool,
     /// The reflector's last word was that the server gives no answer, whatever came since.
     server_away: bool,
     /// What the present run waits for (D14).
@@ -50,34 +56,6 @@ pub(crate) struct WatchEntry<K: Object> {
     handle: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
     last_run: Option<Receiver<Infallible>>,
-}
-
-/// What went wrong since something last went well.
-#[derive(Debug, Default)]
-pub(super) struct Trouble {
-    pub(super) failure: Option<Error>,
-    /// A refusal that is an answer: it outlasted its grace (R4).
-    pub(super) denied: Option<Error>,
-    pub(super) attempts: u32,
-    since: Option<Instant>,
-    /// What is held is known to be behind the server, until its list has come (B14).
-    pub(super) is_behind: bool,
-}
-
-impl Trouble {
-    /// What readers and subscribers are told of.
-    fn shown(&self) -> (Option<ErrorKind>, bool, bool) {
-        let kind = self.failure.as_ref().map(Error::kind);
-        (kind, self.denied.is_some(), self.is_behind)
-    }
-
-    /// Whether the last failure is one that servers which are away or ill give all who ask.
-    fn is_server_away(&self) -> bool {
-        self.failure.as_ref().is_some_and(|failure| {
-            let ill = failure.status().is_some_and(|status| status.code() >= 500);
-            ill || matches!(failure.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
-        })
-    }
 }
 
 /// What is left to do once the lock is released.
@@ -124,7 +102,9 @@ impl<K: Object> WatchEntry<K> {
             began: clock.now(),
             check_began: None,
             check_after: None,
-            trouble: Trouble::default(),
+            failures: Failures::default(),
+            denied: None,
+            is_behind: false,
             server_away: false,
             activity: Activity::default(),
             read_at: clock.coarse(),
@@ -184,7 +164,7 @@ impl<K: Object> WatchEntry<K> {
 
     /// Whether there was no room for its last run.
     pub(crate) fn found_no_room(&self) -> bool {
-        let kind = self.trouble.failure.as_ref().map(Error::kind);
+        let kind = self.failure().map(Error::kind);
         self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
     }
 
@@ -214,9 +194,9 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> bool {
         let (machine, _) = self.machine.on(Input::SpawnFailed(id));
         self.machine = machine;
-        let before = self.trouble.shown();
-        self.trouble.failure = Some(why);
-        before != self.trouble.shown()
+        let before = self.shown();
+        self.failures.end_with(why);
+        before != self.shown()
     }
 
     /// What a new run starts from: the floor it may not fall below (B4), and the end of the run before
@@ -226,7 +206,7 @@ impl<K: Object> WatchEntry<K> {
         ended: Receiver<Infallible>,
         now: Instant,
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
-        self.trouble = Trouble::default();
+        self.forgive();
         self.contact_due = None;
         self.began = now;
         let floor = self.content.floor();
@@ -240,12 +220,12 @@ impl<K: Object> WatchEntry<K> {
     }
 
     pub(crate) fn failure(&self) -> Option<&Error> {
-        self.trouble.failure.as_ref()
+        self.failures.last()
     }
 
     /// When the first of the attempts that failed one after the other began, or the run.
     pub(crate) fn attempts_since(&self) -> Instant {
-        self.trouble.since.unwrap_or(self.began)
+        self.failures.since().unwrap_or(self.began)
     }
 
     pub(crate) fn begin_check(&mut self, now: Instant) {
@@ -286,7 +266,7 @@ impl<K: Object> WatchEntry<K> {
         written.is_news |= !self.is_filled();
         self.filled_by = Some(run);
         self.contact = Some(now);
-        self.trouble = Trouble::default();
+        self.forgive();
         Ok(written)
     }
 
@@ -342,20 +322,16 @@ impl<K: Object> WatchEntry<K> {
         if !self.machine.hears(run) {
             return (false, false);
         }
-        let before = self.trouble.shown();
+        let before = self.shown();
         self.contact = self.contact.max(status.last_contact);
         self.contact_due = status.contact_due;
         self.activity = status.activity();
-        self.trouble = Trouble {
-            failure: status.failures.last().cloned(),
-            denied: status.denied.clone(),
-            attempts: status.failures.count(),
-            since: status.failures.since(),
-            is_behind: status.is_behind(),
-        };
-        let is_away = self.trouble.is_server_away();
+        self.failures = status.failures.clone();
+        self.denied.clone_from(&status.denied);
+        self.is_behind = status.is_behind();
+        let is_away = self.is_server_away();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
-        (before != self.trouble.shown(), was_away && !is_away)
+        (before != self.shown(), was_away && !is_away)
     }
 
     /// A read past the watch, of a state not older than `version`, found the object, or that there is
@@ -389,7 +365,7 @@ impl<K: Object> WatchEntry<K> {
             (true, false) => self.act(Input::CheckedOther),
         };
         if at_rest {
-            self.trouble = Trouble::default();
+            self.forgive();
         }
         (written, action)
     }
@@ -397,8 +373,29 @@ impl<K: Object> WatchEntry<K> {
     /// The check of an immutable object came to no answer (B7).
     pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
         self.check_after = why.retry_after().map(|wait| later(now, wait));
-        self.trouble.failure = Some(why);
+        self.failures.end_with(why);
         self.act(Input::CheckFailed)
+    }
+
+    /// Something went well.
+    fn forgive(&mut self) {
+        self.failures = Failures::default();
+        self.denied = None;
+        self.is_behind = false;
+    }
+
+    /// What readers and subscribers are told of, besides the object.
+    fn shown(&self) -> (Option<ErrorKind>, bool, bool) {
+        let kind = self.failure().map(Error::kind);
+        (kind, self.denied.is_some(), self.is_behind)
+    }
+
+    /// Whether the last failure is one that servers which are away or ill give all who ask.
+    fn is_server_away(&self) -> bool {
+        self.failure().is_some_and(|failure| {
+            let ill = failure.status().is_some_and(|status| status.code() >= 500);
+            ill || matches!(failure.kind(), ErrorKind::Unreachable | ErrorKind::Timeout)
+        })
     }
 
     fn check_run(&self, run: RunId) -> Result<(), Error> {

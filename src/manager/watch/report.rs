@@ -26,7 +26,7 @@ pub(super) fn report<K: Object>(
         watched: entry.is_at_work(),
         is_overdue: entry.is_overdue(now),
         last_failure: entry.failure().cloned(),
-        attempts: entry.trouble.attempts,
+        attempts: entry.failures.count(),
         refused: entry.content.refused(),
         ..row.with(summary.unwrap_or_default())
     }
@@ -47,7 +47,7 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
             None => (ObjectState::NotFound, watch),
         };
     }
-    if let Some(denied) = &entry.trouble.denied {
+    if let Some(denied) = &entry.denied {
         return (ObjectState::Forbidden, denied.to_string());
     }
     let reason = match entry.failure() {
@@ -57,7 +57,7 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
         }
         Some(failure) => {
             let since = now.saturating_duration_since(entry.attempts_since());
-            failed_so_far(entry.trouble.attempts, since, failure)
+            failed_so_far(entry.failures.count(), since, failure)
         }
     };
     (ObjectState::Waiting, reason)
