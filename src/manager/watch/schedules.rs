@@ -329,6 +329,8 @@ fn the_checker_sees_a_version_that_is_reached_in_silence() {
         let model = Model::new();
         model.manager.register_pod(&pod("p", &["s"]));
         let reader = model.reader_at_least("10");
+        // Among so many steps, random schedules seldom let it come so far first.
+        model.getter.wait_for_asked(1);
         model.fill_in_silence().join().unwrap();
         reader.join().unwrap();
         model.runs.end_all();
