@@ -3,7 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A resource version: opaque to programs, ordered only where both sides are decimal numbers.
+use crate::sync::Arc;
+
+/// A resource version: opaque to programs, ordered only where both sides are decimal numbers. Cheap
+/// to clone.
 ///
 /// # Examples
 ///
@@ -16,7 +19,7 @@ use std::fmt;
 /// ```
 #[doc(alias = "resourceVersion")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ResourceVersion(Box<str>);
+pub struct ResourceVersion(Arc<str>);
 
 impl ResourceVersion {
     /// "Most recent", read with quorum: the empty version.

@@ -7,7 +7,6 @@
 //! elsewhere sees it.
 
 mod change;
-mod floor;
 mod index;
 mod lister;
 mod mutation;
@@ -18,10 +17,10 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod undelta;
+mod version_guard;
 mod writer;
 
 pub(crate) use change::{Change, Reporter};
-pub use floor::{Floor, Identity};
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::{Lister, NamespaceLister};
 pub use mutation::{MutationCache, MutationCacheOptions};
@@ -29,4 +28,5 @@ pub(crate) use reader::Outlook;
 pub use reader::Store;
 pub(crate) use state::refusal;
 pub use undelta::UndeltaWriter;
+pub(crate) use version_guard::{Identity, VersionGuard};
 pub use writer::{Staging, StoreWriter};

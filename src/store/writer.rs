@@ -8,13 +8,10 @@ use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::store::floor::{Floor, Identity};
 use crate::store::index::Indexers;
+use crate::store::version_guard::{Identity, VersionGuard};
 use crate::store::state::{Content, Entry, Items, State, index};
 use crate::sync::{Arc, Monitor};
-
-/// How many entries are looked at before readers are let in again.
-const ENTRIES_PER_LOCK: usize = 512;
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
@@ -22,7 +19,7 @@ const ENTRIES_PER_LOCK: usize = 512;
 /// and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
     state: Arc<Monitor<State<K>>>,
-    floor: Floor,
+    guard: VersionGuard,
     /// As in the state when last looked at: index functions run outside the lock.
     functions: Arc<Indexers<K>>,
 }
@@ -57,7 +54,7 @@ impl<K: Object> StoreWriter<K> {
     pub(super) fn new(state: Arc<Monitor<State<K>>>, functions: Arc<Indexers<K>>) -> Self {
         Self {
             state,
-            floor: Floor::default(),
+            guard: VersionGuard::of_collection(),
             functions,
         }
     }
@@ -124,7 +121,7 @@ impl<K: Object> StoreWriter<K> {
             }
             let held = state.get(&KeyRef::from(&key)).map(|entry| &entry.content);
             let admitted = with_identities(held, content, |held, incoming| {
-                self.floor.admits_change(held, incoming)
+                self.guard.admits_change(held, incoming)
             });
             if admitted {
                 state.advance(&content.identity().1);
@@ -137,9 +134,6 @@ impl<K: Object> StoreWriter<K> {
             };
             drop(state);
             self.state.notify_all();
-            if let Ok(Some(before)) = &before {
-                self.superseded(&before.content, content);
-            }
             // Dropped objects overwrite their secrets: not under the lock, and so by the caller.
             return before.map_err(|_refused_entry| Refused);
         }
@@ -164,9 +158,9 @@ impl<K: Object> StoreWriter<K> {
                     uid,
                     resource_version: &version,
                 };
-                self.floor.admits_delete(Some(held), incoming)
+                self.guard.admits_delete(Some(held), incoming)
             }
-            None => self.floor.admits_delete(None, incoming),
+            None => self.guard.admits_delete(None, incoming),
         };
         if admitted {
             state.advance(version);
@@ -182,22 +176,16 @@ impl<K: Object> StoreWriter<K> {
         gone
     }
 
-    fn or_stale(&self, admitted: bool, of: &Replacement) -> Result<(), Error> {
-        if admitted {
-            return Ok(());
-        }
-        self.state.lock().count_refusal();
-        Err(self.floor.stale(of))
-    }
-
     /// Makes what is staged the content, and gives what was there.
     pub(super) fn replace(
         &mut self,
         mut staging: Staging<K>,
         of: &Replacement,
     ) -> Result<Items<K>, Error> {
-        let admitted = self.floor.admits_replacement(of);
-        self.or_stale(admitted, of)?;
+        if !self.guard.admits_replacement(of) {
+            self.state.lock().count_refusal();
+            return Err(self.guard.stale(of));
+        }
         let (before, indices) = loop {
             let indices = index(&staging.items, &staging.functions);
             let mut state = self.state.lock();
@@ -220,32 +208,7 @@ impl<K: Object> StoreWriter<K> {
         };
         self.state.notify_all();
         drop(indices);
-        self.remember_ends(&before, of);
         Ok(before)
-    }
-
-    /// Another object has the key now: nothing older of the one before may come back (B18).
-    fn superseded(&mut self, before: &Content<K>, now: &Content<K>) {
-        if before.uid() != now.uid() {
-            let (_, version) = now.identity();
-            self.floor.ended_unseen(before.uid(), &version);
-        }
-    }
-
-    /// What a list went without has ended, though no event told so (B18).
-    fn remember_ends(&mut self, before: &Items<K>, of: &Replacement) {
-        let mut before = before.iter().peekable();
-        while before.peek().is_some() {
-            // Readers are let in between: there may be many objects.
-            let state = self.state.lock();
-            for (key, entry) in before.by_ref().take(ENTRIES_PER_LOCK) {
-                let uid = entry.content.uid();
-                let is_there = |now: &Entry<K>| now.content.uid() == uid;
-                if !state.get(&KeyRef::from(&**key)).is_some_and(is_there) {
-                    self.floor.ended_unseen(uid, &of.resource_version);
-                }
-            }
-        }
     }
 }
 
@@ -309,7 +272,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        self.floor.raise(version);
+        self.guard.raise(version);
         self.state.lock().advance(version);
         self.state.notify_all();
     }
@@ -328,7 +291,7 @@ impl<K: Object> Drop for StoreWriter<K> {
 impl<K: Object> fmt::Debug for StoreWriter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoreWriter")
-            .field("floor", &self.floor.position())
+            .field("position", &self.guard.position())
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use crate::manager::kinds::KindTraits;
 use crate::manager::report::Summary;
 use crate::object::{Held, Object, ResourceVersion};
 use crate::reflector::Replacement;
-use crate::store::{Floor, Identity};
+use crate::store::{Identity, VersionGuard};
 use crate::sync::Arc;
 
 /// The content of one entry.
@@ -24,7 +24,7 @@ pub(crate) struct Content<K: Object> {
     revision: u64,
     /// Counts the reads that were begun.
     reads: u64,
-    floor: Floor,
+    floor: VersionGuard,
     /// Refused before the floor was asked, which counts the others.
     refused: u64,
     /// A uid that a consistent read found gone: news about it comes from the past.
@@ -39,7 +39,7 @@ impl<K: Object> Content<K> {
             undecodable: None,
             revision: 0,
             reads: 0,
-            floor: Floor::default(),
+            floor: VersionGuard::of_entry(),
             refused: 0,
             gone: None,
         }

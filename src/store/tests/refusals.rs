@@ -32,10 +32,11 @@ fn b18_an_old_event_of_what_a_list_went_without_is_refused() {
     assert_eq!(store.refused(), u64::try_from(MANY * 3 - 1).unwrap());
     add(&mut writer, held("o-1", "10", &[]));
     add(&mut writer, another("o-2", "4"));
+    add(&mut writer, another("o-3", "11"));
     assert_eq!(
         names(&store),
-        ["o-0", "o-1", "o-2"],
-        "selected again, and another object of that name"
+        ["o-0", "o-1", "o-3"],
+        "selected again, and a new object; one that was there before the list had ended by then"
     );
 }
 

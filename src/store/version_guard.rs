@@ -1,0 +1,379 @@
+//! The rule by which older news is refused (B18): pure, for every place that holds final content.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use crate::error::{Error, ErrorKind};
+use crate::object::ResourceVersion;
+use crate::reflector::Replacement;
+
+/// Deletions remembered of a collection since its last list, so that a repeated old event does not
+/// bring an object back. Uids are never used twice; what repeats is recent.
+const TOMBSTONES_MAX: usize = 64;
+
+/// What identifies one state of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity<'a> {
+    /// The object's uid.
+    pub(crate) uid: &'a str,
+    /// The version of this state.
+    pub(crate) resource_version: &'a ResourceVersion,
+}
+
+/// Refuses what would take an object back in time (B18), and counts it.
+///
+/// An object that is held is judged by its own version. One that is not held had ended, or was not
+/// there yet, when the content was last listed: a state that is not newer than the list is old. What
+/// was deleted since then has a tombstone. Versions that are not numbers are always accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct VersionGuard {
+    position: ResourceVersion,
+    listed: ResourceVersion,
+    tombstones: VecDeque<(Box<str>, ResourceVersion)>,
+    tombstones_max: usize,
+    refused: u64,
+}
+
+impl VersionGuard {
+    /// The guard of many objects.
+    pub(crate) fn of_collection() -> Self {
+        Self::new(TOMBSTONES_MAX)
+    }
+
+    /// The guard of one object.
+    pub(crate) fn of_entry() -> Self {
+        Self::new(1)
+    }
+
+    fn new(tombstones_max: usize) -> Self {
+        Self {
+            position: ResourceVersion::default(),
+            listed: ResourceVersion::default(),
+            tombstones: VecDeque::new(),
+            tombstones_max,
+            refused: 0,
+        }
+    }
+
+    /// The latest version accepted.
+    pub(crate) fn position(&self) -> &ResourceVersion {
+        &self.position
+    }
+
+    /// How many events and lists were refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Whether an added or modified state may replace what is held under its key. When another
+    /// object is held there, nothing older of that one may come back.
+    pub(crate) fn admits_change(
+        &mut self,
+        held: Option<Identity<'_>>,
+        incoming: Identity<'_>,
+    ) -> bool {
+        let same = held.filter(|held| held.uid == incoming.uid);
+        let same = same.map(|held| held.resource_version);
+        let stale = match same.and_then(|held| incoming.resource_version.numeric_order(held)) {
+            Some(order) => order.is_lt(),
+            // What is held says nothing of this object, which may be one that has ended.
+            None => self.has_ended(incoming),
+        };
+        if let Some(other) = held.filter(|held| !stale && held.uid != incoming.uid) {
+            self.bury(other.uid, incoming.resource_version);
+        }
+        self.judge(!stale, incoming.resource_version)
+    }
+
+    /// Whether a deletion may remove what is held under its key. An admitted deletion is remembered.
+    pub(crate) fn admits_delete(
+        &mut self,
+        held: Option<Identity<'_>>,
+        incoming: Identity<'_>,
+    ) -> bool {
+        let stale = held.is_some_and(|held| {
+            incoming
+                .resource_version
+                .is_older_than(held.resource_version)
+        });
+        if !stale {
+            self.bury(incoming.uid, incoming.resource_version);
+        }
+        self.judge(!stale, incoming.resource_version)
+    }
+
+    /// Whether a list may replace the content: one read at the most recent version always may, and
+    /// so may one that follows an expired version. The list tells of all that ended before it.
+    pub(crate) fn admits_replacement(&mut self, of: &Replacement) -> bool {
+        let version = &of.resource_version;
+        let resets = of.consistent || of.history_expired;
+        if !resets && version.is_older_than(&self.position) {
+            return self.judge(false, version);
+        }
+        if resets {
+            self.position = ResourceVersion::default();
+        }
+        self.raise(version);
+        self.listed = version.clone();
+        self.tombstones.clear();
+        true
+    }
+
+    /// The refusal of a list in words.
+    pub(crate) fn stale(&self, of: &Replacement) -> Error {
+        let text = format!(
+            "the list at version {} is older than version {}",
+            of.resource_version, self.position
+        );
+        Error::new(ErrorKind::Stale, text)
+    }
+
+    /// Raises the position to a version that is known from elsewhere, such as a fresh read; never
+    /// lowers it.
+    pub(crate) fn raise(&mut self, version: &ResourceVersion) {
+        if self.position.is_unset() || self.position.is_older_than(version) {
+            self.position = version.clone();
+        }
+    }
+
+    fn judge(&mut self, admitted: bool, version: &ResourceVersion) -> bool {
+        if admitted {
+            self.raise(version);
+        } else {
+            self.refused = self.refused.saturating_add(1);
+        }
+        admitted
+    }
+
+    fn bury(&mut self, uid: &str, end: &ResourceVersion) {
+        if uid.is_empty() {
+            return;
+        }
+        if self.tombstones.len() >= self.tombstones_max {
+            self.tombstones.pop_front();
+        }
+        self.tombstones.push_back((uid.into(), end.clone()));
+    }
+
+    fn has_ended(&self, incoming: Identity<'_>) -> bool {
+        let is_past = |end: &ResourceVersion| {
+            let order = incoming.resource_version.numeric_order(end);
+            order.is_some_and(Ordering::is_le)
+        };
+        let mut tombstones = self.tombstones.iter();
+        is_past(&self.listed) || tombstones.any(|(uid, end)| **uid == *incoming.uid && is_past(end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_change_admitted(held: Option<(&str, &str)>, incoming: (&str, &str)) -> bool {
+        judge(
+            &mut VersionGuard::of_collection(),
+            held,
+            incoming,
+            VersionGuard::admits_change,
+        )
+    }
+
+    fn is_delete_admitted(held: Option<(&str, &str)>, incoming: (&str, &str)) -> bool {
+        judge(
+            &mut VersionGuard::of_collection(),
+            held,
+            incoming,
+            VersionGuard::admits_delete,
+        )
+    }
+
+    fn judge(
+        guard: &mut VersionGuard,
+        held: Option<(&str, &str)>,
+        incoming: (&str, &str),
+        rule: fn(&mut VersionGuard, Option<Identity<'_>>, Identity<'_>) -> bool,
+    ) -> bool {
+        let version = held.map(|(_, version)| ResourceVersion::from(version));
+        let held = held
+            .zip(version.as_ref())
+            .map(|((uid, _), version)| Identity {
+                uid,
+                resource_version: version,
+            });
+        let version = ResourceVersion::from(incoming.1);
+        let incoming = Identity {
+            uid: incoming.0,
+            resource_version: &version,
+        };
+        rule(guard, held, incoming)
+    }
+
+    /// B18, row by row: what is held, what comes, whether a change and whether a deletion is accepted.
+    #[test]
+    fn the_table_of_the_rule() {
+        let rows = [
+            (None, ("a", "5"), true, true),
+            (Some(("a", "5")), ("a", "6"), true, true),
+            (Some(("a", "5")), ("a", "5"), true, true),
+            (Some(("a", "5")), ("a", "4"), false, false),
+            (Some(("a", "10")), ("a", "9"), false, false),
+            (Some(("a", "5")), ("b", "4"), true, false),
+            (Some(("a", "5")), ("b", "6"), true, true),
+            (Some(("a", "odd")), ("a", "4"), true, true),
+            (Some(("a", "5")), ("a", "odd"), true, true),
+            (Some(("a", "5")), ("a", ""), true, true),
+        ];
+        for (held, incoming, change, delete) in rows {
+            assert_eq!(
+                is_change_admitted(held, incoming),
+                change,
+                "change {held:?} {incoming:?}"
+            );
+            assert_eq!(
+                is_delete_admitted(held, incoming),
+                delete,
+                "delete {held:?} {incoming:?}"
+            );
+        }
+    }
+
+    /// B18: an event from before a deletion does not bring the object back; a later one, and another object, may come.
+    #[test]
+    fn what_was_deleted_stays_deleted() {
+        let mut guard = VersionGuard::of_collection();
+        assert!(judge(
+            &mut guard,
+            Some(("a", "5")),
+            ("a", "7"),
+            VersionGuard::admits_delete
+        ));
+        assert!(!judge(
+            &mut guard,
+            None,
+            ("a", "6"),
+            VersionGuard::admits_change
+        ));
+        assert!(!judge(
+            &mut guard,
+            None,
+            ("a", "7"),
+            VersionGuard::admits_change
+        ));
+        assert!(judge(
+            &mut guard,
+            None,
+            ("b", "6"),
+            VersionGuard::admits_change
+        ));
+        assert!(
+            judge(&mut guard, None, ("a", "8"), VersionGuard::admits_change),
+            "selected again"
+        );
+        assert!(judge(
+            &mut guard,
+            None,
+            ("a", "odd"),
+            VersionGuard::admits_change
+        ));
+        assert_eq!(guard.refused(), 2);
+        for number in 0..TOMBSTONES_MAX {
+            let uid = format!("other-{number}");
+            assert!(judge(
+                &mut guard,
+                None,
+                (&uid, "9"),
+                VersionGuard::admits_delete
+            ));
+        }
+        assert_eq!(guard.tombstones.len(), TOMBSTONES_MAX, "bounded");
+    }
+
+    fn at(version: &str) -> Replacement {
+        Replacement {
+            resource_version: version.into(),
+            ..Replacement::default()
+        }
+    }
+
+    /// B18: the same for objects whose end no event told of, as many as one list may end.
+    #[test]
+    fn b18_what_a_list_went_without_stays_away() {
+        let mut guard = VersionGuard::of_collection();
+        assert!(guard.admits_replacement(&at("9")));
+        let change = VersionGuard::admits_change;
+        for old in ["8", "9"] {
+            assert!(!judge(&mut guard, None, ("a", old), change));
+            let held = Some(("b", "12"));
+            assert!(
+                !judge(&mut guard, held, ("a", old), change),
+                "its key is another's"
+            );
+        }
+        assert!(
+            judge(&mut guard, None, ("a", "10"), change),
+            "selected again"
+        );
+        assert!(judge(&mut guard, None, ("a", "odd"), change));
+        assert!(judge(&mut guard, None, ("a", ""), change));
+        assert!(
+            judge(&mut guard, Some(("b", "8")), ("b", "9"), change),
+            "held"
+        );
+        assert_eq!(guard.refused(), 4);
+    }
+
+    /// B18: an object that gave its key to another one has ended.
+    #[test]
+    fn b18_what_another_object_replaced_stays_away() {
+        let mut guard = VersionGuard::of_entry();
+        let change = VersionGuard::admits_change;
+        assert!(judge(&mut guard, Some(("a", "5")), ("b", "7"), change));
+        assert!(!judge(&mut guard, Some(("b", "7")), ("a", "6"), change));
+        assert_eq!(guard.tombstones.len(), 1);
+    }
+
+    /// B18: what a server that was put back in time has ended may come once more.
+    #[test]
+    fn b18_a_list_from_before_forgets_what_has_ended() {
+        for expired in [true, false] {
+            let mut guard = VersionGuard::of_collection();
+            assert!(guard.admits_replacement(&at("5")));
+            assert!(judge(
+                &mut guard,
+                Some(("a", "5")),
+                ("a", "9"),
+                VersionGuard::admits_delete
+            ));
+            let of = Replacement {
+                consistent: !expired,
+                history_expired: expired,
+                ..at("5")
+            };
+            assert!(guard.admits_replacement(&of));
+            assert!(judge(
+                &mut guard,
+                None,
+                ("a", "6"),
+                VersionGuard::admits_change
+            ));
+        }
+    }
+
+    #[test]
+    fn the_guard_rises_and_only_a_list_lowers_it() {
+        let mut guard = VersionGuard::of_entry();
+        guard.raise(&ResourceVersion::from("5"));
+        guard.raise(&ResourceVersion::from("9"));
+        guard.raise(&ResourceVersion::from("7"));
+        assert_eq!(guard.position().as_str(), "9");
+        let mut of = Replacement {
+            resource_version: ResourceVersion::from("8"),
+            ..Replacement::default()
+        };
+        assert!(!guard.admits_replacement(&of));
+        assert_eq!(guard.position().as_str(), "9");
+        of.consistent = true;
+        assert!(guard.admits_replacement(&of));
+        assert_eq!(guard.position().as_str(), "8");
+    }
+}
