@@ -9,8 +9,8 @@ use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::index::Indexers;
-use crate::store::version_guard::{Identity, VersionGuard};
 use crate::store::state::{Content, Entry, Items, State, index};
+use crate::store::version_guard::{Identity, VersionGuard};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
