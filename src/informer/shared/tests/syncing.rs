@@ -130,6 +130,26 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
     assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
 }
 
+/// Each failed list is told to the program's hook, whatever else the options say of the reflector.
+#[test]
+fn a_failed_list_is_told_to_the_error_hook() {
+    let world = World::with(&["a"]);
+    let refused = Status::new(403, "configmaps is forbidden");
+    let refused = SourceFault::Fail(Error::from_status(refused));
+    world.source.fail_next(RequestKind::List, refused);
+    let (send, failures) = unbounded();
+    let hook = move |failed: &crate::reflector::FailedAttempt<'_>| {
+        let _gone = send.send((failed.attempts, failed.error.kind()));
+    };
+    let options = InformerOptions::default().on_error(hook);
+    let options = options.reflector(world.options().reflector);
+    let informer = world.informer_with(options);
+    informer.start().unwrap();
+    assert_eq!(failures.recv(), Ok((1, ErrorKind::Forbidden)));
+    world.pass_until(|| informer.has_synced());
+    assert!(failures.is_empty());
+}
+
 /// WT-1: a stop ends the wait; so does the server's refusal once it is certain (R4).
 #[test]
 fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
