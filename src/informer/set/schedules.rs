@@ -127,10 +127,6 @@ impl Member for Fake {
         0
     }
 
-    fn queued(&self) -> usize {
-        0
-    }
-
     fn registrations(&self) -> Vec<Registration> {
         Vec::new()
     }
