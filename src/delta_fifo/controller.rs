@@ -17,7 +17,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// A running reflector that fills a queue, and a thread that calls a process function with what comes
 /// out. Dropping it stops and joins both threads.
 ///
-/// The module's page has a [program](super#examples) that builds an informer from it.
+/// The module's page has a [program](crate::delta_fifo#examples) that builds an informer from it.
 pub struct Controller<K: Object> {
     queue: DeltaFifoHandle<K>,
     consumer: Worker,

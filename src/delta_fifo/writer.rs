@@ -28,10 +28,14 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 ///
 /// Every write from inside the process function is an error, because it could wait for itself.
 ///
-/// Versions are not compared here: the store that holds the final content refuses old news (B18).
+/// A list that is older than what was written before is refused, so that the reflector asks for the
+/// most recent (B4, B18). Events are not compared: the store that holds the final content refuses old
+/// news.
 pub struct DeltaFifoWriter<K: Object> {
     queue: DeltaFifoHandle<K>,
     options: DeltaFifoOptions<K>,
+    /// The version up to which the queue was told.
+    position: ResourceVersion,
     /// The stop of the reflector that writes.
     stop: Option<(StopToken, WakeRegistration)>,
 }
@@ -50,7 +54,31 @@ impl<K: Object> DeltaFifoWriter<K> {
         Self {
             queue,
             options,
+            position: ResourceVersion::default(),
             stop: None,
+        }
+    }
+
+    /// Whether a list may be queued.
+    ///
+    /// # Errors
+    ///
+    /// `Stale` when it is older than what was written before, and not read at the most recent version.
+    fn admit(&self, of: &Replacement) -> Result<(), Error> {
+        let is_certain = of.consistent || of.history_expired;
+        if is_certain || !of.resource_version.is_older_than(&self.position) {
+            return Ok(());
+        }
+        let text = format!(
+            "the list at version {} is older than version {}",
+            of.resource_version, self.position
+        );
+        Err(Error::new(ErrorKind::Stale, text))
+    }
+
+    fn come_to(&mut self, version: &ResourceVersion) {
+        if self.position.is_unset() || self.position.is_older_than(version) {
+            self.position = version.clone();
         }
     }
 
@@ -225,6 +253,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         if let Some(error) = staging.failed.take() {
             return Err(error);
         }
+        self.admit(of)?;
         if self.options.atomic_lists {
             let items = staging.items.into_iter().flatten();
             let list = ReplacedAll {
@@ -236,12 +265,13 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         } else {
             self.replace(staging)?;
         }
+        self.position = of.resource_version.clone();
         self.queue.state.notify_all();
         Ok(())
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        let key = event.object.key();
+        let (key, version) = (event.object.key(), event.object.resource_version());
         if event.kind == EventKind::Deleted && !self.takes_deletion(&key)? {
             return Ok(());
         }
@@ -271,10 +301,12 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         };
         self.queue.state.notify_all();
         drop(left_out);
+        self.come_to(&version);
         Ok(())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
+        self.come_to(version);
         if self.options.bookmarks {
             match self.queue_for_all(Delta::Bookmark(version.clone())) {
                 Ok(()) => self.queue.state.notify_all(),

@@ -60,6 +60,29 @@ fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
     }
 }
 
+/// B4, B18: a list that is older than what was written before would end what is newer: it is refused, so that the reflector
+/// asks for the most recent, which counts whatever its version.
+#[test]
+fn b4_b18_a_list_that_is_too_old_is_refused() {
+    for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
+        rig.feed("+a5");
+        let stale = rig.writer.begin();
+        let error = rig.writer.commit(stale, &at("3")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stale);
+        let text = "the list at version 3 is older than version 5";
+        assert_eq!(error.to_string(), text);
+        assert_eq!(rig.handle.len(), 1);
+        let consistent = Replacement {
+            consistent: true,
+            ..at("3")
+        };
+        for of in [consistent, at("3"), at("4")] {
+            let staging = rig.writer.begin();
+            rig.writer.commit(staging, &of).unwrap();
+        }
+    }
+}
+
 /// B12: a deletion that does not decode keeps what the watch told, and gets the list's mark, too.
 #[test]
 fn b18_b12_a_list_marks_a_deletion_that_does_not_decode() {
