@@ -129,21 +129,6 @@ impl Error {
         Self::new(ErrorKind::Stopped, format!("{what}: stopped"))
     }
 
-    /// A cache that was not filled in time: the kubelet's first line (OC-9), then why (B2).
-    pub fn not_synced(resource: &str, failed: FailedSync) -> Self {
-        let mut message =
-            format!("failed to sync {resource} cache: timed out waiting for the condition");
-        failed.describe(&mut message);
-        Self::with_history(ErrorKind::NotSynced, message, failed)
-    }
-
-    /// A read that came to no answer by the caller's deadline: what was waited for, for how long, and why (B2).
-    pub fn timed_out(what: &str, failed: FailedSync) -> Self {
-        let mut message = format!("timed out waiting for {what}");
-        failed.describe(&mut message);
-        Self::with_history(ErrorKind::Timeout, message, failed)
-    }
-
     /// Adds the error underneath; its text is not repeated in this one's.
     #[must_use]
     pub fn with_source(self, source: impl StdError + Send + Sync + 'static) -> Self {
@@ -220,10 +205,6 @@ impl Error {
         Self(Arc::new(Inner::new(kind, message, status)))
     }
 
-    fn with_history(kind: ErrorKind, message: String, failed: FailedSync) -> Self {
-        Self::new(kind, message).with_failures(failed.attempts, failed.since, failed.last_failure)
-    }
-
     /// Adds the failures of the attempts of a wait that ended without an answer.
     #[must_use]
     pub(crate) fn with_failures(self, attempts: u32, since: Instant, last: Option<Self>) -> Self {
@@ -264,60 +245,6 @@ impl Inner {
     }
 }
 
-/// The story of a wait that ended without an answer, for [`Error::not_synced`] and [`Error::timed_out`].
-#[derive(Clone, Debug)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "a plain parameter list with names"
-)]
-pub struct FailedSync {
-    /// Attempts made since the wait, or the cache, began.
-    pub attempts: u32,
-    /// When the first of them began.
-    pub since: Instant,
-    /// When the wait ended.
-    pub now: Instant,
-    /// What ended the last attempt; `None` when the first one is still under way.
-    pub last_failure: Option<Error>,
-    /// What the present attempt waits for, such as `connecting to 10.0.0.1:443 for 2.0s`; `None`
-    /// where that is not known.
-    pub activity: Option<String>,
-}
-
-impl FailedSync {
-    fn describe(&self, message: &mut String) {
-        use fmt::Write as _;
-        let elapsed = self.now.saturating_duration_since(self.since);
-        let written = match (&self.last_failure, &self.activity) {
-            (Some(failure), activity) => {
-                let plural = if self.attempts == 1 {
-                    "attempt"
-                } else {
-                    "attempts"
-                };
-                write!(
-                    message,
-                    "\n{} {plural} in {elapsed:.1?}, the last one failed: {failure}",
-                    self.attempts
-                )
-                .and_then(|()| match activity {
-                    Some(activity) => write!(message, "\nnow {activity}"),
-                    None => Ok(()),
-                })
-            }
-            (None, Some(activity)) => write!(
-                message,
-                "\n{activity}, {elapsed:.1?} after the first attempt began"
-            ),
-            (None, None) => write!(
-                message,
-                "\nno answer from the server yet, {elapsed:.1?} after the first attempt began"
-            ),
-        };
-        debug_assert!(written.is_ok(), "writing to a String cannot fail");
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -342,31 +269,6 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
-
-    #[test]
-    fn a_failed_sync_says_the_searched_for_line_first_and_then_why() {
-        let since = Clock::system().now();
-        let forbidden = Error::from_status(Status::new(403, "secrets \"db\" is forbidden"));
-        let error = Error::not_synced(
-            "secret",
-            FailedSync {
-                attempts: 3,
-                since,
-                now: since.checked_add(Duration::from_secs(1)).unwrap(),
-                last_failure: Some(forbidden),
-                activity: Some("backing off for 0.4s more".to_owned()),
-            },
-        );
-        assert_eq!(
-            error.to_string(),
-            "failed to sync secret cache: timed out waiting for the condition\n\
-             3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden\n\
-             now backing off for 0.4s more"
-        );
-        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Forbidden);
-        assert_eq!(error.attempts(), 3);
-    }
 
     #[test]
     fn an_error_is_one_pointer() {

@@ -135,7 +135,7 @@ pub mod manual;
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 
-pub use error::{Error, ErrorKind, FailedSync};
+pub use error::{Error, ErrorKind};
 pub use failures::Failures;
 
 #[cfg(test)]
