@@ -38,17 +38,13 @@ const STAGES: [(&str, usize, &str); 5] = [
     ),
     (
         "reflector",
-        20,
-        "its version: in the reflector, and in its status",
+        19,
+        "its version: the position, which the statuses share",
     ),
-    (
-        "store",
-        28,
-        "its key; the versions that are compared, and the one that is kept; the status",
-    ),
+    ("store", 24, "its key; the versions that are compared"),
     (
         "informer",
-        28,
+        24,
         "nothing: the queue of a handler keeps its room, and shares the objects",
     ),
 ];
