@@ -453,7 +453,10 @@ fn r11_a_wait_for_a_version_is_ended_by_a_shutdown() {
 /// fetch is told.
 fn share_a_fetch(tells: bool) {
     let clock = Clock::from(FakeClock::new());
-    let entry = Arc::new(Monitor::new(TtlEntry::<Secret>::new(true)));
+    let entry = Arc::new(Monitor::new(TtlEntry::<Secret>::new(
+        KindTraits::default(),
+        true,
+    )));
     let readers: Vec<_> = (0..2)
         .map(|_| {
             let (entry, clock) = (Arc::clone(&entry), clock.clone());
