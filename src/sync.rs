@@ -98,7 +98,8 @@ pub(crate) struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex without a rank, which nothing checks.
+    /// A mutex without a rank, which nothing checks: for tests and what serves them.
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn new(value: T) -> Self {
         Self {
             value: imp::Mutex::new(value),
@@ -152,7 +153,8 @@ pub(crate) struct Monitor<T> {
 }
 
 impl<T> Monitor<T> {
-    /// A monitor without a rank, which nothing checks.
+    /// A monitor without a rank, which nothing checks: for models and what serves tests.
+    #[cfg(any(all(test, shuttle), feature = "testing"))]
     pub(crate) fn new(state: T) -> Self {
         Self {
             state: Mutex::new(state),
