@@ -2,7 +2,8 @@
 //!
 //! A node agent, a command line tool or a plugin says which pods it runs; kubecache watches exactly the Secrets and
 //! ConfigMaps those pods name, keeps them in memory, drops them when the last pod is gone, and answers from memory (or
-//! fetches them with a time to live, or at each read: [`ChangeDetection`](manager::ChangeDetection)). Beside them stands
+//! fetches them with a time to live, or at each read: [`ChangeDetection`](manager::ChangeDetection)). The same holds for
+//! any owner and any namespaced kind ([`owners`](manual::owners)). Beside them stands
 //! the cache of pod statuses on which the kubelet's pod workers wait. What all this is made of is public too: a list/watch
 //! client, reflectors on one thread each, indexed stores, a delta FIFO, shared informers.
 //!
@@ -71,12 +72,12 @@
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`delta_fifo`] | client-go's queue of changes, for programs with a consumer thread of their own |
-//! | [`informer`] | the shared informer: a reflector, a delta FIFO, a store, and handlers on threads of their own; sets of informers |
-//! | [`manager`] | what people came for: Secrets and ConfigMaps of registered pods, watched, cached for a time, or fetched |
+//! | [`informer`] | the shared informer: a reflector, a store, and handlers on threads of their own; sets of informers |
+//! | [`manager`] | what people came for: objects that pods or other owners reference, watched, cached for a time, or fetched |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: what reflectors, informers and managers count, as Prometheus text |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
-//! | [`manual`] | pages: the behaviours by ID, the differences from the originals, threads and locks |
+//! | [`manual`] | pages: the architecture, owners, failures, the behaviours by ID, the differences from the originals, threads and locks |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store makes a *change*, a handler
 //! gets a *notification*. *Resync* delivers again what is known, without network; *relist* asks the server again.

@@ -1,5 +1,8 @@
 //! The manual: pages for readers, compiled with the crate so that their links are checked. No code.
 
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
+
 #[doc = include_str!("behaviours.md")]
 pub mod behaviours {}
 
