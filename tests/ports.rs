@@ -634,20 +634,17 @@ fn relisted(fuse: &Fuse) -> Seen {
     let relist = Relist::spawn(BadRuntime(fuse.clone()), cache.clone(), options).unwrap();
     let told = |error: &(dyn std::error::Error + 'static)| {
         let kind = error.downcast_ref::<Error>().map(Error::kind);
-        assert!(
-            kind.is_none_or(|kind| kind == ErrorKind::Panicked),
-            "{error}"
-        );
-        error.to_string()
+        // Before and after the panic stands the call that is under way.
+        let is_told = kind.is_none_or(|kind| kind == ErrorKind::Panicked);
+        is_told.then(|| error.to_string())
     };
     let text = until(|| {
         if fuse.at == "inspect_pod" {
             let reading = cache.get("uid-1");
-            return reading.error().map(|error| told(&**error));
+            return reading.error().and_then(|error| told(&**error));
         }
-        let health = relist.health().err();
-        let cause = health.and_then(|error| std::error::Error::source(&error).map(told));
-        // Before and after it stands the call that is under way.
+        let health = relist.health().err()?;
+        let cause = std::error::Error::source(&health).and_then(told);
         cause.filter(|cause| cause.contains("panicked"))
     });
     fuse.put_out();
