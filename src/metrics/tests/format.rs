@@ -216,5 +216,5 @@ fn rf_51_rf_52_names_and_types_are_those_of_the_originals_and_of_the_page() {
         })
         .collect();
     assert_eq!(scraped.types, documented);
-    assert_eq!(documented.len(), 23);
+    assert_eq!(documented.len(), 22);
 }
