@@ -1,8 +1,8 @@
 //! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
 //!
-//! A deadline is absolute and is computed once. Every wait of the crate goes through `Clock::wait_for`, or
-//! through the single steps `Clock::wait_until` and `Clock::wait_for_bell`, so that with a [`FakeClock`] no
-//! test ever sleeps.
+//! A deadline is absolute and is computed once. Every wait of the crate goes through
+//! `Clock::wait_for`, or through the single steps `Clock::wait_until` and `Clock::wait_for_bell`,
+//! so that with a [`FakeClock`] no test ever sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -124,11 +124,12 @@ impl Clock {
         deadline.0.is_some() && deadline.has_passed(self.now())
     }
 
-    /// Blocks until `look` finds something in the monitor's data, at most until `deadline`; `None` at the deadline.
+    /// Blocks until `look` finds something in the monitor's data, at most until `deadline`; `None`
+    /// at the deadline.
     ///
-    /// `look` runs under the monitor's lock, first at once and then after each wake-up. What it finds beats
-    /// a deadline that has passed. A stop ends the wait if the monitor is registered as its
-    /// [`Wake`] before the lock is taken, and `look` asks for it.
+    /// `look` runs under the monitor's lock, first at once and then after each wake-up. What it
+    /// finds beats a deadline that has passed. A stop ends the wait if the monitor is registered as
+    /// its [`Wake`] before the lock is taken, and `look` asks for it.
     pub(crate) fn wait_for<'a, T: Send + 'static, F>(
         &self,
         monitor: &'a Arc<Monitor<T>>,

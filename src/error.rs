@@ -67,7 +67,8 @@ struct Inner {
     status: Option<Status>,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Of a wait that ended without an answer: how many attempts failed, since when, and the last failure.
+    /// Of a wait that ended without an answer: how many attempts failed, since when, and the last
+    /// failure.
     attempts: u32,
     since: Option<Instant>,
     last_failure: Option<Error>,

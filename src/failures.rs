@@ -96,7 +96,8 @@ impl Failures {
         self.refused_since
     }
 
-    /// The last failure, if it is a refusal and the same was said for at least `grace`: then it is an answer (R4).
+    /// The last failure, if it is a refusal and the same was said for at least `grace`: then it is
+    /// an answer (R4).
     pub fn refusal(&self, grace: Duration) -> Option<&Error> {
         let (since, until) = (self.refused_since?, self.last_at?);
         let lasted = until.saturating_duration_since(since);
@@ -120,8 +121,8 @@ impl Failures {
         )
     }
 
-    /// An error of `text` and, on lines of their own, how many attempts failed in what time, the last failure, and
-    /// what the present attempt waits for.
+    /// An error of `text` and, on lines of their own, how many attempts failed in what time, the
+    /// last failure, and what the present attempt waits for.
     #[must_use]
     pub fn explain(&self, kind: ErrorKind, mut text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);

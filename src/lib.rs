@@ -1,11 +1,12 @@
 //! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no unsafe code.
 //!
-//! A node agent, a command line tool or a plugin says which pods it runs; kubecache watches exactly the Secrets and
-//! ConfigMaps those pods name, keeps them in memory, drops them when the last pod is gone, and answers from memory (or
-//! fetches them with a time to live, or at each read: [`ChangeDetection`](manager::ChangeDetection)). The same holds for
-//! any owner and any namespaced kind ([`owners`](manual::owners)). Beside them stands
-//! the cache of pod statuses on which the kubelet's pod workers wait. What all this is made of is public too: a list/watch
-//! client, reflectors on one thread each, indexed stores, a delta FIFO, shared informers.
+//! A node agent, a command line tool or a plugin says which pods it runs; kubecache watches exactly
+//! the Secrets and ConfigMaps those pods name, keeps them in memory, drops them when the last pod
+//! is gone, and answers from memory (or fetches them with a time to live, or at each read:
+//! [`ChangeDetection`](manager::ChangeDetection)). The same holds for any owner and any namespaced
+//! kind ([`owners`](manual::owners)). Beside them stands the cache of pod statuses on which the
+//! kubelet's pod workers wait. What all this is made of is public too: a list/watch client,
+//! reflectors on one thread each, indexed stores, a delta FIFO, shared informers.
 //!
 //! # The promises
 //!

@@ -33,7 +33,8 @@ mod imp {
         mut guard: MutexGuard<'a, T>,
         until: std::time::Instant,
     ) -> MutexGuard<'a, T> {
-        // The caller looks at its clock after every wake-up, so whether this one was a time-out says nothing more.
+        // The caller looks at its clock after every wake-up, so whether this one was a time-out
+        // says nothing more.
         let _timed_out = bell.wait_until(&mut guard, until);
         guard
     }
@@ -196,7 +197,8 @@ impl<T> Monitor<T> {
 
 /// Ends a blocking wait of another thread, such as a poll of a socket.
 pub trait Wake: Send + Sync {
-    /// Makes the wait return soon. Called at most once per registration, on the thread that stops, under no lock.
+    /// Makes the wait return soon. Called at most once per registration, on the thread that stops,
+    /// under no lock.
     fn wake(&self);
 }
 

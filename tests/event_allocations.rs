@@ -1,5 +1,5 @@
-//! What one watch event allocates on its way from the decoder to a handler. `--nocapture` prints the
-//! table.
+//! What one watch event allocates on its way from the decoder to a handler. `--nocapture` prints
+//! the table.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -64,7 +64,8 @@ fn no_thread_is_left_when_a_relist_loop_has_ended() {
         drop(relist);
         assert_eq!(live_workers(), 0, "after a drop");
 
-        // A runtime that does not return keeps its thread, and nobody else's; with the call the thread ends.
+        // A runtime that does not return keeps its thread, and nobody else's; with the call the
+        // thread ends.
         let (relist, ask, go) = start();
         ask.recv().unwrap();
         let error = relist.shutdown(clock.after(Duration::ZERO)).unwrap_err();

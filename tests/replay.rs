@@ -105,7 +105,8 @@ fn references(pod: &Value) -> bool {
     names > 0
 }
 
-/// The last version of each object, and the pods that were left and name any, as the recorded server had them.
+/// The last version of each object, and the pods that were left and name any, as the recorded
+/// server had them.
 #[derive(Default)]
 struct End {
     versions: BTreeMap<(String, ObjectKey), String>,

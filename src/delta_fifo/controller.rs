@@ -14,8 +14,8 @@ use crate::worker::{Wake, Worker};
 /// Controllers started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
 
-/// A running reflector that fills a queue, and a thread that calls a process function with what comes
-/// out. Dropping it stops and joins both threads.
+/// A running reflector that fills a queue, and a thread that calls a process function with what
+/// comes out. Dropping it stops and joins both threads.
 ///
 /// The module's page has a [program](crate::delta_fifo#examples) that builds an informer from it.
 pub struct Controller<K: Object> {
@@ -24,14 +24,14 @@ pub struct Controller<K: Object> {
 }
 
 impl<K: Object> Controller<K> {
-    /// Starts a reflector of `source` that writes to `queue`, and a thread that calls `process` with what
-    /// waits, one entry at a time: the deltas of one object, and whether they are part of the initial
-    /// list.
+    /// Starts a reflector of `source` that writes to `queue`, and a thread that calls `process`
+    /// with what waits, one entry at a time: the deltas of one object, and whether they are part of
+    /// the initial list.
     ///
     /// `name` stands in log lines. Returns at once. The queue's demand takes the place of
     /// [`ReflectorOptions::demand`]. `process` runs under no lock. It holds up lists, resyncs, and
-    /// events above the queue's bound while it runs, nothing else. A panic of it ends the controller:
-    /// [`join`](Self::join) and every wait for a sync give the cause.
+    /// events above the queue's bound while it runs, nothing else. A panic of it ends the
+    /// controller: [`join`](Self::join) and every wait for a sync give the cause.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl<K: Object> Controller<K> {
         self.consumer.is_finished()
     }
 
-    /// Stops the controller and blocks until both threads have ended: milliseconds, and as long as the
-    /// process function runs.
+    /// Stops the controller and blocks until both threads have ended: milliseconds, and as long as
+    /// the process function runs.
     ///
     /// # Errors
     ///

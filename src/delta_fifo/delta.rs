@@ -159,8 +159,8 @@ impl<K: Object> Deletion<K> {
         seen.is_some_and(|object| object.decoded().is_some())
     }
 
-    /// Whether this stays when `newer` tells the same: an event is more than what a list implies, and
-    /// a repeated event does not take the place of a later one (DF-6).
+    /// Whether this stays when `newer` tells the same: an event is more than what a list implies,
+    /// and a repeated event does not take the place of a later one (DF-6).
     fn outweighs(&self, newer: &Self) -> bool {
         match (&self.seen, &newer.seen) {
             (Some(older), Some(newer)) => {
@@ -240,14 +240,15 @@ impl<K: Object> Deltas<K> {
         }
     }
 
-    /// The last state that decodes of what is there: a deletion may carry an object before it (B18).
+    /// The last state that decodes of what is there: a deletion may carry an object before it
+    /// (B18).
     pub(super) fn last_object(&self) -> Option<&Arc<Held<K>>> {
         let mut there = self.iter().rev().filter(|delta| !delta.is_deletion());
         there.find_map(Delta::object)
     }
 
-    /// Adds the last state to deletions whose final state does not decode (B12): of these deltas, or else
-    /// what `look_up` finds.
+    /// Adds the last state to deletions whose final state does not decode (B12): of these deltas,
+    /// or else what `look_up` finds.
     pub(super) fn complete(&mut self, look_up: impl Fn(&ObjectKey) -> Option<Arc<Held<K>>>) {
         let mut before = None;
         for delta in std::iter::once(&mut self.oldest).chain(&mut self.later) {

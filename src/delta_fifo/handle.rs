@@ -26,18 +26,18 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.state.lock().has_synced()
     }
 
-    /// Blocks until the consumer has processed everything that the first list brought, at most until
-    /// `deadline`.
+    /// Blocks until the consumer has processed everything that the first list brought, at most
+    /// until `deadline`.
     ///
     /// While somebody waits, a reflector that has this queue's [`demand`](Self::demand) retries a
-    /// failing first list fast (B3). The wait also ends when the server's refusal, or its word that it
-    /// knows no such resource, has become an answer (R4), and when the queue can no longer sync.
+    /// failing first list fast (B3). The wait also ends when the server's refusal, or its word that
+    /// it knows no such resource, has become an answer (R4), and when the queue can no longer sync.
     ///
     /// # Errors
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the
-    /// server's refusal (`Forbidden`, `NotFound`); `Stopped` when the queue was closed before a list
-    /// came, or the consumer is gone, with the cause as its source.
+    /// server's refusal (`Forbidden`, `NotFound`); `Stopped` when the queue was closed before a
+    /// list came, or the consumer is gone, with the cause as its source.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -68,8 +68,8 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.len() == 0
     }
 
-    /// Closes the queue: the consumer still gets what waits, and then an error (DF-17). Never blocks;
-    /// closing twice does nothing.
+    /// Closes the queue: the consumer still gets what waits, and then an error (DF-17). Never
+    /// blocks; closing twice does nothing.
     ///
     /// What is written after this is still queued, as long as the consumer is there and the writer
     /// would not have to wait.

@@ -2,25 +2,27 @@
 //! takes each object's changes in their order.
 //!
 //! A [`DeltaFifo`] is client-go's queue of that name, or its `RealFIFO` with
-//! [`in_order`](DeltaFifoOptions::in_order). Its writing side is a [`Sink`](crate::reflector::Sink) for
-//! a [`Reflector`](crate::reflector::Reflector). A [`Controller`] is client-go's low-level controller:
-//! reflector, queue, and your process function on a thread of its own. If you only want to be told of
-//! changes, take a [`SharedInformer`](crate::informer::SharedInformer), which needs no queue.
+//! [`in_order`](DeltaFifoOptions::in_order). Its writing side is a [`Sink`](crate::reflector::Sink)
+//! for a [`Reflector`](crate::reflector::Reflector). A [`Controller`] is client-go's low-level
+//! controller: reflector, queue, and your process function on a thread of its own. If you only want
+//! to be told of changes, take a [`SharedInformer`](crate::informer::SharedInformer), which needs
+//! no queue.
 //!
-//! What holds: no deletion is lost, whether the watch or a list tells of it; the changes of one object
-//! come in their order; an event waits for the consumer only above a
+//! What holds: no deletion is lost, whether the watch or a list tells of it; the changes of one
+//! object come in their order; an event waits for the consumer only above a
 //! [bound](DeltaFifoOptions::max_events); [`has_synced`](DeltaFifoHandle::has_synced) is true only
-//! after the consumer has processed the last initial item. Not promised: any order between the objects
-//! of one list, unless in order.
+//! after the consumer has processed the last initial item. Not promised: any order between the
+//! objects of one list, unless in order.
 //!
 //! # Examples
 //!
-//! The originals' informer, built from its parts: a reflector and a queue whose known objects are the
-//! indexer, in a controller, whose process function writes the indexer and tells a handler.
+//! The originals' informer, built from its parts: a reflector and a queue whose known objects are
+//! the indexer, in a controller, whose process function writes the indexer and tells a handler.
 //!
 //! A [`Store`](crate::store::Store) refuses events that would take an object back in time. After a
-//! restore of the server to an older state, only a whole list takes it back: a program for which that
-//! matters asks for [`atomic_lists`](DeltaFifoOptions::atomic_lists), and commits each to the store.
+//! restore of the server to an older state, only a whole list takes it back: a program for which
+//! that matters asks for [`atomic_lists`](DeltaFifoOptions::atomic_lists), and commits each to the
+//! store.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -137,9 +139,9 @@ use state::{QueueEnd, QueueState};
 
 /// A queue of changes between one reflector and one consumer, which this is.
 ///
-/// The consumer takes deltas with [`pop`](Self::pop) and applies them to a store of its own. It holds no
-/// lock meanwhile, so events go on to be queued. A list and a resync wait until nothing is being
-/// processed, and then ask what the consumer [knows](KnownObjects).
+/// The consumer takes deltas with [`pop`](Self::pop) and applies them to a store of its own. It
+/// holds no lock meanwhile, so events go on to be queued. A list and a resync wait until nothing is
+/// being processed, and then ask what the consumer [knows](KnownObjects).
 ///
 /// Dropping this drops what waits, and makes every further write an error.
 ///
@@ -194,19 +196,19 @@ impl<K: Object> DeltaFifo<K> {
         (Self { queue, known }, writer)
     }
 
-    /// Takes what waits first and processes it: the changes of one object that came together, in order
-    /// one delta. `process` is told too whether the queue had not synced when they were taken (DF-13,
-    /// RQ-7).
+    /// Takes what waits first and processes it: the changes of one object that came together, in
+    /// order one delta. `process` is told too whether the queue had not synced when they were taken
+    /// (DF-13, RQ-7).
     ///
     /// Blocks until something waits, the queue is closed and empty, or `deadline`; then as long as
-    /// `process` does, under no lock. What is processed does not wait any more, and a panic ends its
-    /// processing too.
+    /// `process` does, under no lock. What is processed does not wait any more, and a panic ends
+    /// its processing too.
     ///
     /// # Errors
     ///
-    /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue` (DF-17);
-    /// `Timeout` at the deadline, though something that waits wins over both; `Panicked` when `process`
-    /// panicked.
+    /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue`
+    /// (DF-17); `Timeout` at the deadline, though something that waits wins over both; `Panicked`
+    /// when `process` panicked.
     pub fn pop<R>(
         &mut self,
         deadline: Deadline,
@@ -219,11 +221,11 @@ impl<K: Object> DeltaFifo<K> {
         })
     }
 
-    /// Takes up to `max` entries at once, each about another object, and processes them together: under
-    /// one lock of the consumer's store, say (RQ-13).
+    /// Takes up to `max` entries at once, each about another object, and processes them together:
+    /// under one lock of the consumer's store, say (RQ-13).
     ///
-    /// A batch holds entries of the first list only, or none of them. A delta about no single object comes
-    /// alone. Blocks and ends as [`pop`](Self::pop).
+    /// A batch holds entries of the first list only, or none of them. A delta about no single
+    /// object comes alone. Blocks and ends as [`pop`](Self::pop).
     ///
     /// # Errors
     ///
@@ -244,7 +246,8 @@ impl<K: Object> DeltaFifo<K> {
         })
     }
 
-    /// For others than writer and consumer: to wait until the queue has synced, to look at it, to close it.
+    /// For others than writer and consumer: to wait until the queue has synced, to look at it, to
+    /// close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         self.queue.clone()
     }
@@ -286,8 +289,8 @@ impl<K: Object> DeltaFifo<K> {
     }
 }
 
-/// Adds the last state to a deletion whose final state does not decode (B12): everything before it has
-/// been processed, so the view shows that.
+/// Adds the last state to a deletion whose final state does not decode (B12): everything before it
+/// has been processed, so the view shows that.
 fn complete<K: Object>(known: Option<&dyn KnownObjects<K>>, deltas: &mut Deltas<K>) {
     deltas.complete(|key| ask(known?, |known| known.last_good(key)).ok().flatten());
 }

@@ -28,12 +28,13 @@ pub trait KnownObjects<K: Object>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why the view cannot give an object that may be there. A deletion of it is queued then (DF-5),
-    /// and a resync leaves it out (DF-16).
+    /// Why the view cannot give an object that may be there. A deletion of it is queued then
+    /// (DF-5), and a resync leaves it out (DF-16).
     #[doc(alias = "GetByKey")]
     fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<K>>>, Error>;
 
-    /// The last state of that key that decoded, which may not be its present one: for deletions (B12).
+    /// The last state of that key that decoded, which may not be its present one: for deletions
+    /// (B12).
     fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<K>>> {
         self.get(key).ok().flatten()
     }
@@ -98,10 +99,10 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// One delta after the other, in the order in which they came (RQ-1 to RQ-9). Default: the
     /// changes of one object wait together, at the place of the first of them (DF-1 to DF-19).
     ///
-    /// In order, the consumer sees every change, across objects too, in the order of the watch. Of a
-    /// list, it sees what is gone first, and then the items in the list's order. By default, an object
-    /// that changes often is overtaken by others that changed later, two deletions in a row are one,
-    /// and of a list the consumer sees the items first.
+    /// In order, the consumer sees every change, across objects too, in the order of the watch. Of
+    /// a list, it sees what is gone first, and then the items in the list's order. By default, an
+    /// object that changes often is overtaken by others that changed later, two deletions in a row
+    /// are one, and of a list the consumer sees the items first.
     #[doc(alias = "RealFIFO")]
     #[must_use]
     pub fn in_order(mut self) -> Self {
@@ -111,8 +112,8 @@ impl<K: Object> DeltaFifoOptions<K> {
 
     /// In order, and a list and a resync are one delta each (RQ-10). Default: one delta per object.
     ///
-    /// The consumer finds out itself what a list went without, and so can exchange its content in one
-    /// step. Such a list waits for no processing.
+    /// The consumer finds out itself what a list went without, and so can exchange its content in
+    /// one step. Such a list waits for no processing.
     #[doc(alias = "AtomicEvents")]
     #[must_use]
     pub fn atomic_lists(mut self) -> Self {
@@ -130,8 +131,8 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// How many events of the watch may wait; the writer waits above that (RQ-12). Items of lists do
-    /// not count. Default and least: 2,000 and 1.
+    /// How many events of the watch may wait; the writer waits above that (RQ-12). Items of lists
+    /// do not count. Default and least: 2,000 and 1.
     #[doc(alias = "UnlockWhileProcessing")]
     #[must_use]
     pub fn max_events(mut self, events: usize) -> Self {
@@ -143,8 +144,8 @@ impl<K: Object> DeltaFifoOptions<K> {
     ///
     /// Without it only what is queued can be found missing from a list, a resync does nothing, and
     /// compressed, a deletion of what is not queued is left out (DF-5). With
-    /// [`atomic_lists`](Self::atomic_lists) it decides nothing: the unchanged objects of a list keep
-    /// their memory by it.
+    /// [`atomic_lists`](Self::atomic_lists) it decides nothing: the unchanged objects of a list
+    /// keep their memory by it.
     #[doc(alias = "KnownObjects")]
     #[must_use]
     pub fn known(mut self, known: Arc<dyn KnownObjects<K>>) -> Self {
@@ -153,12 +154,12 @@ impl<K: Object> DeltaFifoOptions<K> {
     }
 
     /// Changes each object before it is queued: once per object that the server sent, final states
-    /// included, and not what a list or a resync brings up from memory (DF-7, RQ-8). Default: objects
-    /// are queued as they came.
+    /// included, and not what a list or a resync brings up from memory (DF-7, RQ-8). Default:
+    /// objects are queued as they came.
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are.
-    /// An error or a panic of it leaves the queue as it was, and the reflector lists again after a
-    /// backoff.
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
+    /// are. An error or a panic of it leaves the queue as it was, and the reflector lists again
+    /// after a backoff.
     #[doc(alias = "SetTransform")]
     #[must_use]
     pub fn transform(

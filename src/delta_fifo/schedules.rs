@@ -74,7 +74,8 @@ fn a_change_and_the_end_are_never_missed_by_a_pop() {
     );
 }
 
-/// A change, the end and the deadline at once: some answer comes, and a change that was there before wins.
+/// A change, the end and the deadline at once: some answer comes, and a change that was there
+/// before wins.
 #[test]
 fn every_end_of_a_pop_at_once() {
     shuttle::check_random(
@@ -104,7 +105,8 @@ fn every_end_of_a_pop_at_once() {
             };
             match (first.is_ok(), second.is_ok()) {
                 (true, true) => panic!("one change was taken twice"),
-                // What is written after the end is handed over, unless the consumer has gone by then.
+                // What is written after the end is handed over, unless the consumer has gone by
+                // then.
                 (true, false) | (false, true) => written.unwrap(),
                 (false, false) => {
                     assert!(written.is_ok() || written.is_err_and(|error| error.is_stopped()))
@@ -171,8 +173,8 @@ fn a_queue_that_cannot_sync_is_never_waited_for() {
     );
 }
 
-/// A list that comes while an object is being added, and goes without it, deletes it; whatever the schedule, what the
-/// consumer holds at the end is what the list said.
+/// A list that comes while an object is being added, and goes without it, deletes it; whatever the
+/// schedule, what the consumer holds at the end is what the list said.
 #[test]
 fn a_list_waits_for_the_processing_and_loses_no_deletion() {
     for compressed in [true, false] {
@@ -243,7 +245,8 @@ fn a_resync_during_the_processing_reaches_the_object() {
     }
 }
 
-/// A list ends an object whose deletion the consumer refuses as old news, wherever that deletion is (B18, RQ-3).
+/// A list ends an object whose deletion the consumer refuses as old news, wherever that deletion is
+/// (B18, RQ-3).
 #[test]
 fn a_list_ends_what_a_refused_deletion_leaves() {
     for compressed in [true, false] {
@@ -281,7 +284,8 @@ fn a_list_ends_what_a_refused_deletion_leaves() {
     }
 }
 
-/// A consumer that never comes back from its process function, until it hears that the write has ended.
+/// A consumer that never comes back from its process function, until it hears that the write has
+/// ended.
 fn with_a_stuck_consumer(
     options: fn() -> Options,
     word: &'static str,
@@ -358,7 +362,8 @@ fn a_writer_at_its_bound_is_never_left_waiting() {
     }
 }
 
-/// A process function that writes is refused, and does not wait for itself, whatever another thread writes beside it.
+/// A process function that writes is refused, and does not wait for itself, whatever another thread
+/// writes beside it.
 #[test]
 fn a_write_inside_the_process_function_never_waits() {
     shuttle::check_random(
@@ -381,8 +386,8 @@ fn a_write_inside_the_process_function_never_waits() {
     );
 }
 
-/// Negative control: a list that looks only at what waits and at what the consumer shows loses the deletion of what is
-/// being processed, and the checker sees that.
+/// Negative control: a list that looks only at what waits and at what the consumer shows loses the
+/// deletion of what is being processed, and the checker sees that.
 #[test]
 #[should_panic(expected = "lost a deletion")]
 fn a_list_that_does_not_wait_loses_a_deletion() {

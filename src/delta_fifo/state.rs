@@ -13,7 +13,8 @@ use crate::object::{Held, Object, ObjectKey};
 use crate::reflector::ReflectorStatus;
 use crate::sync::{Arc, ThreadId};
 
-/// Entries for which an emptied queue keeps its memory; what a larger burst took is given back (RQ-16).
+/// Entries for which an emptied queue keeps its memory; what a larger burst took is given back
+/// (RQ-16).
 const CAPACITY_KEPT: usize = 1_024;
 
 /// Whether the queue goes on.
@@ -103,8 +104,8 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// A change came: without a first list, the queue counts as synced from here on (DF-14). Ignored
-    /// deletions count (DF-5), and changes that a transform refuses (DF-7).
+    /// A change came: without a first list, the queue counts as synced from here on (DF-14).
+    /// Ignored deletions count (DF-5), and changes that a transform refuses (DF-7).
     pub(super) fn populate(&mut self) {
         self.initial.get_or_insert(0);
     }
@@ -147,8 +148,8 @@ impl<K: Object> QueueState<K> {
         (delta.is_bookmark() && last.newest().is_bookmark()).then_some(last)
     }
 
-    /// Queues a list: its items, and a deletion of each object it goes without, which are those that
-    /// wait and `missing`, those of the consumer (DF-8, RQ-3).
+    /// Queues a list: its items, and a deletion of each object it goes without, which are those
+    /// that wait and `missing`, those of the consumer (DF-8, RQ-3).
     pub(super) fn replace(
         &mut self,
         items: Vec<(Arc<ObjectKey>, Delta<K>)>,
@@ -201,8 +202,8 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// The objects that a list goes without and that are to be deleted by it. Those that are deleted
-    /// already when what waits is processed are marked.
+    /// The objects that a list goes without and that are to be deleted by it. Those that are
+    /// deleted already when what waits is processed are marked.
     fn end_unlisted(
         &mut self,
         is_listed: impl Fn(&ObjectKey) -> bool,
@@ -244,14 +245,15 @@ impl<K: Object> QueueState<K> {
         gone
     }
 
-    /// Hands the first entry over to `thread`, and says whether the queue had not synced (DF-13, RQ-7).
+    /// Hands the first entry over to `thread`, and says whether the queue had not synced (DF-13,
+    /// RQ-7).
     pub(super) fn take(&mut self, thread: ThreadId) -> Option<(Deltas<K>, bool)> {
         let taken = self.pop()?;
         Some((taken, self.begin(thread, 1)))
     }
 
-    /// Hands over up to `max` entries, each about another object, and either all of the first list or
-    /// none (RQ-13).
+    /// Hands over up to `max` entries, each about another object, and either all of the first list
+    /// or none (RQ-13).
     pub(super) fn take_batch(
         &mut self,
         max: usize,
@@ -297,7 +299,8 @@ impl<K: Object> QueueState<K> {
         !self.has_synced()
     }
 
-    /// What was taken is processed. The count of initial entries falls here, not before (RQ-6, RQ-15).
+    /// What was taken is processed. The count of initial entries falls here, not before (RQ-6,
+    /// RQ-15).
     pub(super) fn finish(&mut self) {
         if let (Some((_, entries)), Some(left)) = (self.processing.take(), &mut self.initial) {
             *left = left.saturating_sub(entries);

@@ -29,8 +29,8 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 /// Every write from inside the process function is an error, because it could wait for itself.
 ///
 /// A list that is older than what was written before is refused, so that the reflector asks for the
-/// most recent (B4, B18). Events are not compared: the store that holds the final content refuses old
-/// news.
+/// most recent (B4, B18). Events are not compared: the store that holds the final content refuses
+/// old news.
 pub struct DeltaFifoWriter<K: Object> {
     queue: DeltaFifoHandle<K>,
     options: DeltaFifoOptions<K>,
@@ -63,7 +63,8 @@ impl<K: Object> DeltaFifoWriter<K> {
     ///
     /// # Errors
     ///
-    /// `Stale` when it is older than what was written before, and not read at the most recent version.
+    /// `Stale` when it is older than what was written before, and not read at the most recent
+    /// version.
     fn admit(&self, of: &Replacement) -> Result<(), Error> {
         let is_certain = of.consistent || of.history_expired;
         if is_certain || !of.resource_version.is_older_than(&self.position) {
@@ -112,8 +113,8 @@ impl<K: Object> DeltaFifoWriter<K> {
     ///
     /// # Errors
     ///
-    /// `Stopped` when the consumer is gone, or when the write would have to wait and the queue is closed
-    /// or the reflector stopped; `Config` inside the process function.
+    /// `Stopped` when the consumer is gone, or when the write would have to wait and the queue is
+    /// closed or the reflector stopped; `Config` inside the process function.
     fn lock_when(
         &self,
         is_ready: impl Fn(&QueueState<K>) -> bool,
@@ -149,8 +150,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         }))
     }
 
-    /// Asks the view while nothing is processed and nothing taken, and locks the queue: it agrees with
-    /// the answer.
+    /// Asks the view while nothing is processed and nothing taken, and locks the queue: it agrees
+    /// with the answer.
     fn ask_while_idle<T: Default>(
         &self,
         question: impl FnOnce(&dyn KnownObjects<K>) -> T,
@@ -181,7 +182,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         Ok(match &self.options.known {
             _ if is_queued => true,
             None => false,
-            // What is being processed may be this object. It does not wait, so it is not taken later.
+            // What is being processed may be this object. It does not wait, so it is not taken
+            // later.
             Some(_) if !is_idle => true,
             Some(known) => !matches!(ask(&**known, |known| known.get(key)), Ok(Ok(None))),
         })

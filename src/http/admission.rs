@@ -114,9 +114,9 @@ impl<S: Supply> Admission<S> {
 
     /// Takes one from the supply. `queued` is told how many requests go first, if there is a wait.
     ///
-    /// Blocks until the request is admitted, `stop` is raised, or `deadline` passes. A deadline that
-    /// is known to come before the request's turn fails at once. A request that gives up delays
-    /// nobody behind it.
+    /// Blocks until the request is admitted, `stop` is raised, or `deadline` passes. A deadline
+    /// that is known to come before the request's turn fails at once. A request that gives up
+    /// delays nobody behind it.
     ///
     /// # Errors
     ///

@@ -293,7 +293,8 @@ impl Blocking {
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for ever.
+    /// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for
+    /// ever.
     pub(crate) fn received(&mut self, count: usize) -> Result<(), Halt> {
         if let Some(left) = &mut self.head_bytes_left {
             *left = left.saturating_sub(count);

@@ -13,7 +13,8 @@ use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
-/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may hold it.
+/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may
+/// hold it.
 pub(crate) struct ClientInner {
     pub(crate) context: Arc<ClientContext>,
     pub(crate) pool: Agent,

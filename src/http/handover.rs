@@ -1,4 +1,5 @@
-//! Hands one item after the other from one thread to another; a stop and a limit end the wait for it.
+//! Hands one item after the other from one thread to another; a stop and a limit end the wait for
+//! it.
 //!
 //! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes,
 //! and the allocator's thread cache keeps seven of each size it has seen.

@@ -7,23 +7,25 @@ use super::kubeconfig::{self, KubeconfigOptions};
 use crate::error::{Error, ErrorKind};
 
 impl Config {
-    /// The configuration this process was given: `KUBECONFIG`, else `~/.kube/config`, else the pod's service account.
+    /// The configuration this process was given: `KUBECONFIG`, else `~/.kube/config`, else the
+    /// pod's service account.
     ///
     /// Blocks for reads of local files.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field, when a place holds
-    /// a configuration that cannot work.
+    /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field,
+    /// when a place holds a configuration that cannot work.
     pub fn infer() -> Result<Self, Error> {
         Self::infer_with(&KubeconfigOptions::default(), &Environment::process())
     }
 
-    /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place looked at.
+    /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place
+    /// looked at.
     ///
-    /// In a pod, of the options those apply that say who asks (all but the client certificate), `namespace`,
-    /// `certificate_authority` and `disable_compression`. With `server` the service account is not used: its token is
-    /// for its own server alone.
+    /// In a pod, of the options those apply that say who asks (all but the client certificate),
+    /// `namespace`, `certificate_authority` and `disable_compression`. With `server` the service
+    /// account is not used: its token is for its own server alone.
     ///
     /// # Errors
     ///
@@ -55,7 +57,8 @@ impl Config {
         kubeconfig::load(options, environment)?.map_err(|missing| nothing_found(&missing))
     }
 
-    /// The configuration of a pod: the service's address out of the environment, the files of its service account.
+    /// The configuration of a pod: the service's address out of the environment, the files of its
+    /// service account.
     ///
     /// Blocks for reads of local files. The token is read again as it rotates.
     ///

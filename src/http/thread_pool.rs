@@ -81,7 +81,8 @@ impl NewThread {
                 if !state.closed {
                     state.threads.push(worker);
                 }
-                // Otherwise the owner went meanwhile and joined the others: this one is joined here.
+                // Otherwise the owner went meanwhile and joined the others: this one is joined
+                // here.
                 true
             }
             Err(error) => {

@@ -24,10 +24,12 @@ impl Overdue {
 }
 
 impl<K: Object> ObjectManager<K> {
-    /// Whether the server keeps confirming the objects that are watched, for a health check: each running watch by the
-    /// rule of [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health). An object that is
-    /// immutable or idle, so that its watch is stopped, one that found no room, and one that the server refuses are not
-    /// unhealthy, nor is anything with `Cache` and `Get`, which watch nothing (B14). A manager without owners is healthy.
+    /// Whether the server keeps confirming the objects that are watched, for a health check: each
+    /// running watch by the rule of
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health). An
+    /// object that is immutable or idle, so that its watch is stopped, one that found no room, and
+    /// one that the server refuses are not unhealthy, nor is anything with `Cache` and `Get`, which
+    /// watch nothing (B14). A manager without owners is healthy.
     ///
     /// Never blocks on the network, and does not count as a read.
     /// [`ObjectReport::is_overdue`](crate::manager::ObjectReport::is_overdue) names the objects.

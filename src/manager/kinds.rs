@@ -72,8 +72,8 @@ impl<K: Object + Clone> Default for KindTraits<K> {
 }
 
 impl<K: Object> KindTraits<K> {
-    /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops the
-    /// watch of such an object when it was read (OC-15).
+    /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops
+    /// the watch of such an object when it was read (OC-15).
     #[must_use]
     pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
         self.is_immutable = is_immutable;

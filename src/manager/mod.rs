@@ -1,4 +1,5 @@
-//! Objects that owners reference, such as the Secrets of pods: watched, cached for a time, or fetched, behind one type.
+//! Objects that owners reference, such as the Secrets of pods: watched, cached for a time, or
+//! fetched, behind one type.
 //!
 //! ```no_run
 //! use kubecache::manager::{SecretManager, ManagerOptions};
@@ -56,10 +57,9 @@
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line, and its bytes are overwritten when the
 //!   last holder drops them.
 //!
-//! With `Watch`, an object is watched while at least one owner references it, and once only, however many owners
-//! do; except immutable objects that were read, objects nobody has read for
-//! [`ManagerOptions::idle_max`] (a read
-//! watches them again), and those beyond the ceiling.
+//! With `Watch`, an object is watched while at least one owner references it, and once only,
+//! however many owners do; except immutable objects that were read, objects nobody has read for
+//! [`ManagerOptions::idle_max`] (a read watches them again), and those beyond the ceiling.
 //!
 //! # What is not promised
 //!
@@ -71,10 +71,10 @@
 //!
 //! # "Not registered"
 //!
-//! `object "ns"/"name" not registered` is not an answer of the API. It says that no owner references the object in this
-//! manager: add the reference first, remove it last. [`owners`](crate::manual::owners) says who can be an owner. Of a
-//! pod, names count in its own namespace only, and only those of [`visit_pod_secret_names`] and
-//! [`visit_pod_config_map_names`].
+//! `object "ns"/"name" not registered` is not an answer of the API. It says that no owner
+//! references the object in this manager: add the reference first, remove it last.
+//! [`owners`](crate::manual::owners) says who can be an owner. Of a pod, names count in its own
+//! namespace only, and only those of [`visit_pod_secret_names`] and [`visit_pod_config_map_names`].
 //!
 //! # Threads and locks
 //!
@@ -87,10 +87,11 @@
 //! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, retries what had no room |
 //! | `ck-secret` | one per check (B7) that is under way, at most 32 | with the check, the shutdown or the manager |
 //!
-//! Locks are taken in this order and no other: references 20, the entry of one object 40, the objects
-//! that are ready to be read 45, checks 49, what waits for the housekeeper and subscriptions 50, what one
-//! subscriber has not taken yet 51. Decisions are made under them by pure functions; threads are started and stopped, requests made and
-//! subscribers told after they are released.
+//! Locks are taken in this order and no other: references 20, the entry of one object 40, the
+//! objects that are ready to be read 45, checks 49, what waits for the housekeeper and
+//! subscriptions 50, what one subscriber has not taken yet 51. Decisions are made under them by
+//! pure functions; threads are started and stopped, requests made and subscribers told after they
+//! are released.
 //!
 //! # What a watched object costs
 //!

@@ -1,5 +1,5 @@
-//! The manager: owners reference objects, and the strategy that was chosen answers reads (CM-1..CM-8,
-//! SC-1).
+//! The manager: owners reference objects, and the strategy that was chosen answers reads
+//! (CM-1..CM-8, SC-1).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -59,8 +59,8 @@ impl<K> ObjectManager<K>
 where
     K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
 {
-    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's thread;
-    /// with `Cache` and `Get` there is no thread, then or later.
+    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's
+    /// thread; with `Cache` and `Get` there is no thread, then or later.
     ///
     /// # Errors
     ///
@@ -143,28 +143,30 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// With `Cache`, each added reference makes the next read fetch the object anew (OS-2).
     ///
-    /// Never touches the network, never waits for it, never fails: what cannot be started says so when
-    /// it is read.
+    /// Never touches the network, never waits for it, never fails: what cannot be started says so
+    /// when it is read.
     pub fn add_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Add(key.clone());
         self.store.change_references(owner, change);
     }
 
-    /// Takes back one reference of `owner` to the object; one that was never added is ignored (OC-4).
+    /// Takes back one reference of `owner` to the object; one that was never added is ignored
+    /// (OC-4).
     ///
-    /// With the last reference of all, the object is dropped. Its watch is stopped, and the thread of
-    /// the watch is joined elsewhere. Never blocks.
+    /// With the last reference of all, the object is dropped. Its watch is stopped, and the thread
+    /// of the watch is joined elsewhere. Never blocks.
     pub fn remove_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Remove(key.clone());
         self.store.change_references(owner, change);
     }
 
-    /// Makes `owner` reference exactly the objects of `keys`, each once: adds what is new, then takes
-    /// back everything else, however often it was added. Without keys, the owner is forgotten.
+    /// Makes `owner` reference exactly the objects of `keys`, each once: adds what is new, then
+    /// takes back everything else, however often it was added. Without keys, the owner is
+    /// forgotten.
     ///
-    /// With `Cache`, each object that the owner did not reference before is fetched anew by its next
-    /// read, and with [`ManagerOptions::invalidate_on_update`] each object of `keys` (OS-2). Never
-    /// blocks and never fails, as [`add_reference`](Self::add_reference).
+    /// With `Cache`, each object that the owner did not reference before is fetched anew by its
+    /// next read, and with [`ManagerOptions::invalidate_on_update`] each object of `keys` (OS-2).
+    /// Never blocks and never fails, as [`add_reference`](Self::add_reference).
     pub fn set_references(&self, owner: &Owner, keys: impl IntoIterator<Item = ObjectKey>) {
         let change = ReferenceChange::Set(keys.into_iter().collect());
         self.store.change_references(owner, change);
@@ -320,8 +322,8 @@ impl<K: Object> ObjectManager<K> {
         self.measured(|| self.store.get_at_least(namespace, name, version, deadline))
     }
 
-    /// Each owner with the objects it references, sorted by kind, namespace and name. Never blocks on
-    /// the network, and does not count as a read.
+    /// Each owner with the objects it references, sorted by kind, namespace and name. Never blocks
+    /// on the network, and does not count as a read.
     pub fn inspect(&self) -> Vec<OwnerReport> {
         let owners = self.store.owners().into_iter();
         let reports = owners.map(|(owner, keys)| OwnerReport {
@@ -378,7 +380,8 @@ impl<K: Object> ObjectManager<K> {
 
 impl<K: ReferencedByPods> ObjectManager<K> {
     /// References exactly what the pod names (CM-1, CM-2): [`set_references`](Self::set_references)
-    /// with the pod as the owner. Call it when the pod is bound to the node and whenever it changes.
+    /// with the pod as the owner. Call it when the pod is bound to the node and whenever it
+    /// changes.
     pub fn register_pod(&self, pod: &Pod) {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mut keys = BTreeSet::new();

@@ -171,13 +171,14 @@ impl ManagerOptions {
         self
     }
 
-    /// Tells `hook` of each failed list or watch, and with `Cache` of each failed get: what was asked
-    /// for, the cause, and the attempts so far. Default: nobody is told.
+    /// Tells `hook` of each failed list or watch, and with `Cache` of each failed get: what was
+    /// asked for, the cause, and the attempts so far. Default: nobody is told.
     ///
     /// With `Watch` the thread of the object's watch calls it, as
-    /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says; with `Cache`
-    /// the reader that sent the get. The hook must not block: the watch or the reader waits for it. A
-    /// panic of it is logged. With `Get` each reader has its own error, and the hook is not called.
+    /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says; with
+    /// `Cache` the reader that sent the get. The hook must not block: the watch or the reader waits
+    /// for it. A panic of it is logged. With `Get` each reader has its own error, and the hook is
+    /// not called.
     ///
     /// # Examples
     ///

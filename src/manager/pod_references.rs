@@ -9,8 +9,8 @@ use crate::object::Object;
 
 /// A kind whose objects pods name.
 pub trait ReferencedByPods: Object {
-    /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as the
-    /// pod names it. The objects are in the pod's namespace.
+    /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as
+    /// the pod names it. The objects are in the pod's namespace.
     ///
     /// The visitor returns whether to go on. Returns whether the walk was completed.
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;

@@ -1,5 +1,5 @@
-//! Who references which object: counts per owner, and the one place that owns the items (OC-3..OC-5,
-//! B6). Pure.
+//! Who references which object: counts per owner, and the one place that owns the items
+//! (OC-3..OC-5, B6). Pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

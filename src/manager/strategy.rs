@@ -50,8 +50,8 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
         self.get_at_least(namespace, name, &ResourceVersion::most_recent(), deadline)
     }
 
-    /// See [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least); an empty version
-    /// is the most recent one.
+    /// See [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least); an empty
+    /// version is the most recent one.
     fn get_at_least(
         &self,
         namespace: &str,

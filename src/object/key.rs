@@ -72,7 +72,8 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Namespace and name of an object, borrowed: finds an [`ObjectKey`] in a map of `hashbrown` without an allocation.
+/// Namespace and name of an object, borrowed: finds an [`ObjectKey`] in a map of `hashbrown`
+/// without an allocation.
 ///
 /// Hashes as [`ObjectKey`] does.
 #[derive(Clone, Copy, Debug, Hash)]

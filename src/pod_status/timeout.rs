@@ -6,7 +6,8 @@ use super::Timestamp;
 use super::table::{Found, Wait};
 use crate::error::{Error, ErrorKind};
 
-/// The end of a wait at its deadline, with what is known of the pod then: its entry and the global time.
+/// The end of a wait at its deadline, with what is known of the pod then: its entry and the global
+/// time.
 pub(super) fn timed_out<S>(
     uid: &str,
     wait: Wait,

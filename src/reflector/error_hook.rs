@@ -25,7 +25,8 @@ pub struct FailedAttempt<'a> {
 }
 
 /// A program's function that is told of failed lists and watches; see
-/// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error). Clones are the same hook.
+/// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error). Clones are the
+/// same hook.
 #[derive(Clone)]
 #[doc(alias = "WatchErrorHandler")]
 pub struct ErrorHook(Arc<dyn Fn(&FailedAttempt<'_>) + Send + Sync>);

@@ -70,7 +70,8 @@ impl ReflectorOptions {
     /// The reflector calls it on its own thread, under no lock, before it waits for the next
     /// attempt. The function must not block: the watch waits for it. A panic of it is logged. An
     /// expired version is told, too: it is part of a normal life, and a list follows soon. Not told
-    /// are answers after which the reflector asks otherwise at once, such as a refused streamed list.
+    /// are answers after which the reflector asks otherwise at once, such as a refused streamed
+    /// list.
     ///
     /// # Examples
     ///

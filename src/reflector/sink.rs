@@ -8,8 +8,9 @@ use crate::worker::StopToken;
 
 /// What one reflector writes to: a store, a queue, a slot for one object.
 ///
-/// The reflector calls it from its one thread, one call at a time. A slow sink holds up the watch, so a call that may
-/// block ends with the reflector's [stop](Self::start). Dropping the sink tells it that the run has ended; an ended run cannot commit.
+/// The reflector calls it from its one thread, one call at a time. A slow sink holds up the watch,
+/// so a call that may block ends with the reflector's [stop](Self::start). Dropping the sink tells
+/// it that the run has ended; an ended run cannot commit.
 pub trait Sink<K: Object>: Send + 'static {
     /// A replacement in the making. Dropping it leaves the content as it was.
     type Staging: Send;

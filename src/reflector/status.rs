@@ -46,8 +46,8 @@ pub struct ReflectorStatus {
     /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
     /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
     pub contact_due: Option<Instant>,
-    /// The requests that failed one after the other; none again once a list or a watch succeeds. Before any failure it
-    /// knows when the run began.
+    /// The requests that failed one after the other; none again once a list or a watch succeeds.
+    /// Before any failure it knows when the run began.
     pub failures: Failures,
     /// The server's refusal (403) once it has outlasted the grace of
     /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace): an answer for
@@ -112,7 +112,8 @@ impl ReflectorStatus {
         self.activity().describe(now)
     }
 
-    /// The failures of who waits since `began` for what the reflector brings, with what it does at `now`.
+    /// The failures of who waits since `began` for what the reflector brings, with what it does at
+    /// `now`.
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
         let failures = self.failures.clone().or_since(began);
         failures.in_phase(self.describe_activity(now))

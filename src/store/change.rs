@@ -97,8 +97,8 @@ impl<K: Object> StoreWriter<K> {
         self.put_and_tell(key, &content)
     }
 
-    /// Replaces the whole content, and says what that changed: first what is gone, then the items in
-    /// the list's order (CT-6).
+    /// Replaces the whole content, and says what that changed: first what is gone, then the items
+    /// in the list's order (CT-6).
     ///
     /// # Errors
     ///

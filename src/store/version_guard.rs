@@ -23,8 +23,8 @@ pub(crate) struct Identity<'a> {
 /// Refuses what would take an object back in time (B18), and counts it.
 ///
 /// An object that is held is judged by its own version. One that is not held had ended, or was not
-/// there yet, when the content was last listed: a state that is not newer than the list is old. What
-/// was deleted since then has a tombstone. Versions that are not numbers are always accepted.
+/// there yet, when the content was last listed: a state that is not newer than the list is old.
+/// What was deleted since then has a tombstone. Versions that are not numbers are always accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionGuard {
     position: ResourceVersion,
@@ -85,7 +85,8 @@ impl VersionGuard {
         self.judge(!stale, incoming.resource_version)
     }
 
-    /// Whether a deletion may remove what is held under its key. An admitted deletion is remembered.
+    /// Whether a deletion may remove what is held under its key. An admitted deletion is
+    /// remembered.
     pub(crate) fn admits_delete(
         &mut self,
         held: Option<Identity<'_>>,
@@ -208,7 +209,8 @@ mod tests {
         rule(guard, held, incoming)
     }
 
-    /// B18, row by row: what is held, what comes, whether a change and whether a deletion is accepted.
+    /// B18, row by row: what is held, what comes, whether a change and whether a deletion is
+    /// accepted.
     #[test]
     fn the_table_of_the_rule() {
         let rows = [
@@ -237,7 +239,8 @@ mod tests {
         }
     }
 
-    /// B18: an event from before a deletion does not bring the object back; a later one, and another object, may come.
+    /// B18: an event from before a deletion does not bring the object back; a later one, and
+    /// another object, may come.
     #[test]
     fn what_was_deleted_stays_deleted() {
         let mut guard = VersionGuard::of_collection();

@@ -50,7 +50,8 @@ impl WorkerGroup {
         stops.iter().for_each(StopSource::stop);
     }
 
-    /// Blocks until all threads have ended, at most until `deadline`; returns the names of those that have not.
+    /// Blocks until all threads have ended, at most until `deadline`; returns the names of those
+    /// that have not.
     ///
     /// The calling thread is not waited for, nor is one that waits for it, over others or not.
     pub(crate) fn join(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {

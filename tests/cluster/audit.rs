@@ -36,7 +36,8 @@ impl Asked {
     }
 }
 
-/// What the [`client_named`](super::support::client_named) so has asked so far, one request after the other.
+/// What the [`client_named`](super::support::client_named) so has asked so far, one request after
+/// the other.
 pub(crate) fn asked_by(name: &str) -> Vec<Asked> {
     asked_as(&of_this_run(name))
 }

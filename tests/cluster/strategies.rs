@@ -166,8 +166,8 @@ fn oc_2_oc_6_a_watched_secret_is_listed_once_and_its_changes_come_by_themselves(
     assert_eq!(asked, ["get"]);
 }
 
-/// OC-2, OC-3: owners that are no pods share the one watch of an object of a kind that no pod names; it
-/// ends with the last reference.
+/// OC-2, OC-3: owners that are no pods share the one watch of an object of a kind that no pod
+/// names; it ends with the last reference.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn oc_2_oc_3_any_owner_references_an_object_of_any_kind() {

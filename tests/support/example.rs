@@ -16,7 +16,8 @@ use kubecache::worker::Worker;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// The longest silence of a program that goes on: far more than it needs, so that a hang is told and not waited out.
+/// The longest silence of a program that goes on: far more than it needs, so that a hang is told
+/// and not waited out.
 const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Whether a line is the one that is waited for.
@@ -243,7 +244,8 @@ fn built(example: &str) -> PathBuf {
     programs.next().expect("cargo names the program")
 }
 
-/// The directory this test was built into: `…/debug/deps/integration-…`, or the same below a platform's name.
+/// The directory this test was built into: `…/debug/deps/integration-…`, or the same below a
+/// platform's name.
 fn target() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let directory = test.ancestors().nth(3).unwrap();

@@ -4,8 +4,8 @@ use super::compressed::marking;
 use super::*;
 use crate::object::Object as _;
 
-/// RQ-10, `TestRealFIFO_ReplaceAtomic`, `TestRealFIFO_ReplaceAtomicPop`: a list is one delta, and does not look at what
-/// waits.
+/// RQ-10, `TestRealFIFO_ReplaceAtomic`, `TestRealFIFO_ReplaceAtomicPop`: a list is one delta, and
+/// does not look at what waits.
 #[test]
 fn rq_10_a_list_is_one_delta() {
     let table: [(&str, &[&str]); 4] = [
@@ -34,7 +34,8 @@ fn rq_10_the_first_list_is_synced_once_it_is_processed() {
     assert!(!rig.take().1);
 }
 
-/// RQ-10, `TestRealFIFO_ResyncAtomic`: a resync is one delta, and says nothing about the first list.
+/// RQ-10, `TestRealFIFO_ResyncAtomic`: a resync is one delta, and says nothing about the first
+/// list.
 #[test]
 fn rq_10_a_resync_is_one_delta() {
     let mut rig = Rig::atomic(true);
@@ -42,8 +43,8 @@ fn rq_10_a_resync_is_one_delta() {
     assert!(!rig.handle.has_synced());
 }
 
-/// RQ-10, `TestRealFIFO_ReplaceAtomicPop`, `TestRealFIFO_ResyncAtomic`: lists, resyncs and bookmarks keep their order among the
-/// changes, each is a pop, and none is merged.
+/// RQ-10, `TestRealFIFO_ReplaceAtomicPop`, `TestRealFIFO_ResyncAtomic`: lists, resyncs and
+/// bookmarks keep their order among the changes, each is a pop, and none is merged.
 #[test]
 fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
     let mut rig = Rig::atomic(true);
@@ -95,7 +96,8 @@ fn bookmarked(compressed: bool) -> Rig {
     Rig::new(options.bookmarks(), known)
 }
 
-/// Better than RQ-10: a bookmark comes after everything that was queued before it in the other modes too, and alone.
+/// Better than RQ-10: a bookmark comes after everything that was queued before it in the other
+/// modes too, and alone.
 #[test]
 fn rq_10_a_bookmark_overtakes_nothing() {
     let table = [

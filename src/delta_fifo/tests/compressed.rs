@@ -11,8 +11,8 @@ fn df_4_the_changes_of_one_object_are_one_pop() {
     assert_eq!(rig.drain(), ["Aa10,Ua12,Da15"]);
 }
 
-/// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes, and is put at the end
-/// once it was taken.
+/// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes,
+/// and is put at the end once it was taken.
 #[test]
 fn df_4_an_object_keeps_its_place() {
     let mut rig = Rig::compressed("");
@@ -22,7 +22,8 @@ fn df_4_an_object_keeps_its_place() {
     assert_eq!(rig.drain(), ["Ab1", "Ac11,Ac13", "Ad30", "Aa14"]);
 }
 
-/// DF-1, `TestDeltaFIFO_basic`: whatever is taken in between, each object's changes come in order and none is lost.
+/// DF-1, `TestDeltaFIFO_basic`: whatever is taken in between, each object's changes come in order
+/// and none is lost.
 #[test]
 fn df_1_the_order_of_two_interleaved_series_is_kept() {
     let mut rig = Rig::compressed("");
@@ -52,7 +53,8 @@ fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
     assert_eq!(rig.drain(), ["Aa10", "Ub15", "Ac17,Dc18"]);
 }
 
-/// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of what the consumer holds is queued, of what nobody knows not.
+/// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of what the consumer holds is queued, of
+/// what nobody knows not.
 #[test]
 fn df_5_with_a_view_a_known_deletion_is_queued() {
     let mut rig = Rig::compressed("a5 b6 c7");
@@ -77,7 +79,8 @@ fn df_5_an_ignored_deletion_counts_as_populated() {
     assert!(rig.handle.is_empty() && rig.handle.has_synced());
 }
 
-/// `TestDeltaFIFO_DeleteExistingNonPropagated`: what was added and deleted before it was taken is told in full.
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: what was added and deleted before it was taken is
+/// told in full.
 #[test]
 fn df_5_added_and_deleted_are_both_kept() {
     let mut rig = Rig::compressed("");
@@ -85,7 +88,8 @@ fn df_5_added_and_deleted_are_both_kept() {
     assert_eq!(rig.drain(), ["Aa5,Da6"]);
 }
 
-/// DF-6: two deletions in a row are one; the final state wins over what a list implies, else the newer wins.
+/// DF-6: two deletions in a row are one; the final state wins over what a list implies, else the
+/// newer wins.
 #[test]
 fn df_6_two_deletions_in_a_row_are_one() {
     let table = [
@@ -127,7 +131,8 @@ fn df_6_nothing_else_is_merged() {
     }
 }
 
-/// DF-6, B18: of two deletions that the watch told of, the one that is later in the server's history; it counts for both.
+/// DF-6, B18: of two deletions that the watch told of, the one that is later in the server's
+/// history; it counts for both.
 #[test]
 fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["Da5"]);
@@ -148,7 +153,8 @@ fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     assert_eq!(seen.resource_version().as_str(), "3");
 }
 
-/// DF-9: what a list goes without is deleted once each. Which comes first is not promised; here what waits keeps its place.
+/// DF-9: what a list goes without is deleted once each. Which comes first is not promised; here
+/// what waits keeps its place.
 #[test]
 fn df_9_each_missing_object_is_deleted_once() {
     let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
@@ -159,7 +165,8 @@ fn df_9_each_missing_object_is_deleted_once() {
     assert_eq!(popped[3..], ["Rc1", "Ta1", "Te1"]);
 }
 
-/// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five starting points.
+/// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five
+/// starting points.
 #[test]
 fn df_8_a_list_deletes_what_it_goes_without() {
     let table: [(&str, &[&str]); 4] = [
@@ -190,7 +197,8 @@ fn df_8_a_listed_object_is_replaced() {
     }
 }
 
-/// DF-8, `TestDeltaFIFO_replaceWithDeleteDeltaIn`: an object that was deleted and is listed again is told of.
+/// DF-8, `TestDeltaFIFO_replaceWithDeleteDeltaIn`: an object that was deleted and is listed again
+/// is told of.
 #[test]
 fn df_8_a_list_brings_back_what_was_deleted() {
     assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["Da2,Ra3"]);
@@ -223,7 +231,8 @@ fn df_8_a_failed_lookup_leaves_the_last_state_out() {
     assert!(deleted.unlisted);
 }
 
-/// DF-11, `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`: lists over objects that only the queue knows.
+/// DF-11, `TestDeltaFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`: lists over objects that only
+/// the queue knows.
 #[test]
 fn df_11_lists_over_objects_that_only_wait() {
     let table = [
@@ -254,7 +263,8 @@ fn df_10_a_list_that_fails_changes_nothing() {
     assert!(rig.handle.is_empty() && !rig.handle.has_synced());
 }
 
-/// Of duplicate keys in one list the last wins, at the place of the first (ST-5); what was taken back out is not there.
+/// Of duplicate keys in one list the last wins, at the place of the first (ST-5); what was taken
+/// back out is not there.
 #[test]
 fn st_5_each_key_of_a_list_is_queued_once() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -290,7 +300,8 @@ fn a_list_that_is_dropped_changes_nothing() {
     }
 }
 
-/// DF-16, `TestDeltaFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`: known objects with nothing waiting.
+/// DF-16, `TestDeltaFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`: known objects with
+/// nothing waiting.
 #[test]
 fn df_16_a_resync_brings_up_what_nothing_waits_for() {
     let table: [(&str, &str, &[&str]); 4] = [
@@ -320,7 +331,8 @@ fn df_16_a_failed_lookup_is_skipped() {
     assert_eq!(rig.feed("!").drain(), ["Sb1"]);
 }
 
-/// DF-7, `TestDeltaFIFO_transformer`: each object is transformed once, and a deletion by a list carries the result.
+/// DF-7, `TestDeltaFIFO_transformer`: each object is transformed once, and a deletion by a list
+/// carries the result.
 #[test]
 fn df_7_each_object_is_transformed_once() {
     let known = view("z1");
@@ -334,7 +346,8 @@ fn df_7_each_object_is_transformed_once() {
     assert!(rig.handle.is_empty());
 }
 
-/// DF-7: what a transform refuses is not queued, and counts as populated; one that renames is refused.
+/// DF-7: what a transform refuses is not queued, and counts as populated; one that renames is
+/// refused.
 #[test]
 fn df_7_a_transform_that_fails_queues_nothing() {
     let renames = Options::default().transform(|object| {
@@ -366,7 +379,8 @@ pub(super) fn marks(deltas: &Deltas<ConfigMap>) -> String {
     marked.collect::<Vec<_>>().join(" ")
 }
 
-/// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; a bunch without deltas cannot be made (DF-19).
+/// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; a bunch without deltas cannot be
+/// made (DF-19).
 #[test]
 fn df_3_deltas_and_tombstones_know_their_key() {
     let table = [

@@ -42,8 +42,8 @@ fn tell(tells: Sender<(String, bool)>) -> impl FnMut(Deltas<ConfigMap>, bool) + 
     }
 }
 
-/// CT-1, CT-3: what is listed and what is watched reaches the process function; the queue and the position are the
-/// reflector's.
+/// CT-1, CT-3: what is listed and what is watched reaches the process function; the queue and the
+/// position are the reflector's.
 #[test]
 fn ct_1_ct_3_what_comes_is_processed() {
     let source = source(&["a"]);
@@ -81,7 +81,8 @@ fn ct_2_a_stop_drops_what_waits() {
     assert!(queue.wait_until_synced(soon()).unwrap_err().is_stopped());
 }
 
-/// A list waits for the process function, which does not come back before its stop: the stop ends both threads.
+/// A list waits for the process function, which does not come back before its stop: the stop ends
+/// both threads.
 #[test]
 fn ct_1_a_stop_ends_a_list_that_waits() {
     let source = source(&["a"]);
@@ -103,7 +104,8 @@ fn ct_1_a_stop_ends_a_list_that_waits() {
     controller.join().unwrap();
 }
 
-/// CT-1: a process function that panics ends the controller whole, with the cause in its end and in every wait.
+/// CT-1: a process function that panics ends the controller whole, with the cause in its end and in
+/// every wait.
 #[test]
 fn ct_1_a_panic_of_the_process_function_ends_the_controller() {
     let source = source(&["a", "b"]);

@@ -1,4 +1,5 @@
-//! The mode in order: RQ-1 to RQ-4, RQ-8, RQ-9, RQ-13, RQ-14, and the tables of upstream's tests of it.
+//! The mode in order: RQ-1 to RQ-4, RQ-8, RQ-9, RQ-13, RQ-14, and the tables of upstream's tests of
+//! it.
 
 use std::num::NonZeroUsize;
 
@@ -14,7 +15,8 @@ fn rq_1_each_change_is_a_pop() {
     assert_eq!(rig.drain(), ["Aa10", "Ua12", "Da15"]);
 }
 
-/// RQ-1, `TestRealFIFO_basic`: of two series, whatever is taken in between, nothing is lost and nothing overtakes.
+/// RQ-1, `TestRealFIFO_basic`: of two series, whatever is taken in between, nothing is lost and
+/// nothing overtakes.
 #[test]
 fn rq_1_the_order_of_two_interleaved_series_is_kept() {
     let mut rig = Rig::in_order("");
@@ -40,8 +42,8 @@ fn rq_1_the_order_of_the_watch_is_kept() {
     assert_eq!(rig.drain(), ["Ab1", "Ac11", "Ac13", "Ad30", "Aa14"]);
 }
 
-/// RQ-2, `TestRealFIFO_enqueueingNoLister`, `...WithLister`, `...DeleteExistingNonPropagated`: a deletion is queued,
-/// known or not.
+/// RQ-2, `TestRealFIFO_enqueueingNoLister`, `...WithLister`, `...DeleteExistingNonPropagated`: a
+/// deletion is queued, known or not.
 #[test]
 fn rq_2_a_deletion_is_always_queued() {
     for known in ["", "a5 b6 c7"] {
@@ -55,7 +57,8 @@ fn rq_2_a_deletion_is_always_queued() {
     }
 }
 
-/// RQ-3, `TestRealFIFO_ReplaceMakesDeletions`, `...Replaced`, `TestRealFIFO_addReplace`: what is gone comes first.
+/// RQ-3, `TestRealFIFO_ReplaceMakesDeletions`, `...Replaced`, `TestRealFIFO_addReplace`: what is
+/// gone comes first.
 #[test]
 fn rq_3_a_list_deletes_first_and_replaces_then() {
     let table: [(&str, &[&str]); 6] = [
@@ -83,7 +86,8 @@ fn rq_3_a_list_deletes_first_and_replaces_then() {
     );
 }
 
-/// RQ-3, `TestRealFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`, `...replaceWithDeleteDeltaIn`: the tables of DF-11.
+/// RQ-3, `TestRealFIFOW_ReplaceMakesDeletionsForObjectsOnlyInQueue`, `...replaceWithDeleteDeltaIn`:
+/// the tables of DF-11.
 #[test]
 fn rq_3_lists_over_objects_that_only_wait() {
     let table: [(&str, &[&str]); 6] = [
@@ -153,8 +157,8 @@ fn batches(rig: &mut Rig, max: usize) -> Vec<Vec<String>> {
     batches
 }
 
-/// RQ-13, RQ-14, `TestRealFIFO_PopMultipleDeltaInBatch`: a batch ends at its limit, at an object that is in it
-/// already, and at the end of the first list.
+/// RQ-13, RQ-14, `TestRealFIFO_PopMultipleDeltaInBatch`: a batch ends at its limit, at an object
+/// that is in it already, and at the end of the first list.
 #[test]
 fn rq_14_the_tables_of_batches() {
     let all = usize::MAX;

@@ -26,8 +26,8 @@ fn unlisted(mut rig: Rig, words: &str) -> String {
     told.join(", ")
 }
 
-/// B18, RQ-3, DF-6: what the watch told may be old news, which the consumer refuses. The list marks it, so that its word
-/// counts.
+/// B18, RQ-3, DF-6: what the watch told may be old news, which the consumer refuses. The list marks
+/// it, so that its word counts.
 #[test]
 fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
     for rig in [Rig::compressed, Rig::in_order] {
@@ -49,8 +49,8 @@ fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
     assert_eq!(told, "a5 unlisted, a6 seen");
 }
 
-/// B18, RQ-3: the deletion that was processed before the list came is not marked any more. The consumer refused it, so its
-/// view still shows the object, and the list ends that.
+/// B18, RQ-3: the deletion that was processed before the list came is not marked any more. The
+/// consumer refused it, so its view still shows the object, and the list ends that.
 #[test]
 fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
     for mut rig in [Rig::compressed("a5"), Rig::in_order("a5")] {
@@ -60,8 +60,8 @@ fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
     }
 }
 
-/// B4, B18: a list that is older than what was written before would end what is newer: it is refused, so that the reflector
-/// asks for the most recent, which counts whatever its version.
+/// B4, B18: a list that is older than what was written before would end what is newer: it is
+/// refused, so that the reflector asks for the most recent, which counts whatever its version.
 #[test]
 fn b4_b18_a_list_that_is_too_old_is_refused() {
     for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
@@ -171,7 +171,8 @@ fn rq_16_what_was_taken_is_not_held() {
     }
 }
 
-/// A view that panics is an error of the list, which leaves the queue as it was; the next list passes.
+/// A view that panics is an error of the list, which leaves the queue as it was; the next list
+/// passes.
 #[test]
 fn a_view_that_panics_fails_the_list_alone() {
     struct Bad(Arc<View>, Mutex<bool>);

@@ -1,9 +1,10 @@
 //! The queue in its modes, written through the sink as a reflector does.
 //!
-//! Tables are written in a small language. Inputs: `+a1` adds object `a` at version 1, `~a2` updates it, `-a3` deletes
-//! it, `=a1,b2` replaces by a list, `=` by an empty one, `!` resyncs. Outputs: one word per pop, its deltas joined by
-//! `,`: `A` added, `U` updated, `D` deleted, `T` deleted by a list (a tombstone), `R` replaced, `S` sync, `X` any of
-//! the first two or replaced that does not decode.
+//! Tables are written in a small language. Inputs: `+a1` adds object `a` at version 1, `~a2`
+//! updates it, `-a3` deletes it, `=a1,b2` replaces by a list, `=` by an empty one, `!` resyncs.
+//! Outputs: one word per pop, its deltas joined by `,`: `A` added, `U` updated, `D` deleted, `T`
+//! deleted by a list (a tombstone), `R` replaced, `S` sync, `X` any of the first two or replaced
+//! that does not decode.
 
 mod atomic;
 mod compressed;

@@ -1,7 +1,8 @@
-//! Random histories of a server into the queue, in every mode: at the end the consumer holds what the server holds,
-//! each object's changes came in order, and no deletion was lost.
+//! Random histories of a server into the queue, in every mode: at the end the consumer holds what
+//! the server holds, each object's changes came in order, and no deletion was lost.
 //!
-//! `KUBECACHE_SEEDS=10000 cargo test --features testing --lib delta_fifo::tests::random` plays so many of each mode.
+//! `KUBECACHE_SEEDS=10000 cargo test --features testing --lib delta_fifo::tests::random` plays so
+//! many of each mode.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +58,8 @@ impl Server {
         self.watched.then_some(event)
     }
 
-    /// Sends once more that an object was deleted which is there again: old news, which a store refuses (B18).
+    /// Sends once more that an object was deleted which is there again: old news, which a store
+    /// refuses (B18).
     fn repeat(&self, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
         let ends = self.ends.iter();
         let again: Vec<_> = ends
@@ -211,8 +213,8 @@ fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     })
 }
 
-/// One history. While something is processed the watch goes on, as it would on the reflector's thread; lists and resyncs
-/// wait.
+/// One history. While something is processed the watch goes on, as it would on the reflector's
+/// thread; lists and resyncs wait.
 fn history(options: Options, view: Arc<View>, dice: &mut Dice, context: &str) {
     let mut server = Server {
         objects: BTreeMap::new(),

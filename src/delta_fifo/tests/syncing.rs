@@ -1,4 +1,5 @@
-//! The first list, the end of the queue, and waiting for either: DF-12 to DF-15, DF-17, RQ-5 to RQ-7, RQ-15, RQ-18.
+//! The first list, the end of the queue, and waiting for either: DF-12 to DF-15, DF-17, RQ-5 to
+//! RQ-7, RQ-15, RQ-18.
 
 use super::*;
 use crate::clock::FakeClock;
@@ -39,7 +40,8 @@ fn df_14_rq_5_the_table_of_syncing() {
     }
 }
 
-/// DF-14, `TestDeltaFIFO_HasSyncedCorrectOnDeletion`, and RQ-5: the deletions that the first list implies are part of it.
+/// DF-14, `TestDeltaFIFO_HasSyncedCorrectOnDeletion`, and RQ-5: the deletions that the first list
+/// implies are part of it.
 #[test]
 fn df_14_rq_5_implied_deletions_are_part_of_the_first_list() {
     let table = [
@@ -58,7 +60,8 @@ fn df_14_rq_5_implied_deletions_are_part_of_the_first_list() {
     }
 }
 
-/// DF-13, RQ-7: initial is what was taken before the queue had synced; a change before any list makes all of it later.
+/// DF-13, RQ-7: initial is what was taken before the queue had synced; a change before any list
+/// makes all of it later.
 #[test]
 fn df_13_rq_7_initial_is_what_is_taken_before_the_queue_has_synced() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -96,7 +99,8 @@ fn rq_5_what_a_resync_brought_up_before_is_part_of_the_first_list() {
     assert!(pop(&mut rig) && rig.handle.has_synced());
 }
 
-/// RQ-6, RQ-15: the count falls when the processing has ended, in every mode (DF-14's lie is not told).
+/// RQ-6, RQ-15: the count falls when the processing has ended, in every mode (DF-14's lie is not
+/// told).
 #[test]
 fn rq_6_the_count_falls_after_the_processing() {
     for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
@@ -136,7 +140,8 @@ fn rq_6_a_processing_that_panics_has_ended() {
     assert!(rig.handle.has_synced());
 }
 
-/// DF-17, RQ-18: what waits is handed over after the end, also what is written after it; then the error has its text.
+/// DF-17, RQ-18: what waits is handed over after the end, also what is written after it; then the
+/// error has its text.
 #[test]
 fn df_17_rq_18_a_closed_queue_is_drained() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -250,7 +255,8 @@ fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
     }
 }
 
-/// DF-17, `TestDeltaFIFO_PopShouldUnblockWhenClosed`, `TestRealFIFO_...`: closing ends a pop that waits.
+/// DF-17, `TestDeltaFIFO_PopShouldUnblockWhenClosed`, `TestRealFIFO_...`: closing ends a pop that
+/// waits.
 #[test]
 fn df_17_closing_ends_a_waiting_pop() {
     for on in [on, compressed_on] {
@@ -263,7 +269,8 @@ fn df_17_closing_ends_a_waiting_pop() {
     }
 }
 
-/// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the reflector meanwhile.
+/// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the
+/// reflector meanwhile.
 #[test]
 fn df_14_a_wait_ends_with_the_last_initial_item() {
     let fake = FakeClock::new();

@@ -25,7 +25,8 @@ fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
     }
 }
 
-/// B12: an event that does not decode is a change of its object, with the last good state in what follows.
+/// B12: an event that does not decode is a change of its object, with the last good state in what
+/// follows.
 #[test]
 fn b12_a_change_that_does_not_decode_keeps_the_order() {
     let table = [
@@ -42,7 +43,8 @@ fn b12_a_change_that_does_not_decode_keeps_the_order() {
     }
 }
 
-/// B12: a deletion whose final state does not decode carries the last state that did, from the queue or the consumer.
+/// B12: a deletion whose final state does not decode carries the last state that did, from the
+/// queue or the consumer.
 #[test]
 fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
     for mut rig in [Rig::compressed("a1 b1"), Rig::in_order("a1 b1")] {
@@ -97,7 +99,8 @@ fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
     }
 }
 
-/// B12, promise 6: objects of which no state ever decoded are deleted by a list without them, however many wait.
+/// B12, promise 6: objects of which no state ever decoded are deleted by a list without them,
+/// however many wait.
 #[test]
 fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
     const MANY: usize = 20_000;
@@ -122,8 +125,8 @@ fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
     }
 }
 
-/// B12, B18: an old deletion that is told once more, and that the consumer will refuse, says nothing of the object that a list
-/// goes without.
+/// B12, B18: an old deletion that is told once more, and that the consumer will refuse, says
+/// nothing of the object that a list goes without.
 #[test]
 fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
     let table = [

@@ -1,4 +1,5 @@
-//! What happens while the consumer processes: events go on, lists and resyncs wait, and nothing waits for itself.
+//! What happens while the consumer processes: events go on, lists and resyncs wait, and nothing
+//! waits for itself.
 
 use super::*;
 use crate::worker::StopSource;
@@ -48,7 +49,8 @@ fn rq_12_an_event_is_queued_while_something_is_processed() {
     }
 }
 
-/// DF-8, RQ-3, DF-16, RQ-9: a list and a resync wait until nothing is processed, and then see what has come of it.
+/// DF-8, RQ-3, DF-16, RQ-9: a list and a resync wait until nothing is processed, and then see what
+/// has come of it.
 #[test]
 fn df_8_rq_3_df_16_rq_9_a_list_and_a_resync_wait_for_the_processing() {
     let table = [
@@ -79,7 +81,8 @@ fn df_8_rq_3_df_16_rq_9_a_list_and_a_resync_wait_for_the_processing() {
     }
 }
 
-/// B18, RQ-3: the consumer refuses the deletion that it processes as old news. The list sees that the object is there.
+/// B18, RQ-3: the consumer refuses the deletion that it processes as old news. The list sees that
+/// the object is there.
 #[test]
 fn b18_rq_3_a_list_ends_an_object_whose_deletion_is_refused_meanwhile() {
     let fake = FakeClock::new();
@@ -164,7 +167,8 @@ fn rq_12_stop_close_and_the_end_of_the_consumer_end_the_wait_of_an_event() {
     ends(|| Options::default().max_events(1), "+b1", "+c1");
 }
 
-/// RQ-12: above its bound the writer waits until something is taken. A list passes whole, and does not count.
+/// RQ-12: above its bound the writer waits until something is taken. A list passes whole, and does
+/// not count.
 #[test]
 fn rq_12_above_its_bound_an_event_waits() {
     for options in [Options::default(), Options::default().in_order()] {
@@ -183,7 +187,8 @@ fn rq_12_above_its_bound_an_event_waits() {
     }
 }
 
-/// A write inside the process function could wait for itself: it is an error, and the queue goes on.
+/// A write inside the process function could wait for itself: it is an error, and the queue goes
+/// on.
 #[test]
 fn a_write_inside_the_process_function_is_refused() {
     for mut rig in [

@@ -78,7 +78,8 @@ impl<K: Object> Listener<K> {
         }
     }
 
-    /// Queues a notification; never blocks. `false` if the handler has ended and takes nothing more.
+    /// Queues a notification; never blocks. `false` if the handler has ended and takes nothing
+    /// more.
     ///
     /// The handler's thread may sleep on until [`wake`](Self::wake): waking it costs more than the
     /// rest of an event.

@@ -1,5 +1,6 @@
 //! Thread schedules of whole shared informers, explored by a model checker: reflector, store and
-//! handlers are the real ones, on threads of the checker's, against the fake server and the fake clock.
+//! handlers are the real ones, on threads of the checker's, against the fake server and the fake
+//! clock.
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target directory of its own.
 

@@ -18,7 +18,8 @@ use crate::worker::StopToken;
 
 /// The first pause between two requests; it doubles from there.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest of them. A server whose cache is behind waits some seconds by itself before it says so.
+/// The longest of them. A server whose cache is behind waits some seconds by itself before it says
+/// so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// What a request is about, and what ends it.
@@ -239,8 +240,8 @@ fn is_about_the_version(error: &Error) -> bool {
     matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
 }
 
-/// Whether what is known up to `position` is not older than `version`. Versions that are not numbers
-/// have no order: only the same one will do.
+/// Whether what is known up to `position` is not older than `version`. Versions that are not
+/// numbers have no order: only the same one will do.
 pub(crate) fn is_reached(position: &ResourceVersion, version: &ResourceVersion) -> bool {
     let order = position.numeric_order(version);
     position == version || order.is_some_and(Ordering::is_ge)

@@ -103,7 +103,8 @@ impl<K: Object> Content<K> {
         self.undecodable.is_none() && object.is_some_and(|object| self.kind.is_immutable(object))
     }
 
-    /// A list of the one object, or of none; `begun` is the [revision](Self::revision) when it was begun.
+    /// A list of the one object, or of none; `begun` is the [revision](Self::revision) when it was
+    /// begun.
     ///
     /// # Errors
     ///
@@ -119,7 +120,8 @@ impl<K: Object> Content<K> {
             Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
             None => None,
         };
-        // What a fresh read found while the list was on its way may be newer, however the list was read.
+        // What a fresh read found while the list was on its way may be newer, however the list was
+        // read.
         let overtaken = begun != self.revision;
         let judged = Replacement {
             resource_version: of.resource_version.clone(),
@@ -137,8 +139,8 @@ impl<K: Object> Content<K> {
         Ok(self.take_in(item.take()))
     }
 
-    /// An added or modified state of the object, or one that does not decode (B12); `None` if it is older than what is
-    /// known.
+    /// An added or modified state of the object, or one that does not decode (B12); `None` if it is
+    /// older than what is known.
     pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<Written<K>> {
         let admitted = match state.as_ref()? {
             Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
@@ -149,7 +151,8 @@ impl<K: Object> Content<K> {
         admitted.then(|| self.take_in(state.take()))
     }
 
-    /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than what is known.
+    /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than
+    /// what is known.
     pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<Written<K>> {
         if version.is_older_than(self.floor.position()) {
             self.refused = self.refused.saturating_add(1);
@@ -211,8 +214,8 @@ impl<K: Object> Content<K> {
         self.object.take()
     }
 
-    /// A consistent read found the object, or that there is none. `None` if what came in while the answer was on its way
-    /// is newer.
+    /// A consistent read found the object, or that there is none. `None` if what came in while the
+    /// answer was on its way is newer.
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
@@ -225,8 +228,9 @@ impl<K: Object> Content<K> {
         }
     }
 
-    /// As [`found`](Self::found), of a read of a state not older than `version`, which later answers are not older than
-    /// either. The version is not older than what was known when it was sent.
+    /// As [`found`](Self::found), of a read of a state not older than `version`, which later
+    /// answers are not older than either. The version is not older than what was known when it was
+    /// sent.
     pub(crate) fn found_at_least(
         &mut self,
         position: &ReadPosition,
@@ -244,7 +248,8 @@ impl<K: Object> Content<K> {
         Some(written)
     }
 
-    /// A consistent read is always accepted, also when it is older (B18), unless something came in meanwhile.
+    /// A consistent read is always accepted, also when it is older (B18), unless something came in
+    /// meanwhile.
     fn take_fresh(
         &mut self,
         position: &ReadPosition,
@@ -270,7 +275,8 @@ impl<K: Object> Content<K> {
         Some(self.take_in(fresh.take().map(Listed::Object)))
     }
 
-    /// Whether the answer shows that the server's history was put back: a state that was known to be over.
+    /// Whether the answer shows that the server's history was put back: a state that was known to
+    /// be over.
     fn is_put_back(&self, uid: &str, version: &ResourceVersion) -> bool {
         match &self.object {
             Some(held) if held.uid() == uid => version.is_older_than(&held.resource_version()),
@@ -278,7 +284,8 @@ impl<K: Object> Content<K> {
         }
     }
 
-    /// `NotFound` has no version: it tells the end of the object that was held when it was asked for, and of no other.
+    /// `NotFound` has no version: it tells the end of the object that was held when it was asked
+    /// for, and of no other.
     fn take_gone(&mut self, position: &ReadPosition) -> Option<Written<K>> {
         let held = self.object.as_ref().map(|held| held.uid());
         if self.has_overtaken(position) && (held.is_none() || held != position.uid.as_deref()) {

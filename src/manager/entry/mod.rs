@@ -1,5 +1,5 @@
-//! One referenced object, whichever strategy keeps it: its content, what plain readers find at once,
-//! and the reads that ask the server.
+//! One referenced object, whichever strategy keeps it: its content, what plain readers find at
+//! once, and the reads that ask the server.
 
 pub(super) mod consistent_reads;
 pub(super) mod content;

@@ -484,8 +484,8 @@ impl Stage {
         self.manager.store().entry_to_read("ns", name).unwrap()
     }
 
-    /// Begins a read past the watch of a state not older than `version`, if the Secret is referenced;
-    /// [`Self::complete`] ends it.
+    /// Begins a read past the watch of a state not older than `version`, if the Secret is
+    /// referenced; [`Self::complete`] ends it.
     pub(crate) fn begin(&self, name: &str, version: &str) -> Option<ReadApart> {
         let store = self.manager.store();
         let entry = store.entry_to_read("ns", name).ok()?;

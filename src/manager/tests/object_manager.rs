@@ -292,8 +292,8 @@ fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
     naive.retain(|_, held| !held.is_empty());
 }
 
-/// R6, CM-1..CM-6, OC-3..OC-5: after any history of references each object has as many owners as hold it, and with
-/// `Watch` a run at work exactly if that is not zero.
+/// R6, CM-1..CM-6, OC-3..OC-5: after any history of references each object has as many owners as
+/// hold it, and with `Watch` a run at work exactly if that is not zero.
 #[test]
 fn any_history_of_references_agrees_with_a_naive_count() {
     for (mut dice, seed) in Dice::histories(10) {

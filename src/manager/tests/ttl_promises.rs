@@ -160,8 +160,8 @@ fn r11_an_absence_from_before_a_fresh_read_is_not_shared_after_it() {
     });
 }
 
-/// R11, B18 with OS-17: who begins to wait for a fetch after a fresh read does not go back behind that, though a further
-/// reference has dropped what was read.
+/// R11, B18 with OS-17: who begins to wait for a fetch after a fresh read does not go back behind
+/// that, though a further reference has dropped what was read.
 #[test]
 fn r11_who_joins_a_fetch_after_a_fresh_read_does_not_go_back_behind_that() {
     let (stage, requests) = by_hand(Duration::ZERO);
@@ -242,7 +242,8 @@ fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
 }
 
-/// A shutdown ends the wait for a version also where a further reference dropped the data; the last release ends it itself.
+/// A shutdown ends the wait for a version also where a further reference dropped the data; the last
+/// release ends it itself.
 #[test]
 fn r11_a_shutdown_and_the_last_release_end_the_wait_for_a_version() {
     for (added, removed) in [(&["s"][..], &[][..]), (&[][..], &["s"][..])] {

@@ -1,5 +1,5 @@
-//! The failures of the fetches of one object since one last succeeded, and when the next fetch may be
-//! made (B17). Pure.
+//! The failures of the fetches of one object since one last succeeded, and when the next fetch may
+//! be made (B17). Pure.
 
 use std::time::{Duration, Instant};
 
@@ -19,8 +19,8 @@ pub(crate) struct FetchFailures {
 }
 
 impl FetchFailures {
-    /// A shared fetch that began at `began` failed: the next is made after a pause, the server's own
-    /// or one that doubles.
+    /// A shared fetch that began at `began` failed: the next is made after a pause, the server's
+    /// own or one that doubles.
     pub(crate) fn fetch_failed(
         &mut self,
         error: &Error,
@@ -37,8 +37,8 @@ impl FetchFailures {
         self.retry_at = self.retry_at.max(now.checked_add(pause));
     }
 
-    /// A request failed that its caller made for itself: no reason to keep others from asking, unless
-    /// the server named a pause. Returns whether it did.
+    /// A request failed that its caller made for itself: no reason to keep others from asking,
+    /// unless the server named a pause. Returns whether it did.
     pub(crate) fn failed(&mut self, error: &Error, began: Instant, now: Instant) -> bool {
         self.failures.add(error.clone(), began, now);
         let pause = error.retry_after().filter(|pause| !pause.is_zero());

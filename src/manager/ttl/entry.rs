@@ -67,8 +67,8 @@ pub(crate) struct TtlEntry<K: Object> {
     pub(super) absent: Option<Error>,
     /// The newest state of the object does not decode; the content holds the last good one (B12).
     pub(super) undecodable: Option<Error>,
-    /// When the server last confirmed what is stored. Nothing is served that was not confirmed since
-    /// the last invalidation.
+    /// When the server last confirmed what is stored. Nothing is served that was not confirmed
+    /// since the last invalidation.
     updated: Option<(Instant, Coarse)>,
     /// The reads up to this number were begun before the last invalidation (OS-2); where nothing is
     /// kept, before the read that spoke last.
@@ -108,8 +108,8 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// Drops what is cached (OS-2). Reads that were begun before go on and answer who waits for them
-    /// (OS-17). How far the server had come is kept, so nobody goes back behind that (B18).
+    /// Drops what is cached (OS-2). Reads that were begun before go on and answer who waits for
+    /// them (OS-17). How far the server had come is kept, so nobody goes back behind that (B18).
     pub(crate) fn invalidate(&mut self) -> Option<Arc<Held<K>>> {
         self.superseded = self.content.reads();
         self.absent = None;
@@ -162,7 +162,8 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// A reader begins to fetch: out of the server's cache if an object is held, else past it (OS-7).
+    /// A reader begins to fetch: out of the server's cache if an object is held, else past it
+    /// (OS-7).
     pub(crate) fn begin_fetch(&mut self, at: &Moment<'_>) -> PendingRead {
         let cached = self.object().is_some() && !self.past_cache;
         let position = self.content.begin_read();
@@ -178,8 +179,8 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// Whether the leader has to ask once more, past the server's cache: that knows no such object, or
-    /// an older state of it, but readers were given one, behind which no reader goes back.
+    /// Whether the leader has to ask once more, past the server's cache: that knows no such object,
+    /// or an older state of it, but readers were given one, behind which no reader goes back.
     pub(crate) fn confirm(
         &mut self,
         fetch: &mut PendingRead,
@@ -300,8 +301,8 @@ impl<K: Object> TtlEntry<K> {
         self.served(failure.cloned(), !self.is_fresh(at), at.clock)
     }
 
-    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own that
-    /// this ended.
+    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own
+    /// that this ended.
     pub(crate) fn late(
         &self,
         own: Option<(Instant, &Error)>,
@@ -388,8 +389,8 @@ impl<K: Object> TtlEntry<K> {
         own.unwrap_or_else(|| self.after(&error, at))
     }
 
-    /// How a read with `Get` ended, for the object's row. A read that began before the one that spoke
-    /// last says nothing new, nor does one that was stopped.
+    /// How a read with `Get` ended, for the object's row. A read that began before the one that
+    /// spoke last says nothing new, nor does one that was stopped.
     fn note(
         &mut self,
         read: &PendingRead,

@@ -348,8 +348,8 @@ fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
     });
 }
 
-/// R11, B18 with OS-2: a reference that is added just as a fresh read comes back takes nothing of its promise back from
-/// who asks for a version next.
+/// R11, B18 with OS-2: a reference that is added just as a fresh read comes back takes nothing of
+/// its promise back from who asks for a version next.
 #[test]
 fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
     check(|| {
@@ -449,8 +449,8 @@ fn r11_a_wait_for_a_version_is_ended_by_a_shutdown() {
     });
 }
 
-/// The shape of a shared fetch with the real entry: one leads, the other follows; `tells` says whether the end of the
-/// fetch is told.
+/// The shape of a shared fetch with the real entry: one leads, the other follows; `tells` says
+/// whether the end of the fetch is told.
 fn share_a_fetch(tells: bool) {
     let clock = Clock::from(FakeClock::new());
     let entry = Arc::new(Monitor::new(TtlEntry::<Secret>::new(

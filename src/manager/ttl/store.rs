@@ -1,5 +1,5 @@
-//! The store of the strategies `Cache` and `Get`: a reader who finds nothing fresh fetches, on its own
-//! thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
+//! The store of the strategies `Cache` and `Get`: a reader who finds nothing fresh fetches, on its
+//! own thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
 
 use std::collections::BTreeMap;
 use std::sync::Weak;

@@ -70,8 +70,8 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
 }
 
 impl<K: Object> WatchEntry<K> {
-    /// What there is to say; `None` while waiting may bring more. `patient`: the reader still waits for
-    /// the check of an immutable object (B7).
+    /// What there is to say; `None` while waiting may bring more. `patient`: the reader still waits
+    /// for the check of an immutable object (B7).
     pub(crate) fn answer(
         &self,
         key: &ObjectKey,

@@ -152,8 +152,8 @@ impl<K: Object> WatchEntry<K> {
         self.act(Input::Wanted)
     }
 
-    /// The object was given to a reader. One that cannot change needs no watch from then on (OC-15);
-    /// before, its end or another in its place must not be missed.
+    /// The object was given to a reader. One that cannot change needs no watch from then on
+    /// (OC-15); before, its end or another in its place must not be missed.
     pub(crate) fn given(&mut self) -> Action {
         if self.is_filled() && self.content.holds_immutable() {
             self.act(Input::ImmutableRead)
@@ -168,8 +168,8 @@ impl<K: Object> WatchEntry<K> {
         self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
     }
 
-    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless the
-    /// server said when.
+    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless
+    /// the server said when.
     pub(crate) fn try_again(&mut self, input: Input, now: Instant) -> Action {
         let failed = self.state() == State::Rechecking(Check::Failed);
         let too_early = self.check_after.is_some_and(|after| now < after);
@@ -199,8 +199,8 @@ impl<K: Object> WatchEntry<K> {
         before != self.shown()
     }
 
-    /// What a new run starts from: the floor it may not fall below (B4), and the end of the run before
-    /// it (OC-23).
+    /// What a new run starts from: the floor it may not fall below (B4), and the end of the run
+    /// before it (OC-23).
     pub(crate) fn begin_run(
         &mut self,
         ended: Receiver<Infallible>,
@@ -247,13 +247,13 @@ impl<K: Object> WatchEntry<K> {
         self.machine.serves(self.filled_by)
     }
 
-    /// The list of the one object, or of none, and the content's revision when it was begun. As with
-    /// each of these, what is not taken is left to the caller, to be dropped under no lock.
+    /// The list of the one object, or of none, and the content's revision when it was begun. As
+    /// with each of these, what is not taken is left to the caller, to be dropped under no lock.
     ///
     /// # Errors
     ///
-    /// `Stopped` for a run that has ended; an answer older than what is known (B18) asks the reflector
-    /// to list again.
+    /// `Stopped` for a run that has ended; an answer older than what is known (B18) asks the
+    /// reflector to list again.
     pub(crate) fn replace(
         &mut self,
         run: RunId,
@@ -334,9 +334,9 @@ impl<K: Object> WatchEntry<K> {
         (before != self.shown(), was_away && !is_away)
     }
 
-    /// A read past the watch, of a state not older than `version`, found the object, or that there is
-    /// none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what came in
-    /// while the answer was on its way, is the newer state is decided here.
+    /// A read past the watch, of a state not older than `version`, found the object, or that there
+    /// is none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what
+    /// came in while the answer was on its way, is the newer state is decided here.
     ///
     /// An answer about a stopped immutable object is the check of it, too: nobody else would notice
     /// that it is gone.

@@ -1,5 +1,5 @@
-//! The one thread a manager that watches always has: joins ended runs, stops what nobody reads, tries
-//! again what had no room.
+//! The one thread a manager that watches always has: joins ended runs, stops what nobody reads,
+//! tries again what had no room.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// How long after a panic the work begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The body of the housekeeper's thread. A panic is told in the manager's health and the work goes on:
-/// ended runs have to be joined, and the manager's drop waits for that.
+/// The body of the housekeeper's thread. A panic is told in the manager's health and the work goes
+/// on: ended runs have to be joined, and the manager's drop waits for that.
 pub(crate) fn keep_house<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
     let port = format_args!("the housekeeper of {}", cache_name::<K>());
     let context = checks.context();
@@ -69,8 +69,8 @@ fn keep_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopTo
     }
 }
 
-/// Waits for ended runs, a recovered server, the next sweep or the stop. After the stop there are no
-/// sweeps any more: only ends, and the last of them.
+/// Waits for ended runs, a recovered server, the next sweep or the stop. After the stop there are
+/// no sweeps any more: only ends, and the last of them.
 fn wait_for_work<K: Object>(
     checks: &Arc<ImmutableChecks<K>>,
     sweep_at: Deadline,

@@ -1,5 +1,5 @@
-//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET each,
-//! side by side, on short-lived threads. What an entry decides is carried out from here.
+//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET
+//! each, side by side, on short-lived threads. What an entry decides is carried out from here.
 
 use std::time::Duration;
 

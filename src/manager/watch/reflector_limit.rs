@@ -1,7 +1,8 @@
 //! How many reflectors there may be: the option, and what the process can bear, whichever is least.
 
 use std::fs;
-// Counters that nobody waits for: a model checker has nothing to see here, and a static of its own cannot outlive a run.
+// Counters that nobody waits for: a model checker has nothing to see here, and a static of its own
+// cannot outlive a run.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};
@@ -11,14 +12,16 @@ use crate::sync::{Arc, Mutex, Rank};
 
 /// The kernel's default of `vm.max_map_count`, for systems that do not tell.
 const MAPS_DEFAULT: usize = 65_530;
-/// A thread's stack takes two mappings, guard page included, and a connection's share of the heap some more.
+/// A thread's stack takes two mappings, guard page included, and a connection's share of the heap
+/// some more.
 const MAPS_PER_REFLECTOR: usize = 8;
 /// A socket and a wake-up descriptor.
 const DESCRIPTORS_PER_REFLECTOR: usize = 2;
 /// Descriptors and threads that are left to the program itself.
 const RESERVE: usize = 32;
 
-/// Watching reflectors of all managers of the process: what the limits of the process are held against.
+/// Watching reflectors of all managers of the process: what the limits of the process are held
+/// against.
 static IN_PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 /// The most reflectors there may be, and what says so.
@@ -132,7 +135,8 @@ impl Grants {
         }
     }
 
-    /// Past these numbers the system refuses sockets, and the standard library may abort when it starts a thread.
+    /// Past these numbers the system refuses sockets, and the standard library may abort when it
+    /// starts a thread.
     fn limit(self) -> Limit {
         let mut limits = vec![Limit {
             reflectors: self.maps.checked_div(MAPS_PER_REFLECTOR).unwrap_or(0),

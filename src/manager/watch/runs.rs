@@ -42,8 +42,8 @@ impl Run {
 pub(crate) struct PendingWork {
     /// Runs that were told to end and are to be joined.
     pub(crate) ended: Vec<Run>,
-    /// Runs that were begun and neither joined nor refused. Some may be in no entry and not in `ended`
-    /// either, on their way from one to the other on another thread.
+    /// Runs that were begun and neither joined nor refused. Some may be in no entry and not in
+    /// `ended` either, on their way from one to the other on another thread.
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,

@@ -1,9 +1,11 @@
-//! The life of one referenced object's watch, as a function from (state, input) to (state, effect). Pure.
+//! The life of one referenced object's watch, as a function from (state, input) to (state, effect).
+//! Pure.
 //!
-//! It owns no thread, lock or clock, so a simulation can drive it, and every race of the originals (OC-27..OC-29) is
-//! a line of a test.
+//! It owns no thread, lock or clock, so a simulation can drive it, and every race of the originals
+//! (OC-27..OC-29) is a line of a test.
 
-/// One run of an item's reflector. Each has a writer of its own, and only the present one is heard (OC-28).
+/// One run of an item's reflector. Each has a writer of its own, and only the present one is heard
+/// (OC-28).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(u64);
 
@@ -24,9 +26,11 @@ pub(crate) enum State {
     Running,
     /// Nobody is at work.
     Stopped(Why),
-    /// The object is immutable and its watch stopped; a new reference asked whether it is still the same one (B7).
+    /// The object is immutable and its watch stopped; a new reference asked whether it is still the
+    /// same one (B7).
     Rechecking(Check),
-    /// The last reference is gone. Nothing leads out of here, so nothing is started that nobody owns (B6).
+    /// The last reference is gone. Nothing leads out of here, so nothing is started that nobody
+    /// owns (B6).
     Dropped,
 }
 
@@ -141,7 +145,8 @@ impl Machine {
         run == self.run && matches!(self.state, State::Starting | State::Running)
     }
 
-    /// Whether readers are answered from memory, when `filled_by` is the last run that filled it (OC-12).
+    /// Whether readers are answered from memory, when `filled_by` is the last run that filled it
+    /// (OC-12).
     pub(crate) fn serves(self, filled_by: Option<RunId>) -> bool {
         match self.state {
             State::Starting | State::Running => filled_by == Some(self.run),
@@ -197,7 +202,8 @@ impl Machine {
             (Why::Immutable, Input::Referenced) => {
                 self.to(State::Rechecking(Check::First), Effect::Check)
             }
-            // A thread that could not be had drops its writer, which looks like a crash until this is said.
+            // A thread that could not be had drops its writer, which looks like a crash until this
+            // is said.
             (Why::Crashed, Input::SpawnFailed(run)) if run == self.run => {
                 self.rest(Why::NoRoom, Effect::Nothing)
             }

@@ -49,8 +49,8 @@ impl<R: Runtime> Driver<R> {
 
     /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
     pub(super) fn run(self, stop: &StopToken) {
-        // Dropped upwards: the waits end first, then the runtime, whose drop is the user's code: it may take its time,
-        // or wait for who waits.
+        // Dropped upwards: the waits end first, then the runtime, whose drop is the user's code: it
+        // may take its time, or wait for who waits.
         let mut driver = self;
         let _closing = Closing::new(&driver.cache, &driver.options);
         driver.relist_until(stop);
@@ -80,7 +80,8 @@ impl<R: Runtime> Driver<R> {
         stop.wait_until(&self.clock, self.clock.after(self.options.period))
     }
 
-    /// One relist; `None` if the stop cut it off. Its time is taken before the runtime is asked (PL-1).
+    /// One relist; `None` if the stop cut it off. Its time is taken before the runtime is asked
+    /// (PL-1).
     fn relist(&mut self, asked: Instant, stop: &StopToken) -> Result<Option<()>, StatusError> {
         self.begin_call("listing its pods".to_owned());
         let listed = self.runtime.list_pods(stop);

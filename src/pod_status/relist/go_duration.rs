@@ -6,8 +6,8 @@ const MICRO: u32 = 1_000;
 const MILLI: u32 = 1_000_000;
 const SECOND: u32 = 1_000_000_000;
 
-/// A duration as Go shows it: hours and minutes as far as needed, a fraction without closing zeros, small ones in
-/// `ms`, `µs` or `ns`.
+/// A duration as Go shows it: hours and minutes as far as needed, a fraction without closing zeros,
+/// small ones in `ms`, `µs` or `ns`.
 pub(super) fn go_duration(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
     if seconds == 0 {

@@ -117,7 +117,8 @@ pub struct Relist {
     health_threshold: Duration,
 }
 
-/// Closes the cache when it is dropped, unless an option says otherwise: nobody waits for what will not come.
+/// Closes the cache when it is dropped, unless an option says otherwise: nobody waits for what will
+/// not come.
 struct Closing(Option<Box<dyn Fn() + Send + Sync>>);
 
 impl Closing {

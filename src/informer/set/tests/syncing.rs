@@ -325,7 +325,8 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
     world.pass_until(|| pods.status().denied.is_some());
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
-    // It stands in the clock beside the request that hangs, and the one that backs off: it is past the first.
+    // It stands in the clock beside the request that hangs, and the one that backs off: it is past
+    // the first.
     world.fake.wait_for_parked(3);
     sources.pods.heal();
     world.pass_until(|| pods.has_synced());

@@ -1,7 +1,7 @@
 //! Random histories of a server, with broken watches, expiries and lists, into whole informers: in
 //! the end the store, its index and each handler's view are what the server has, each object's
-//! notifications came in order, and no deletion was lost. Handlers come and go at any time; most have small queues and take nothing for long, so that these
-//! coalesce; resyncs come in between.
+//! notifications came in order, and no deletion was lost. Handlers come and go at any time; most
+//! have small queues and take nothing for long, so that these coalesce; resyncs come in between.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
