@@ -1,62 +1,257 @@
-//! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no unsafe code.
+//! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no
+//! `unsafe`.
 //!
-//! A node agent, a command line tool or a plugin says which pods it runs; kubecache watches exactly
-//! the Secrets and ConfigMaps those pods name, keeps them in memory, drops them when the last pod
-//! is gone, and answers from memory (or fetches them with a time to live, or at each read:
-//! [`ChangeDetection`](manager::ChangeDetection)). The same holds for any owner and any namespaced
-//! kind ([`owners`](manual::owners)). Beside them stands the cache of pod statuses on which the
-//! kubelet's pod workers wait. What all this is made of is public too: a list/watch client,
-//! reflectors on one thread each, indexed stores, a delta FIFO, shared informers.
+//! A program says which pods it runs, or which objects anything else of its own references.
+//! kubecache watches exactly the Secrets, ConfigMaps or other objects that are referenced, and
+//! keeps them in memory. It stops when the last reference goes. A read is answered from memory; or
+//! kubecache fetches the object with a time to live, or at each read
+//! ([`ChangeDetection`](manager::ChangeDetection)). Beside that stands the cache of pod statuses on
+//! which the kubelet's pod workers wait.
+//!
+//! What this is made of is public too: a list/watch client, reflectors on one thread each, indexed
+//! stores, a delta FIFO, shared informers.
 //!
 //! # The promises
 //!
-//! 1. A reader never waits for the network while a current answer is in memory, and never longer than its deadline (by
-//!    default a second for a watch, ten for a request);
-//!    [`get_cached`](manager::ObjectManager::get_cached) gives what is there, whatever its age, at once.
-//! 2. An error says why: the server's own words, the attempt count, since when ([`Error`]).
+//! 1. A reader never waits for the network while a current answer is in memory, and never longer
+//!    than its deadline (by default a second for a watch, ten for a request).
+//!    [`get_cached`](manager::ObjectManager::get_cached) returns what is there at once, whatever
+//!    its age.
+//! 2. An error says why: the server's own words, the number of attempts, since when ([`Error`]).
 //! 3. Cached reads of one registration never go back in time, and their age can be asked
-//!    ([`Cached::age`](manager::Cached::age)); a fresh read raises the floor for the cached reads after it.
-//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the thread was blocked in
-//!    (your own code in an event handler or a runtime excepted); dropping the owner joins it
-//!    ([`threads_and_locks`](manual::threads_and_locks)).
-//! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording; they are overwritten when the last
-//!    holder drops them ([`Held`](object::Held)), and so are the client's read and send buffers before they are freed.
-//! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays bounded, the rest goes
-//!    on.
+//!    ([`Cached::age`](manager::Cached::age)). No cached read is older than a fresh read before it.
+//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the
+//!    thread is blocked in, except in your own code in an event handler or a runtime. Dropping the
+//!    owner joins the thread ([`threads_and_locks`](manual::threads_and_locks)).
+//! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording. They
+//!    are overwritten when the last holder drops them ([`Held`](object::Held)), and so are the
+//!    client's read and send buffers before they are freed.
+//! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays
+//!    bounded, and the rest goes on.
 //!
 //! Not promised: that a cached read sees a write made elsewhere a moment ago (that is
-//! [`get_fresh`](manager::ObjectManager::get_fresh)), or any order between changes of different objects.
+//! [`get_fresh`](manager::ObjectManager::get_fresh)), or any order between changes of different
+//! objects.
 //!
-//! # A tour
+//! # Four programs
+//!
+//! Each is whole: put it into `main.rs`, and run it in a pod or with a kubeconfig.
+//!
+//! ## Follow a Secret
+//!
+//! The manager watches the Secret as long as something references it. The program blocks in `recv`
+//! until the Secret changes, and prints its new version or the reason why there is none.
 //!
 //! ```
-//! # #[cfg(feature = "testing")] {
+//! # #[cfg(feature = "testing")] mod program {
+//! use kubecache::Error;
+//! use kubecache::http::{Client, ClientOptions, Config};
+//! use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+//! use kubecache::object::{Object as _, ObjectKey};
+//!
+//! fn follow(config: &Config, key: &ObjectKey) -> Result<(), Error> {
+//!     let client = Client::new(config, ClientOptions::default())?; // connects to nothing yet
+//!     let secrets = SecretManager::new(client, ManagerOptions::default())?;
+//!     let changes = secrets.subscribe();
+//!     let program = Owner::new("Program", ObjectKey::new("default", "follower"));
+//!     secrets.add_reference(&program, key); // starts the watch, and returns at once
+//!     loop {
+//!         match secrets.get_secret(key.namespace(), key.name()) {
+//!             Ok(secret) => println!("{key} is at {:?}", secret.resource_version()),
+//!             Err(error) => println!("{error}"),
+//!         }
+//!         # let seen = secrets.get_cached(key.namespace(), key.name())?;
+//!         # let version = seen.map(|secret| secret.resource_version());
+//!         # if version.is_some_and(|version| version.as_str() == "301") { return Ok(()); }
+//!         changes.signal().recv().expect("the manager lives as long as this function");
+//!         changes.take();
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Error> {
+//!     follow(&Config::infer()?, &ObjectKey::new("shop", "storefront-session"))
+//! }
+//! # pub fn test(config: &Config) -> Result<(), Error> {
+//! #     let _ = main;
+//! #     follow(config, &ObjectKey::new("shop", "storefront-session"))
+//! # }
+//! # }
+//! # fn main() -> Result<(), kubecache::Error> {
+//! #     #[cfg(feature = "testing")] {
+//! #     use kubecache::testing::{FixtureServer, Recording};
+//! #     let recording = Recording::load("fixtures/recordings/node-1.jsonl")?;
+//! #     let server = FixtureServer::replaying(recording).start()?;
+//! #     program::test(&kubecache::http::Config::for_server(&server.url())?)?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! ```
+//!
+//! ## Pods by node, with handlers, until Ctrl-C
+//!
+//! The informer lists and watches on a thread of its own, and calls the handlers on another. Both
+//! end in `shutdown`, which names the handler that is late if one is. Signals come by the crate
+//! `signal-hook`.
+//!
+//! ```
+//! # #[cfg(feature = "testing")] mod program {
+//! use std::error::Error;
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::Pod;
 //! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
-//! use kubecache::list_watch::Api;
-//! use kubecache::object::{FieldSelector, Scope};
-//! use kubecache::reflector::ReflectorOptions;
-//! use kubecache::store::{Indexers, Store};
-//! use k8s_openapi::api::core::v1::Pod;
-//! use std::time::Duration;
-//! # use kubecache::testing::{FixtureServer, Recording};
-//! # let recording = Recording::load("fixtures/recordings/node-1.jsonl")?;
-//! # let server = FixtureServer::replaying(recording).start()?;
+//! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
+//! use kubecache::list_watch::Api as _;
+//! use kubecache::object::{Object as _, Scope};
+//! use kubecache::store::Indexers;
+//! use signal_hook::consts::{SIGINT, SIGTERM};
+//! use signal_hook::iterator::Signals;
 //!
-//! // A fixture server here; in a cluster, or with a kubeconfig: Config::infer()?
-//! let config = Config::for_server(&server.url())?;
-//! let client = Client::new(&config, ClientOptions::default())?; // connects to nothing yet
+//! fn run(config: &Config) -> Result<(), Box<dyn Error>> {
+//!     let client = Client::new(config, ClientOptions::default())?;
+//!     let by_node = |pod: &Pod| pod.spec.iter().flat_map(|spec| spec.node_name.clone()).collect();
+//!     let options = InformerOptions::default().indexers(Indexers::new().with("node", by_node));
+//!     let source = client.lister_watcher(Scope::namespace("shop"));
+//!     let informer = SharedInformer::new(source, options);
+//!     informer.add_handler(
+//!         Handlers::<Pod>::new()
+//!             .on_add(|pod, _is_in_initial_list| println!("{} is there", pod.key()))
+//!             .on_delete(|pod| println!("{} is gone", pod.key())),
+//!     )?;
+//!     let mut signals = Signals::new([SIGINT, SIGTERM])?;
+//!     informer.start()?;
+//!     let minute = || Clock::system().after(Duration::from_secs(60));
+//!     informer.wait_until_synced(minute())?; // or the reason why not
+//!     println!("{} pods run on node-1", informer.store().by_index("node", "node-1")?.len());
+//!     # signal_hook::low_level::raise(SIGINT)?;
+//!     signals.forever().next(); // blocks until the first signal
+//!     Ok(informer.shutdown(minute())?)
+//! }
 //!
-//! // The pods of one node, kept in a store by a reflector on one thread.
-//! let scope = Scope::all().fields(FieldSelector::node_name("node-1"));
-//! let source = Api::<Pod>::lister_watcher(&client, scope);
-//! let indexers = Indexers::new().by_namespace();
-//! let (pods, reflector) = Store::spawn("pods", source, indexers, ReflectorOptions::default())?;
-//! pods.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?; // or the reason why not
-//! println!("{} pods in shop, as of {:?}", pods.by_index("namespace", "shop")?.len(), pods.age());
-//! drop(reflector); // its thread has ended when this returns; the store still answers
+//! fn main() -> Result<(), Box<dyn Error>> {
+//!     run(&Config::infer()?)
+//! }
+//! # pub fn test(config: &Config) -> Result<(), Box<dyn Error>> {
+//! #     let _ = main;
+//! #     run(config)
 //! # }
-//! # Ok::<_, kubecache::Error>(())
+//! # }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! #     #[cfg(feature = "testing")] {
+//! #     use kubecache::testing::{FixtureServer, Recording};
+//! #     let recording = Recording::load("fixtures/recordings/shop-pods.jsonl")?;
+//! #     let server = FixtureServer::replaying(recording).start()?;
+//! #     program::test(&kubecache::http::Config::for_server(&server.url())?)?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! ```
+//!
+//! ## A node agent with the managers
+//!
+//! What the kubelet does: the pods of the node say which Secrets are watched. A pod that is deleted
+//! takes its watches with it.
+//!
+//! ```
+//! # #[cfg(feature = "testing")] mod program {
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kubecache::Error;
+//! use kubecache::clock::Clock;
+//! use kubecache::http::{Client, ClientOptions, Config};
+//! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
+//! use kubecache::list_watch::Api as _;
+//! use kubecache::manager::{ManagerOptions, SecretManager};
+//! use kubecache::object::{FieldSelector, Scope};
+//!
+//! fn run(config: &Config) -> Result<(), Error> {
+//!     let client = Client::new(config, ClientOptions::default())?;
+//!     let secrets = Arc::new(SecretManager::new(client.clone(), ManagerOptions::default())?);
+//!     let of_node = Scope::all().fields(FieldSelector::node_name("node-1"));
+//!     let source = client.lister_watcher(of_node);
+//!     let pods = SharedInformer::<Pod>::new(source, InformerOptions::default());
+//!     let [added, updated, deleted] = [(); 3].map(|()| Arc::clone(&secrets));
+//!     let registered = pods.add_handler(
+//!         Handlers::new()
+//!             .on_add(move |pod, _is_in_initial_list| added.register_pod(pod))
+//!             .on_update(move |_old, new| updated.register_pod(new))
+//!             .on_delete(move |pod| deleted.unregister_pod(&pod.last_known)),
+//!     )?;
+//!     pods.start()?;
+//!     registered.wait_until_synced(Clock::system().after(Duration::from_secs(60)))?;
+//!     // Any thread may read. A read blocks a second at most, and not once the Secret is known.
+//!     let secret = secrets.get_secret("shop", "storefront-session")?;
+//!     println!("{secret:?} has {} keys", secret.data.as_ref().map_or(0, |data| data.len()));
+//!     Ok(()) // dropping informer and manager ends and joins their threads
+//! }
+//!
+//! fn main() -> Result<(), Error> {
+//!     run(&Config::infer()?)
+//! }
+//! # pub fn test(config: &Config) -> Result<(), Error> {
+//! #     let _ = main;
+//! #     run(config)
+//! # }
+//! # }
+//! # fn main() -> Result<(), kubecache::Error> {
+//! #     #[cfg(feature = "testing")] {
+//! #     use kubecache::testing::{FixtureServer, Recording};
+//! #     let recording = Recording::load("fixtures/recordings/node-1.jsonl")?;
+//! #     let server = FixtureServer::replaying(recording).start()?;
+//! #     program::test(&kubecache::http::Config::for_server(&server.url())?)?;
+//! #     }
+//! #     Ok(())
+//! # }
+//! ```
+//!
+//! ## Pod status
+//!
+//! A relist loop asks your runtime for its pods, and keeps their statuses. A worker blocks until
+//! its pod has a newer one than the one it acted on.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use kubecache::clock::Clock;
+//! use kubecache::pod_status::{
+//!     ContainerState, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError,
+//!     RuntimePod, Timestamp,
+//! };
+//! use kubecache::worker::StopToken;
+//!
+//! type Inspected = Result<PodStatus, RuntimeError>;
+//!
+//! /// A container runtime that has one pod. Yours asks containerd, or lists child processes.
+//! struct OnePod;
+//!
+//! impl Runtime for OnePod {
+//!     type Status = PodStatus;
+//!
+//!     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
+//!         let pod = RuntimePod::new("uid-1", "shop", "web");
+//!         Ok(vec![pod.container("c-1", ContainerState::Running)])
+//!     }
+//!
+//!     fn inspect_pod(&mut self, pod: &RuntimePod, _: &StopToken) -> Inspected {
+//!         let mut status = PodStatus::default();
+//!         status.id = pod.uid().to_owned();
+//!         status.name = pod.name().to_owned();
+//!         Ok(status)
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), kubecache::Error> {
+//!     let clock = Clock::system();
+//!     let cache = PodStatusCache::new(clock.clone());
+//!     let relist = Relist::spawn(OnePod, cache.clone(), RelistOptions::default())?;
+//!     // Ends with a status, with an error of the runtime, or when the cache is closed.
+//!     let reading = cache.get_newer_than("uid-1", Timestamp::ZERO)?;
+//!     println!("{:?}", reading.status().map(|status| &status.name));
+//!     relist.shutdown(clock.after(Duration::from_secs(10)))
+//! }
 //! ```
 //!
 //! # The map
@@ -72,26 +267,27 @@
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
-//! | [`delta_fifo`] | client-go's queue of changes, for programs with a consumer thread of their own |
-//! | [`informer`] | the shared informer: a reflector, a store, and handlers on threads of their own; sets of informers |
-//! | [`manager`] | what people came for: objects that pods or other owners reference, watched, cached for a time, or fetched |
+//! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
+//! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
+//! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
-//! | `metrics` | feature `metrics`: what reflectors, informers and managers count, as Prometheus text |
+//! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |
-//! | [`manual`] | pages: the architecture, owners, failures, the behaviours by ID, the differences from the originals, threads and locks |
+//! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
 //!
-//! Data flows one way, and three words are never mixed: the server sends an *event*, the store makes a *change*, a handler
-//! gets a *notification*. *Resync* delivers again what is known, without network; *relist* asks the server again.
+//! Data flows one way, and three words are never mixed: the server sends an *event*, the store
+//! makes a *change*, a handler gets a *notification*. A *resync* delivers again what is known,
+//! without network. A *relist* asks the server again.
 //!
 //! # Features
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `ring` | yes | TLS by rustls with ring where no provider is handed in; nothing is installed process-wide |
+//! | `ring` | yes | TLS by rustls with ring where the program hands in no provider |
 //! | `gzip` | yes | compressed lists |
-//! | `metrics` | no | Prometheus text of reflectors, informers and managers; the hooks it uses are always there |
-//! | `testing` | no | the fixture server, the recorder, the fake lister-watcher and builders of objects, for tests of this crate and of others |
-//! | `latest` | no | k8s-openapi's `latest`, for plain builds and docs of this crate; programs choose their own version |
+//! | `metrics` | no | Prometheus text; the hooks it uses are always there |
+//! | `testing` | no | a fixture server, a recorder, fakes and builders of objects, for your tests |
+//! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(windows)]
