@@ -7,6 +7,8 @@
     reason = "a test fails by panicking"
 )]
 
+mod behaviour_ids;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

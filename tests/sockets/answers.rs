@@ -308,7 +308,7 @@ fn a_token_of_64_kib_fits() {
     assert_eq!(sent.len(), token.len() + "Bearer ".len());
 }
 
-/// R5: a 401 makes the token be read again, once.
+/// A 401 makes the token be read again, once.
 #[test]
 fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
     let server = Server::start();

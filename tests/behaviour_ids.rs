@@ -1,0 +1,73 @@
+//! Every behaviour that the project names by its ID has a row in the manual.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use super::{root, rust_files};
+
+/// An ID as the manual writes it: capitals, a hyphen or none, a number.
+struct Id<'a> {
+    family: &'a str,
+    number: u32,
+}
+
+fn split(text: &str) -> Option<Id<'_>> {
+    let end = text.find(|c: char| !c.is_ascii_uppercase())?;
+    let (family, rest) = text.split_at(end);
+    let number = rest.strip_prefix('-').unwrap_or(rest);
+    let number = number.parse().ok()?;
+    (!family.is_empty()).then_some(Id { family, number })
+}
+
+/// The IDs of the first column: `RF-1`, `RF-1, RF-2`, `RF-1..RF-3`, `RF-1..3`.
+fn rows() -> BTreeMap<String, BTreeSet<u32>> {
+    let mut rows = BTreeMap::<String, BTreeSet<u32>>::new();
+    for page in ["behaviours", "differences", "excluded"] {
+        let text = fs::read_to_string(root().join(format!("src/manual/{page}.md"))).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("| "));
+        for part in lines.flat_map(|line| line.split(" |").next().unwrap().split(", ")) {
+            let (first, last) = part.split_once("..").unwrap_or((part, part));
+            let Some(first) = split(first) else { continue };
+            let last = split(last).map_or_else(|| last.parse().unwrap(), |id| id.number);
+            let numbers = rows.entry(first.family.to_owned()).or_default();
+            numbers.extend(first.number..=last);
+        }
+    }
+    rows
+}
+
+/// The comment of a line, or else its string literals.
+fn texts(line: &str) -> Vec<&str> {
+    match line.split_once("//") {
+        Some((_, comment)) => vec![comment],
+        None => line.split('"').skip(1).step_by(2).collect(),
+    }
+}
+
+#[test]
+fn every_behaviour_that_is_named_has_its_row() {
+    let rows = rows();
+    assert!(
+        rows.len() > 20,
+        "the manual's tables were not read: {rows:?}"
+    );
+    let mut missing = BTreeMap::<String, String>::new();
+    let sources = ["src", "tests", "examples", "benches"];
+    for source in sources.iter().flat_map(|folder| rust_files(folder)) {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let words = source.text.lines().flat_map(texts);
+        for word in words.flat_map(|text| text.split(|c: char| !is_part(c))) {
+            let Some(id) = split(word) else { continue };
+            let known = rows
+                .get(id.family)
+                .is_none_or(|numbers| numbers.contains(&id.number));
+            if !known {
+                missing.insert(word.to_owned(), source.path.display().to_string());
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "IDs without a row in src/manual: {missing:#?}"
+    );
+}
