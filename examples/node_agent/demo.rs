@@ -9,6 +9,10 @@ use crate::replay;
 /// The node whose story was recorded.
 pub(crate) const NODE: &str = "node-1";
 
+/// What to do without a cluster.
+pub(crate) const HINT: Option<&str> =
+    Some("To see the agent at work without a cluster, run it with --demo.");
+
 /// The recording, part of the program.
 const RECORDING: &str = include_str!("../../fixtures/recordings/node-1.jsonl");
 

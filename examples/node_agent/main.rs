@@ -165,7 +165,7 @@ fn report(ended: Ended) -> ExitCode {
 fn fail(error: &Error) {
     tell::error(error);
     if error.kind() == ErrorKind::NotConfigured {
-        tell("To see the agent at work without a cluster, run it with --demo.");
+        demo::HINT.into_iter().for_each(tell);
     }
 }
 

@@ -6,6 +6,9 @@ use kubecache::{Error, ErrorKind};
 /// The node whose story was recorded.
 pub(crate) const NODE: &str = "node-1";
 
+/// What to do without a cluster: this agent has nothing to show.
+pub(crate) const HINT: Option<&str> = None;
+
 /// A demonstration that cannot be: without the feature `testing` there is no value of it.
 pub(crate) enum Demo {}
 

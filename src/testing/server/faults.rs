@@ -19,9 +19,11 @@ pub enum Act {
     },
     /// Takes the request and never answers; no recorded answer is used up.
     Hang,
-    /// Sends so many bytes of the recorded body and then nothing, with the connection open.
+    /// Sends so many bytes of the recorded body and then nothing, with the connection open. The
+    /// recorded answer is used up: the next request gets the one after it.
     HangAfter(usize),
-    /// Sends so many bytes of the recorded body and then breaks the connection.
+    /// Sends so many bytes of the recorded body and then breaks the connection. The recorded
+    /// answer is used up: the next request gets the one after it.
     CutAfter(usize),
     /// Sends the recorded body in pieces of so many bytes, with a wait before each.
     Drip {
