@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use kubecache::ErrorKind;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, KubeconfigOptions};
-use kubecache::informer::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
+use kubecache::informer::{AnyInformer, InformerSet, InformerSetOptions, SyncResult};
 use kubecache::object::{LabelMatcher, Scope};
 
 use super::audit::asked_by;
@@ -71,17 +71,22 @@ const UNKNOWN: &str = "storageversions.internal.apiserver.k8s.io";
 
 /// One is refused and one is unknown, in the server's words; the three others have synced.
 fn assert_partial(result: SyncResult) {
-    let synced: Vec<_> = result.synced().map(SyncOutcome::name).collect();
+    let synced: Vec<_> = result
+        .outcomes
+        .iter()
+        .filter(|o| o.error.is_none())
+        .map(|o| &*o.name)
+        .collect();
     assert_eq!(
         synced,
         ["configmaps", "nodes", "deployments.apps"],
         "{result:?}"
     );
-    let refused = result.get("secrets").unwrap().error().unwrap();
+    let refused = result.get("secrets").unwrap().error.as_ref().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Forbidden);
     let words = "secrets is forbidden: User \"informer-set\" cannot list resource \"secrets\" in API group \"\" in the namespace \"informer-set\"";
     assert_eq!(refused.status().unwrap().message(), words);
-    let unknown = result.get(UNKNOWN).unwrap().error().unwrap();
+    let unknown = result.get(UNKNOWN).unwrap().error.as_ref().unwrap();
     assert_eq!(unknown.kind(), ErrorKind::NotFound, "{unknown}");
     let words = "the server could not find the requested resource";
     assert!(unknown.to_string().contains(words), "{unknown}");
@@ -133,7 +138,7 @@ fn wt_1_a_set_goes_on_without_the_types_that_are_refused_or_unknown() {
     let told = view.wait_until(clock.after(PATIENCE), |told| told.added > 0);
     assert!(told.content.contains_key("key"), "{:?}", secrets.status());
     let result = set.wait_for_sync(clock.after(PATIENCE));
-    let unsynced: Vec<_> = result.unsynced().map(SyncOutcome::name).collect();
+    let unsynced: Vec<_> = result.unsynced().map(|outcome| &*outcome.name).collect();
     assert_eq!(unsynced, [UNKNOWN], "{result:?}");
 
     set.shutdown(clock.after(PATIENCE)).unwrap();

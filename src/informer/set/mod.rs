@@ -3,7 +3,6 @@
 mod any;
 mod options;
 mod result;
-mod roster;
 #[cfg(all(test, shuttle))]
 mod schedules;
 #[cfg(test)]
@@ -15,7 +14,6 @@ pub use options::InformerSetOptions;
 pub use result::{SyncOutcome, SyncResult};
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -24,9 +22,9 @@ use crate::informer::{InformerOptions, SharedInformer};
 use crate::list_watch::Api;
 use crate::object::{Object, Scope};
 use crate::store::Lister;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, Rank};
 
-use roster::{Entered, Roster};
+use any::Member;
 
 /// Shared informers by type over one client: made when they are first asked for, started and stopped together.
 ///
@@ -73,10 +71,17 @@ use roster::{Entered, Roster};
 #[doc(alias = "SharedInformerFactory")]
 #[doc(alias = "DynamicSharedInformerFactory")]
 pub struct InformerSet<C> {
-    /// First: the informers end before their client.
-    roster: Roster,
+    members: Mutex<Members>,
     client: C,
     options: InformerSetOptions,
+}
+
+/// An informer is in the list before anybody can start it, and none enters the list after the stop.
+/// So a stop that first marks the list reaches all, also those that another thread is starting.
+#[derive(Default)]
+struct Members {
+    informers: Vec<(Scope, AnyInformer)>,
+    stopped: bool,
 }
 
 impl<C> InformerSet<C> {
@@ -87,7 +92,7 @@ impl<C> InformerSet<C> {
     #[doc(alias = "NewSharedInformerFactory")]
     pub fn new(client: C, options: InformerSetOptions) -> Self {
         Self {
-            roster: Roster::default(),
+            members: Mutex::ranked(Rank::INFORMER_SET, Members::default()),
             client,
             options,
         }
@@ -122,12 +127,8 @@ impl<C> InformerSet<C> {
     where
         C: Api<K>,
     {
-        if let Some(known) = self.get(scope) {
-            return Ok(known);
-        }
-        match self.make(scope, |options| options)? {
-            (informer, Entered::New) | (_, Entered::Known(informer)) => Ok(informer),
-        }
+        let (Ok(informer) | Err(informer)) = self.make(scope, |options| options)?;
+        Ok(informer)
     }
 
     /// A new informer of a type, for a scope, with options of its own: `adjust` changes what the set's options give it.
@@ -151,13 +152,12 @@ impl<C> InformerSet<C> {
     where
         C: Api<K>,
     {
-        if let Some(known) = self.get::<K>(scope) {
-            return Err(exists(known.name()));
-        }
-        match self.make(scope, adjust)? {
-            (informer, Entered::New) => Ok(informer),
-            (_, Entered::Known(known)) => Err(exists(known.name())),
-        }
+        self.make(scope, adjust)?.map_err(|known| {
+            let name = known.name();
+            let text =
+                format!("informer {name} exists already, with the options of its first request");
+            Error::new(ErrorKind::Config, text)
+        })
     }
 
     /// Reads of the type's informer in the shape of a generated Go lister; the informer is made if there is none.
@@ -176,12 +176,12 @@ impl<C> InformerSet<C> {
 
     /// The informer of a type and scope, if it was asked for before; also after the stop.
     pub fn get<K: Object>(&self, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
-        self.roster.find(|member| of(member, scope))
+        self.members.lock().find(scope)
     }
 
     /// All informers, in the order in which they were made: their names, statuses and readings, whatever their types.
     pub fn members(&self) -> Vec<AnyInformer> {
-        self.roster.members()
+        self.members.lock().informers()
     }
 
     /// The client that its informers list and watch with.
@@ -199,7 +199,15 @@ impl<C> InformerSet<C> {
     /// others run.
     #[doc(alias = "StartWithContext")]
     pub fn start(&self) -> Result<(), Error> {
-        self.roster.start()
+        let members = {
+            let members = self.members.lock();
+            if members.stopped {
+                let text = "informers were not started because their set has stopped already";
+                return Err(Error::new(ErrorKind::Stopped, text));
+            }
+            members.informers()
+        };
+        all_of(members.iter().map(|member| member.0.start()))
     }
 
     /// Waits until the first lists of all informers are in their stores: by signals, for all at once (WT-1, WT-2).
@@ -211,7 +219,18 @@ impl<C> InformerSet<C> {
     #[doc(alias = "WaitForCacheSync")]
     #[doc(alias = "WaitForCacheSyncWithContext")]
     pub fn wait_for_sync(&self, deadline: Deadline) -> SyncResult {
-        self.roster.wait_for_sync(deadline)
+        let members = self.members();
+        let _demands: Vec<_> = members.iter().map(|member| member.0.demand()).collect();
+        let waited: Vec<_> = members
+            .iter()
+            .map(|member| member.0.wait_until_synced(deadline))
+            .collect();
+        let ended = members.iter().zip(waited).map(|(member, waited)| {
+            // One that was refused at first may have synced while another one was waited for.
+            SyncOutcome::new(member.name(), member.has_synced(), waited)
+        });
+        let outcomes = ended.collect();
+        SyncResult { outcomes }
     }
 
     /// Waits until all handlers that there are have seen the initial lists of their informers (SI-16), as
@@ -221,7 +240,23 @@ impl<C> InformerSet<C> {
     /// that handler is not waited for either. In the result a handler has the name that
     /// [`Registration::sync_name`](crate::informer::Registration::sync_name) says.
     pub fn wait_for_handlers(&self, deadline: Deadline) -> SyncResult {
-        self.roster.wait_for_handlers(deadline)
+        let informers = self.wait_for_sync(deadline);
+        let mut waited = Vec::new();
+        for (member, informer) in self.members().iter().zip(informers.outcomes) {
+            for registration in member.registrations() {
+                // A handler would wait for what its informer does not get.
+                let end = match &informer.error {
+                    Some(error) => Err(error.clone()),
+                    None => registration.wait_until_synced(deadline),
+                };
+                waited.push((registration, end));
+            }
+        }
+        let ended = waited.into_iter().map(|(registration, end)| {
+            SyncOutcome::new(registration.sync_name(), registration.has_synced(), end)
+        });
+        let outcomes = ended.collect();
+        SyncResult { outcomes }
     }
 
     /// Whether the first lists of all informers are in their stores; true of none. Never blocks.
@@ -238,33 +273,19 @@ impl<C> InformerSet<C> {
     /// `Timeout`: for each informer that is not well, its name and how long ago the server was heard, on a line of its own;
     /// also what ended one that ended although nobody asked it to.
     pub fn check_health(&self) -> Result<(), Error> {
-        self.roster.check_health()
-    }
-
-    /// Whether all informers are synced, kept up, and were confirmed by the server within `limit`: for health endpoints (B14).
-    ///
-    /// Those that were stopped one by one do not count. Once the set has stopped nothing is fresh.
-    pub fn is_fresh_within(&self, limit: Duration) -> bool {
-        !self.is_stopped() && self.stale(limit).is_empty()
-    }
-
-    /// The informers that are not fresh within `limit`, those that were stopped excepted: what a health endpoint names.
-    pub fn stale(&self, limit: Duration) -> Vec<AnyInformer> {
-        let mut members = self.members();
-        members.retain(|member| !member.member().was_stopped() && !member.is_fresh_within(limit));
-        members
+        all_of(self.members().iter().map(AnyInformer::check_health))
     }
 
     /// Whether the set was stopped; it stays so for good.
     pub fn is_stopped(&self) -> bool {
-        self.roster.is_stopped()
+        self.members.lock().stopped
     }
 
     /// Asks all informers to end, and returns at once (SI-4). From any thread, a handler's own included.
     ///
     /// No informer is made or started after this. Waits for them end with an error; what is in the stores stays readable.
     pub fn stop(&self) {
-        drop(self.roster.stop());
+        drop(self.stop_all());
     }
 
     /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
@@ -279,27 +300,74 @@ impl<C> InformerSet<C> {
     /// `Timeout` with the informers, and in them the handlers, that have not ended, one informer on a line; they end when
     /// their calls return.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
-        self.roster.shutdown(deadline)
+        let members = self.stop_all();
+        let late: Vec<String> = members
+            .iter()
+            .filter_map(|member| {
+                let error = member.0.shutdown(deadline).err()?;
+                Some(format!("{}: {error}", member.name()))
+            })
+            .collect();
+        if late.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Timeout, late.join("\n")))
     }
 
-    /// Makes an informer and takes it in, unless somebody else was faster.
+    /// Marks the list, so that no informer enters it any more, then asks all to end.
+    fn stop_all(&self) -> Vec<AnyInformer> {
+        let members = {
+            let mut members = self.members.lock();
+            members.stopped = true;
+            members.informers()
+        };
+        members.iter().for_each(|member| member.0.stop());
+        members
+    }
+
+    /// Makes an informer; `Ok(Err(…))` is the one that was there, or that another thread made
+    /// meanwhile.
+    #[expect(
+        clippy::type_complexity,
+        reason = "two ends that are no failure, and a failure"
+    )]
     fn make<K: Object>(
         &self,
         scope: &Scope,
         adjust: impl FnOnce(InformerOptions<K>) -> InformerOptions<K>,
-    ) -> Result<Made<K>, Error>
+    ) -> Result<Result<Arc<SharedInformer<K>>, Arc<SharedInformer<K>>>, Error>
     where
         C: Api<K>,
     {
+        if let Some(known) = self.get(scope) {
+            return Ok(Err(known));
+        }
         let name = self.name::<K>(scope);
-        let number = self.roster.announce(&name)?;
+        let number = {
+            let members = self.members.lock();
+            members.admits(&name)?;
+            members.informers.len()
+        };
         let options = adjust(self.options.of_informer(name.clone(), number));
         let port = format_args!("the lister-watcher of informer {name}");
         let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
         let informer = Arc::new(SharedInformer::new(source, options));
-        let member = AnyInformer::new(Arc::clone(&informer), scope.clone());
-        let entered = self.roster.enter(&member, |known| of(known, scope))?;
-        Ok((informer, entered))
+        Ok(match self.enter(scope, &informer)? {
+            Some(known) => Err(known),
+            None => Ok(informer),
+        })
+    }
+
+    /// Takes an informer in, unless one of its type and scope is there, which is returned then.
+    fn enter<M: Member>(&self, scope: &Scope, informer: &Arc<M>) -> Result<Option<Arc<M>>, Error> {
+        let mut members = self.members.lock();
+        if let Some(known) = members.find(scope) {
+            return Ok(Some(known));
+        }
+        members.admits(informer.name())?;
+        let informer = AnyInformer(Arc::<M>::clone(informer));
+        members.informers.push((scope.clone(), informer));
+        Ok(None)
     }
 
     /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there is one of that name.
@@ -328,19 +396,48 @@ impl<C> InformerSet<C> {
     }
 }
 
-/// An informer that was made, and what became of it.
-type Made<K> = (Arc<SharedInformer<K>>, Entered<Arc<SharedInformer<K>>>);
+impl Members {
+    fn informers(&self) -> Vec<AnyInformer> {
+        let informers = self.informers.iter();
+        informers.map(|(_, informer)| informer.clone()).collect()
+    }
 
-/// The member's informer, if it is of that type and scope.
-fn of<K: Object>(member: &AnyInformer, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
-    (member.scope() == scope)
-        .then(|| member.downcast())
-        .flatten()
+    fn find<M: Member>(&self, scope: &Scope) -> Option<Arc<M>> {
+        let mut of_scope = self.informers.iter().filter(|(of, _)| of == scope);
+        of_scope.find_map(|(_, informer)| informer.of_type())
+    }
+
+    /// # Errors
+    ///
+    /// `Stopped` after the stop.
+    fn admits(&self, name: &str) -> Result<(), Error> {
+        if !self.stopped {
+            return Ok(());
+        }
+        let text = format!("informer {name} was not made because its set has stopped already");
+        Err(Error::new(ErrorKind::Stopped, text))
+    }
 }
 
-fn exists(name: &str) -> Error {
-    let text = format!("informer {name} exists already, with the options of its first request");
-    Error::new(ErrorKind::Config, text)
+/// One error for all that failed, a line for each.
+fn all_of(results: impl Iterator<Item = Result<(), Error>>) -> Result<(), Error> {
+    let failures: Vec<Error> = results.filter_map(Result::err).collect();
+    match failures.as_slice() {
+        [] => Ok(()),
+        [one] => Err(one.clone()),
+        [first, ..] => {
+            let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+            Err(Error::new(first.kind(), texts.join("\n")))
+        }
+    }
+}
+
+impl<C> Drop for InformerSet<C> {
+    fn drop(&mut self) {
+        for member in self.stop_all() {
+            member.0.close();
+        }
+    }
 }
 
 impl<C> fmt::Debug for InformerSet<C> {

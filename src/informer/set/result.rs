@@ -2,48 +2,42 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// How [`InformerSet::wait_for_sync`](crate::informer::InformerSet::wait_for_sync) ended, informer by informer.
+/// How a wait of an [`InformerSet`](crate::informer::InformerSet) ended, informer by informer or
+/// handler by handler.
 ///
-/// A program that can go on with some of them looks at each; one that needs all takes
+/// A program that can go on with some of them looks at each. One that needs all calls
 /// [`into_result`](Self::into_result).
 #[derive(Clone, Debug, Default)]
 #[must_use = "a wait may have ended without all of them synced"]
-pub struct SyncResult(Vec<SyncOutcome>);
+#[non_exhaustive]
+pub struct SyncResult {
+    /// One for each, in the order in which they were added.
+    pub outcomes: Vec<SyncOutcome>,
+}
 
 /// Whether one informer, or one handler, has synced, or why not.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SyncOutcome {
-    name: String,
-    error: Option<Error>,
+    /// The name of an informer, such as `pods`; of a handler its
+    /// [`sync_name`](crate::informer::Registration::sync_name), such as
+    /// `SharedInformer Pod + event handler audit`.
+    pub name: String,
+    /// Why it has not synced; `None` if it has.
+    ///
+    /// `NotSynced` at the deadline, with the last failure, the attempts and since when; `Forbidden`
+    /// and `NotFound` for the server's refusal; `Stopped`; `Config` for an informer that was not
+    /// started.
+    pub error: Option<Error>,
 }
 
 impl SyncOutcome {
-    pub(super) fn new(name: impl Into<String>, waited: Result<(), Error>) -> Self {
+    /// Success wins over how the wait ended.
+    pub(super) fn new(name: &str, has_synced: bool, waited: Result<(), Error>) -> Self {
         Self {
-            name: name.into(),
-            error: waited.err(),
+            name: name.to_owned(),
+            error: waited.err().filter(|_| !has_synced),
         }
-    }
-
-    /// Who was waited for: an informer by its name, such as `pods`; a handler as
-    /// [`Registration::sync_name`](crate::informer::Registration::sync_name) says, such as
-    /// `SharedInformer Pod + event handler audit` (WT-4).
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether it has synced.
-    pub fn is_synced(&self) -> bool {
-        self.error.is_none()
-    }
-
-    /// Why it has not synced; `None` if it has.
-    ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's answer that it
-    /// refuses the resource (`Forbidden`) or knows none such (`NotFound`); `Stopped`; `Config` for an informer that was not
-    /// started.
-    pub fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
     }
 
     /// The cause without the line that every wait which ends has in common.
@@ -60,29 +54,20 @@ impl SyncOutcome {
 }
 
 impl SyncResult {
-    /// Whether all of them have synced; true of none (WT-1).
+    /// Whether all of them have synced; true of none.
     pub fn all_synced(&self) -> bool {
         self.unsynced().next().is_none()
     }
 
-    /// Those that have synced, in the order in which they were added.
-    pub fn synced(&self) -> impl Iterator<Item = &SyncOutcome> {
-        self.0.iter().filter(|outcome| outcome.is_synced())
-    }
-
-    /// Those that have not, with the reason.
+    /// Those that have not synced.
     pub fn unsynced(&self) -> impl Iterator<Item = &SyncOutcome> {
-        self.0.iter().filter(|outcome| !outcome.is_synced())
+        let outcomes = self.outcomes.iter();
+        outcomes.filter(|outcome| outcome.error.is_some())
     }
 
-    /// All of them, in the order in which they were added.
-    pub fn iter(&self) -> std::slice::Iter<'_, SyncOutcome> {
-        self.0.iter()
-    }
-
-    /// How it went with the one of that name.
+    /// The outcome of the informer or handler of that name.
     pub fn get(&self, name: &str) -> Option<&SyncOutcome> {
-        self.0.iter().find(|outcome| outcome.name == name)
+        self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 
     /// Nothing, if all have synced; else one error for all that have not.
@@ -97,7 +82,7 @@ impl SyncResult {
         unsynced.sort_by(|one, other| one.name.cmp(&other.name));
         let mut kinds: Vec<ErrorKind> = Vec::new();
         let mut ends: Vec<&str> = Vec::new();
-        for error in unsynced.iter().filter_map(|outcome| outcome.error()) {
+        for error in unsynced.iter().filter_map(|outcome| outcome.error.as_ref()) {
             push_new(&mut kinds, error.kind());
             push_new(&mut ends, end(error.kind()));
         }
@@ -109,7 +94,7 @@ impl SyncResult {
         } else {
             ErrorKind::NotSynced
         };
-        let names: Vec<&str> = unsynced.iter().map(|outcome| outcome.name()).collect();
+        let names: Vec<&str> = unsynced.iter().map(|outcome| &*outcome.name).collect();
         let causes: Vec<String> = unsynced.iter().map(|outcome| outcome.cause()).collect();
         let text = format!(
             "failed to sync all caches: {}: {}\n{}",
@@ -118,21 +103,6 @@ impl SyncResult {
             causes.join("\n")
         );
         Err(Error::new(kind, text))
-    }
-}
-
-impl FromIterator<SyncOutcome> for SyncResult {
-    fn from_iter<I: IntoIterator<Item = SyncOutcome>>(outcomes: I) -> Self {
-        Self(outcomes.into_iter().collect())
-    }
-}
-
-impl<'a> IntoIterator for &'a SyncResult {
-    type Item = &'a SyncOutcome;
-    type IntoIter = std::slice::Iter<'a, SyncOutcome>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }
 

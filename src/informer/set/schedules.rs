@@ -3,14 +3,13 @@
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
 
-use std::any::Any;
 use std::time::Duration;
 
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::any::{AnyInformer, Member, ResourceWords};
-use super::roster::{Entered, Roster};
+use super::any::Member;
+use super::{InformerSet, InformerSetOptions};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::Registration;
 use crate::object::Scope;
@@ -53,7 +52,6 @@ struct Fake {
     ends_after: Option<Arc<Monitor<State>>>,
     demand: Demand,
     clock: Clock,
-    scope: Scope,
 }
 
 impl Fake {
@@ -64,7 +62,6 @@ impl Fake {
             ends_after: None,
             demand: Demand::new(),
             clock: clock.clone(),
-            scope: Scope::all(),
         }
     }
 
@@ -91,32 +88,12 @@ impl Member for Fake {
         self.name
     }
 
-    fn resource(&self) -> ResourceWords {
-        ResourceWords {
-            kind: "Fake",
-            api_version: "v1",
-            plural: "fakes",
-        }
-    }
-
-    fn scope(&self) -> &Scope {
-        &self.scope
-    }
-
-    fn informer(&self) -> Arc<dyn Any + Send + Sync> {
-        Arc::new(())
-    }
-
     fn has_synced(&self) -> bool {
         self.state.lock().synced
     }
 
     fn status(&self) -> ReflectorStatus {
         ReflectorStatus::default()
-    }
-
-    fn age(&self) -> Option<Duration> {
-        None
     }
 
     fn check_health(&self) -> Result<(), Error> {
@@ -133,14 +110,6 @@ impl Member for Fake {
 
     fn is_stopped(&self) -> bool {
         self.life() == Life::Stopped
-    }
-
-    fn was_stopped(&self) -> bool {
-        self.is_stopped()
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_stopped()
     }
 
     fn start(&self) -> Result<(), Error> {
@@ -190,24 +159,25 @@ impl Member for Fake {
         Ok(())
     }
 
-    fn end(&self) {
+    fn close(&self) {
         drop(self.shutdown(Deadline::NEVER));
     }
 }
 
-fn enter(roster: &Roster, fake: &Fake) -> Result<bool, Error> {
-    let member = AnyInformer::made(fake.clone());
-    let same = |known: &AnyInformer| (known.name() == fake.name).then_some(());
-    let entered = roster.enter(&member, same)?;
-    Ok(matches!(entered, Entered::New))
+type Set = InformerSet<()>;
+
+/// Each name is a scope of its own.
+fn enter(set: &Set, fake: &Fake) -> Result<bool, Error> {
+    let scope = Scope::namespace(fake.name);
+    Ok(set.enter(&scope, &Arc::new(fake.clone()))?.is_none())
 }
 
-fn roster(fakes: &[Fake]) -> Arc<Roster> {
-    let roster = Roster::default();
+fn set_of(fakes: &[Fake]) -> Arc<Set> {
+    let set = InformerSet::new((), InformerSetOptions::default());
     for fake in fakes {
-        assert!(enter(&roster, fake).unwrap());
+        assert!(enter(&set, fake).unwrap());
     }
-    Arc::new(roster)
+    Arc::new(set)
 }
 
 /// IS-4: somebody enters and starts while others start, wait and stop: in the end nothing runs, and everybody has an answer.
@@ -216,18 +186,18 @@ fn entering_starting_waiting_and_stopping_at_once() {
     check(|| {
         let clock = Clock::system();
         let (old, new) = (Fake::new("old", &clock), Fake::new("new", &clock));
-        let roster = roster(std::slice::from_ref(&old));
-        let (theirs, late) = (Arc::clone(&roster), new.clone());
+        let set = set_of(std::slice::from_ref(&old));
+        let (theirs, late) = (Arc::clone(&set), new.clone());
         let asker = thread::spawn(move || {
             let entered = enter(&theirs, &late);
             drop(theirs.start());
             entered.is_ok()
         });
-        let theirs = Arc::clone(&roster);
+        let theirs = Arc::clone(&set);
         let starter = thread::spawn(move || drop(theirs.start()));
-        let theirs = Arc::clone(&roster);
+        let theirs = Arc::clone(&set);
         let waiter = thread::spawn(move || theirs.wait_for_sync(Deadline::NEVER));
-        let theirs = Arc::clone(&roster);
+        let theirs = Arc::clone(&set);
         let stopper = thread::spawn(move || theirs.shutdown(Deadline::NEVER).unwrap());
         let entered = asker.join().unwrap();
         starter.join().unwrap();
@@ -238,9 +208,12 @@ fn entering_starting_waiting_and_stopping_at_once() {
         assert_eq!(new.life(), expected, "it runs on");
         assert!(!result.all_synced());
         let ends = [ErrorKind::Config, ErrorKind::Stopped];
-        let mut errors = result.iter().filter_map(|outcome| outcome.error());
+        let mut errors = result
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.error.as_ref());
         assert!(errors.all(|error| ends.contains(&error.kind())));
-        assert_eq!(roster.start().unwrap_err().kind(), ErrorKind::Stopped);
+        assert_eq!(set.start().unwrap_err().kind(), ErrorKind::Stopped);
     });
 }
 
@@ -249,16 +222,16 @@ fn entering_starting_waiting_and_stopping_at_once() {
 fn one_of_those_who_enter_the_same_at_once_has_entered() {
     check(|| {
         let clock = Clock::system();
-        let roster = roster(&[]);
+        let set = set_of(&[]);
         let askers: Vec<_> = (0..3)
             .map(|_| {
-                let (roster, fake) = (Arc::clone(&roster), Fake::new("one", &clock));
-                thread::spawn(move || enter(&roster, &fake).unwrap())
+                let (set, fake) = (Arc::clone(&set), Fake::new("one", &clock));
+                thread::spawn(move || enter(&set, &fake).unwrap())
             })
             .collect();
         let entered: Vec<bool> = askers.into_iter().map(|it| it.join().unwrap()).collect();
         assert_eq!(entered.iter().filter(|new| **new).count(), 1);
-        assert_eq!(roster.members().len(), 1);
+        assert_eq!(set.members().len(), 1);
     });
 }
 
@@ -270,11 +243,11 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
         let fake_clock = FakeClock::new();
         let clock = Clock::from(fake_clock.clone());
         let fakes = ["a", "b", "c"].map(|name| Fake::new(name, &clock));
-        let roster = roster(&fakes);
-        roster.start().unwrap();
+        let set = set_of(&fakes);
+        set.start().unwrap();
         let waiters = [clock.after(Duration::from_secs(1)), Deadline::NEVER].map(|deadline| {
-            let roster = Arc::clone(&roster);
-            thread::spawn(move || roster.wait_for_sync(deadline))
+            let set = Arc::clone(&set);
+            thread::spawn(move || set.wait_for_sync(deadline))
         });
         let time = thread::spawn(move || fake_clock.advance(Duration::from_secs(1)));
         let syncing: Vec<_> = fakes
@@ -286,7 +259,10 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
             .collect();
         let [hurried, patient] = waiters.map(|waiter| waiter.join().unwrap());
         assert!(patient.all_synced());
-        let mut errors = hurried.iter().filter_map(|outcome| outcome.error());
+        let mut errors = hurried
+            .outcomes
+            .iter()
+            .filter_map(|outcome| outcome.error.as_ref());
         assert!(errors.all(|error| error.kind() == ErrorKind::NotSynced));
         time.join().unwrap();
         for thread in syncing {
@@ -305,14 +281,14 @@ fn no_member_waits_for_the_end_of_another_before_it_is_told() {
             let mut fakes = ["a", "b"].map(|name| Fake::new(name, &clock));
             let second = Arc::clone(&fakes[1].state);
             fakes[0].ends_after = Some(second);
-            let roster = roster(&fakes);
-            roster.start().unwrap();
-            let theirs = Arc::clone(&roster);
+            let set = set_of(&fakes);
+            set.start().unwrap();
+            let theirs = Arc::clone(&set);
             let other = thread::spawn(move || theirs.shutdown(Deadline::NEVER).unwrap());
             if !drops {
-                roster.shutdown(Deadline::NEVER).unwrap();
+                set.shutdown(Deadline::NEVER).unwrap();
             }
-            drop(roster);
+            drop(set);
             other.join().unwrap();
             assert!(fakes.iter().all(|fake| fake.life() == Life::Stopped));
         });

@@ -119,11 +119,11 @@ fn is_9_a_kind_without_namespaces_has_the_sets_selectors_alone() {
     let web = crate::object::LabelSelector::new("app=web");
     let shop = Scope::namespace("shop").labels(web.clone());
     let set = world.set_with(world.options().scope(shop.clone()));
-    set.informer::<Node>().unwrap();
-    set.informer::<Pod>().unwrap();
-    let members = set.members();
-    assert_eq!(members[0].scope(), &Scope::all().labels(web));
-    assert_eq!(members[1].scope(), &shop);
+    let nodes = set.informer::<Node>().unwrap();
+    let pods = set.informer::<Pod>().unwrap();
+    let of_scope = set.get::<Node>(&Scope::all().labels(web)).unwrap();
+    assert!(Arc::ptr_eq(&of_scope, &nodes));
+    assert!(Arc::ptr_eq(&set.get::<Pod>(&shop).unwrap(), &pods));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
     let secrets = set.informer::<Secret>().unwrap();
     let alone = set.wait_for_sync(Deadline::NEVER);
     assert_eq!(
-        alone.get("secrets").unwrap().error().unwrap().kind(),
+        alone.get("secrets").unwrap().error.as_ref().unwrap().kind(),
         ErrorKind::Config
     );
     set.start().unwrap();

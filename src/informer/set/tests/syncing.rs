@@ -26,7 +26,16 @@ where
 }
 
 fn names<'a, I: Iterator<Item = &'a SyncOutcome>>(outcomes: I) -> Vec<String> {
-    outcomes.map(|outcome| outcome.name().to_owned()).collect()
+    outcomes.map(|outcome| outcome.name.clone()).collect()
+}
+
+fn synced(result: &SyncResult) -> Vec<String> {
+    let outcomes = result.outcomes.iter();
+    names(outcomes.filter(|outcome| outcome.error.is_none()))
+}
+
+fn error_of(result: &SyncResult, name: &str) -> Error {
+    result.get(name).unwrap().error.clone().unwrap()
 }
 
 /// `TestWaitFor`, with informers: what each does, and what the wait says of each.
@@ -68,7 +77,11 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
             world.fake.advance(Duration::from_secs(5));
         }
         let result = waited.recv().unwrap();
-        let ends: Vec<_> = result.iter().map(|o| o.error().map(Error::kind)).collect();
+        let ends: Vec<_> = result
+            .outcomes
+            .iter()
+            .map(|o| o.error.as_ref().map(Error::kind))
+            .collect();
         let expected: Vec<_> = all
             .iter()
             .map(|does| match does {
@@ -90,7 +103,7 @@ fn wt_1_a_wait_for_nothing_is_over_at_once() {
     let world = World::new();
     let set = world.set();
     let result = set.wait_for_sync(Deadline::NEVER);
-    assert!(result.all_synced() && result.iter().next().is_none());
+    assert!(result.all_synced() && result.outcomes.is_empty());
     result.into_result().unwrap();
     assert!(set.has_synced());
 }
@@ -104,9 +117,11 @@ fn wt_1_success_beats_a_deadline_that_has_passed() {
 }
 
 fn result(ends: Vec<(&str, Result<(), Error>)>) -> SyncResult {
-    ends.into_iter()
-        .map(|(name, end)| SyncOutcome::new(name, end))
-        .collect()
+    let outcomes = ends.into_iter();
+    let outcomes = outcomes.map(|(name, end)| SyncOutcome::new(name, false, end));
+    SyncResult {
+        outcomes: outcomes.collect(),
+    }
 }
 
 /// `TestSyncResult`.
@@ -181,9 +196,9 @@ fn wt_3_the_result_has_the_cause_of_each_informer() {
     let secrets = set.informer::<Secret>().unwrap();
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
     let result = set.wait_for_sync(world.now());
-    assert_eq!(names(result.synced()), ["secrets"]);
+    assert_eq!(synced(&result), ["secrets"]);
     assert_eq!(names(result.unsynced()), ["pods"]);
-    let error = result.get("pods").unwrap().error().unwrap().clone();
+    let error = error_of(&result, "pods");
     assert!(error.attempts() >= 1);
     assert_eq!(error.since(), Some(began));
     assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
@@ -210,9 +225,9 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
     ];
     set.start().unwrap();
     let informers = set.wait_for_sync(Deadline::NEVER);
-    assert_eq!(names(informers.iter()), ["pods", "pods (shop)"]);
+    assert_eq!(names(informers.outcomes.iter()), ["pods", "pods (shop)"]);
     let handlers = set.wait_for_handlers(Deadline::NEVER);
-    let synced = names(handlers.synced());
+    let synced = synced(&handlers);
     assert_eq!(synced, added.each_ref().map(Registration::sync_name));
     assert_eq!(synced[0], "SharedInformer Pod + event handler audit");
     let unnamed = format!(
@@ -286,8 +301,8 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let took = world.clock.now().saturating_duration_since(began);
     assert!(took <= Duration::from_secs(4), "after the grace: {took:?}");
     let result = waited.recv().unwrap();
-    assert_eq!(names(result.synced()), ["configmaps"]);
-    let kind = |name| result.get(name).unwrap().error().unwrap().kind();
+    assert_eq!(synced(&result), ["configmaps"]);
+    let kind = |name| error_of(&result, name).kind();
     assert_eq!(kind("pods"), ErrorKind::Forbidden);
     assert_eq!(kind("secrets"), ErrorKind::NotFound);
     let denied = set.members()[0].status().denied.unwrap();
@@ -391,16 +406,15 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let late = set.wait_for_handlers(world.now());
-    assert_eq!(names(late.synced()), Vec::<String>::new());
+    assert_eq!(synced(&late), Vec::<String>::new());
     let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
     slow.gate.send(()).unwrap();
     let result = waited.recv().unwrap();
     assert_eq!(
-        names(result.synced()),
+        synced(&result),
         ["SharedInformer Secret + event handler slow"]
     );
-    let never = result.get("SharedInformer Pod + event handler never");
-    let error = never.unwrap().error().unwrap();
+    let error = error_of(&result, "SharedInformer Pod + event handler never");
     assert_eq!(error.kind(), ErrorKind::Forbidden);
 }
 
@@ -427,7 +441,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     secrets.stop();
     drop(slow.gate);
     let result = waited.recv().unwrap();
-    assert_eq!(names(result.synced()), [late.sync_name()]);
+    assert_eq!(synced(&result), [late.sync_name()]);
     let text = result.into_result().unwrap_err().to_string();
     assert_eq!(
         text,
