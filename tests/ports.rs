@@ -358,13 +358,13 @@ fn handled(fuse: &Fuse, add_to: impl FnOnce(&SharedInformer<ConfigMap>) -> Regis
     let registration = add_to(&informer);
     informer.start().unwrap();
     registration.wait_until_synced(soon()).unwrap();
-    let lost = registration.last_panic();
+    let lost = registration.readings().last_panic;
     if fuse.at != "drop" {
         fuse.put_out();
     }
     add(&source, "b");
-    until(|| (registration.delivered() == 2).then_some(()));
-    assert_eq!(registration.panics(), u64::from(lost.is_some()));
+    until(|| (registration.readings().delivered == 2).then_some(()));
+    assert_eq!(registration.readings().panics, u64::from(lost.is_some()));
     registration.remove(soon()).unwrap();
     goes_on(&informer, &source);
     lost.map_or(Seen::Log, Seen::Error)

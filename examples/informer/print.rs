@@ -189,15 +189,16 @@ pub(crate) fn handlers(printer: &Printer, registrations: &[Registration]) {
         "PANICS",
     ];
     let lines = registrations.iter().map(|handler| {
-        let lag = handler.lag();
+        let readings = handler.readings();
+        let lag = readings.lag;
         [
             handler.name().to_owned(),
-            handler.has_synced().to_string(),
-            handler.delivered().to_string(),
-            handler.queued().to_string(),
+            readings.has_synced.to_string(),
+            readings.delivered.to_string(),
+            readings.queued.to_string(),
             lag.map_or_else(|| NONE.to_owned(), |lag| format!("{}ms", lag.as_millis())),
-            handler.coalesced().to_string(),
-            handler.panics().to_string(),
+            readings.coalesced.to_string(),
+            readings.panics.to_string(),
         ]
     });
     printer.table(headers, &lines.collect::<Vec<_>>());

@@ -19,16 +19,17 @@
 
 mod deleted;
 mod handlers;
-#[cfg(test)]
-mod hangs;
 mod metrics;
 mod set;
 mod shared;
 mod spent;
+#[cfg(test)]
+mod tests;
 
 pub use deleted::Deleted;
 pub use handlers::{
-    EventHandler, FilteringHandler, Forward, HandlerOptions, Handlers, Notification, Registration,
+    EventHandler, FilteringHandler, Forward, HandlerOptions, HandlerReadings, Handlers,
+    Notification, Registration,
 };
 pub use metrics::{InformerMetrics, InformerReading, InformerState};
 pub use set::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};

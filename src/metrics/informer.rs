@@ -92,9 +92,10 @@ impl InformerSeries {
         // What waits for the handlers of a name, and for how long at most.
         let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for handler in handlers {
+            let readings = handler.readings();
             let (queued, lag) = by_name.entry(label(handler.given_name())).or_default();
-            *queued = queued.saturating_add(handler.queued());
-            *lag = (*lag).max(handler.lag().unwrap_or_default());
+            *queued = queued.saturating_add(readings.queued);
+            *lag = (*lag).max(readings.lag.unwrap_or_default());
         }
         for (name, (queued, lag)) in by_name {
             let labels = self.labels.and("handler", name);

@@ -76,10 +76,9 @@ impl WorkerGroup {
         drop(ended);
         late
     }
-}
 
-impl Drop for WorkerGroup {
-    fn drop(&mut self) {
+    /// Stops and joins the threads, as a drop does.
+    pub(crate) fn close(&self) {
         self.stop();
         let members = std::mem::take(&mut *self.0.lock());
         for Member { worker, is_late } in members {
@@ -91,6 +90,12 @@ impl Drop for WorkerGroup {
                 worker.abandon();
             }
         }
+    }
+}
+
+impl Drop for WorkerGroup {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -104,11 +104,6 @@ impl Worker {
         self.stop.token()
     }
 
-    /// What raises the stop, also where the worker itself is behind a lock.
-    pub(crate) fn stop_source(&self) -> StopSource {
-        self.stop.clone()
-    }
-
     /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
         self.thread.is_none() || self.has_ended()

@@ -109,9 +109,9 @@ impl Followed {
     fn remove_handler(&mut self) {
         let (removed, view) = self.views.pop().unwrap();
         removed.remove(Clock::system().after(PATIENCE)).unwrap();
-        let (before, delivered) = (view.told(), removed.delivered());
+        let (before, delivered) = (view.told(), removed.readings().delivered);
         assert_eq!(before.wrong, [""; 0], "{}", self.name);
-        assert!(removed.has_ended());
+        assert!(removed.readings().has_ended);
         let told = before.added + before.updated + before.deleted;
         assert_eq!(u64::try_from(told).unwrap(), delivered, "{}", self.name);
     }
@@ -135,9 +135,9 @@ impl Followed {
             assert_eq!(differences(&told.content, &expected), [""; 0], "{who}");
             assert_eq!(told.wrong, [""; 0], "{who}");
             registration.wait_until_synced(deadline).unwrap();
-            assert_eq!(registration.panics(), 0, "{who}");
+            assert_eq!(registration.readings().panics, 0, "{who}");
             let is_slow = registration.name() == "slow";
-            assert!(!is_slow || registration.coalesced() > 0, "{who}");
+            assert!(!is_slow || registration.readings().coalesced > 0, "{who}");
         }
     }
 
@@ -177,7 +177,11 @@ impl Followed {
 
     fn end(self, deadline: Deadline) {
         self.informer.shutdown(deadline).unwrap();
-        assert!(self.views.iter().all(|(handler, _)| handler.has_ended()));
+        assert!(
+            self.views
+                .iter()
+                .all(|(handler, _)| handler.readings().has_ended)
+        );
     }
 }
 
@@ -267,7 +271,7 @@ fn informers_agree_with_a_list_after_churn_an_outage_and_a_restart() {
         let handlers = each
             .views
             .iter()
-            .filter(|(handler, _)| handler.coalesced() == 0);
+            .filter(|(handler, _)| handler.readings().coalesced == 0);
         for (handler, view) in handlers.filter(|(handler, _)| handler.name() != "late") {
             let told = view.told();
             assert!(

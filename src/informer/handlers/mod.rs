@@ -21,3 +21,4 @@ pub use handler::{EventHandler, Handlers, Notification};
 pub use options::HandlerOptions;
 pub(crate) use processor::Processor;
 pub use registration::Registration;
+pub use state::HandlerReadings;

@@ -1,6 +1,5 @@
 //! All handlers of one informer: they join, are told, are resynced, and leave.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
@@ -161,6 +160,7 @@ impl<K: Object> Processor<K> {
     ) -> Result<Registration, Error> {
         let now = self.clock.now();
         let mut table = self.table.lock();
+        table.check.admit(requested);
         let member = Member {
             listener: Arc::clone(&listener),
             worker,
@@ -173,12 +173,6 @@ impl<K: Object> Processor<K> {
             drop(table);
             listener.end(&self.why_stopped());
             return Err(self.refusal(&listener));
-        }
-        if table.check.admit(requested) {
-            let check = table.check;
-            for member in &mut table.members {
-                member.resync.check_period_changed(check);
-            }
         }
         listener.deny(table.denied.as_ref());
         table.members.push(member);
@@ -317,8 +311,10 @@ impl<K: Object> Processor<K> {
     pub(crate) fn resync_is_due(&self) -> bool {
         let now = self.clock.now();
         let mut any = false;
-        for member in &mut self.table.lock().members {
-            let is_due = member.resync.evaluate(now);
+        let mut table = self.table.lock();
+        let check = table.check;
+        for member in &mut table.members {
+            let is_due = member.resync.evaluate(check, now);
             member.listener.set_syncing(is_due);
             any |= is_due;
         }
@@ -513,16 +509,5 @@ impl<K: Object> Table<K> {
             .partition(|leaving| leaving.listener.life() == Life::Ended);
         self.leaving = left;
         ended
-    }
-}
-
-impl<K: Object> fmt::Debug for Processor<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table.lock();
-        f.debug_struct("Processor")
-            .field("informer", &self.informer)
-            .field("handlers", &table.members.len())
-            .field("leaving", &table.leaving.len())
-            .finish_non_exhaustive()
     }
 }

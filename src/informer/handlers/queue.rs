@@ -4,17 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use crate::informer::{Deleted, Notification};
-use crate::object::{Held, Object, ObjectKey};
+use crate::object::{Object, ObjectKey};
 use crate::sync::Arc;
-
-/// Objects that are no longer told of. The caller drops them under no lock: dropping overwrites secrets.
-pub(super) type Leftovers<K> = Vec<Arc<Held<K>>>;
 
 /// How far beyond the bound objects that came and went unseen are still told of.
 const UNSEEN_MAX: usize = 10_000;
-
-/// The place of a notification in the order of the queue.
-type Place = u64;
 
 /// The queue of one handler.
 ///
@@ -36,12 +30,13 @@ type Place = u64;
 /// the bound, an object that came and went unseen is left out whole: then only objects that the handler knows, or that exist,
 /// take space.
 pub(super) struct Queue<K: Object> {
-    entries: BTreeMap<Place, Entry<K>>,
-    next: Place,
+    /// By their places in the order of the queue.
+    entries: BTreeMap<u64, Entry<K>>,
+    next: u64,
     bound: Option<usize>,
     /// Where each object's notifications wait, oldest first; kept only while the queue is near its bound.
-    places: Option<HashMap<ObjectKey, VecDeque<Place>>>,
-    resyncs: BTreeSet<Place>,
+    places: Option<HashMap<ObjectKey, VecDeque<u64>>>,
+    resyncs: BTreeSet<u64>,
     initial: usize,
     coalesced: u64,
 }
@@ -87,13 +82,14 @@ impl<K: Object> Queue<K> {
 
     /// Appends a notification, or lets it join others if the queue is at its bound.
     ///
-    /// `is_resync` marks an update without news.
+    /// `is_resync` marks an update without news. The caller drops what is left over under no lock,
+    /// because the drop of an object overwrites secrets.
     pub(super) fn push(
         &mut self,
         notification: Notification<K>,
         is_resync: bool,
         now: Instant,
-    ) -> Leftovers<K> {
+    ) -> Vec<Notification<K>> {
         let mut leftovers = Vec::new();
         let entry = Entry {
             notification,
@@ -132,19 +128,16 @@ impl<K: Object> Queue<K> {
     }
 
     /// Empties the queue; what waited will not be told.
-    pub(super) fn clear(&mut self) -> Leftovers<K> {
+    pub(super) fn clear(&mut self) -> Vec<Notification<K>> {
         self.places = None;
         self.resyncs.clear();
         self.initial = 0;
-        let mut leftovers = Vec::new();
-        for (_, entry) in std::mem::take(&mut self.entries) {
-            objects_of(entry.notification, &mut leftovers);
-        }
-        leftovers
+        let entries = std::mem::take(&mut self.entries).into_values();
+        entries.map(|entry| entry.notification).collect()
     }
 
     /// Lets the newcomer join what waits for its object.
-    fn join(&mut self, comes: Entry<K>, leftovers: &mut Leftovers<K>) {
+    fn join(&mut self, comes: Entry<K>, leftovers: &mut Vec<Notification<K>>) {
         let (before, last) = self.last_two(&comes.notification.key());
         let Some((place, waits)) = last.and_then(|place| Some((place, self.remove(place)?))) else {
             self.append(comes);
@@ -181,9 +174,10 @@ impl<K: Object> Queue<K> {
                 Notification::Added { .. } | Notification::Updated { .. },
                 Notification::Added { .. } | Notification::Updated { .. },
             ) => {
-                let as_one = joined(waits.notification, comes.notification, leftovers);
+                let as_one = joined(&waits.notification, &comes.notification);
                 self.coalesced = self.coalesced.saturating_add(1);
                 self.put(place, as_one, waits.since);
+                leftovers.extend([waits.notification, comes.notification]);
             }
         }
     }
@@ -194,13 +188,13 @@ impl<K: Object> Queue<K> {
         unseen_max.is_none_or(|max| self.entries.len() < max)
     }
 
-    fn is_add(&self, place: Place) -> bool {
+    fn is_add(&self, place: u64) -> bool {
         let entry = self.entries.get(&place);
         entry.is_some_and(|entry| matches!(entry.notification, Notification::Added { .. }))
     }
 
     /// The places of the last notification that waits for the object, and of the one before it.
-    fn last_two(&mut self, key: &ObjectKey) -> (Option<Place>, Option<Place>) {
+    fn last_two(&mut self, key: &ObjectKey) -> (Option<u64>, Option<u64>) {
         let entries = &self.entries;
         let places = self.places.get_or_insert_with(|| {
             let mut places: HashMap<_, VecDeque<_>> = HashMap::new();
@@ -215,14 +209,14 @@ impl<K: Object> Queue<K> {
         (newest_first.next(), last)
     }
 
-    fn append(&mut self, entry: Entry<K>) -> Place {
+    fn append(&mut self, entry: Entry<K>) -> u64 {
         let place = self.next;
         self.next = place.wrapping_add(1);
         self.put(place, entry.notification, entry.since);
         place
     }
 
-    fn put(&mut self, place: Place, notification: Notification<K>, since: Instant) {
+    fn put(&mut self, place: u64, notification: Notification<K>, since: Instant) {
         if notification.is_initial() {
             self.initial = self.initial.saturating_add(1);
         }
@@ -238,7 +232,7 @@ impl<K: Object> Queue<K> {
         self.entries.insert(place, entry);
     }
 
-    fn remove(&mut self, place: Place) -> Option<Entry<K>> {
+    fn remove(&mut self, place: u64) -> Option<Entry<K>> {
         let entry = self.entries.remove(&place)?;
         self.resyncs.remove(&place);
         if entry.notification.is_initial() {
@@ -256,68 +250,45 @@ impl<K: Object> Queue<K> {
         Some(entry)
     }
 
-    fn leave_out(&mut self, notification: Notification<K>, leftovers: &mut Leftovers<K>) {
+    fn leave_out(&mut self, notification: Notification<K>, leftovers: &mut Vec<Notification<K>>) {
         self.coalesced = self.coalesced.saturating_add(1);
-        objects_of(notification, leftovers);
-    }
-}
-
-fn objects_of<K: Object>(notification: Notification<K>, leftovers: &mut Leftovers<K>) {
-    match notification {
-        Notification::Added { object, .. } => leftovers.push(object),
-        Notification::Updated { old, new } => leftovers.extend([old, new]),
-        Notification::Deleted(deleted) => leftovers.push(deleted.last_known),
+        leftovers.push(notification);
     }
 }
 
 /// Two notifications of one object as one.
-fn joined<K: Object>(
-    waits: Notification<K>,
-    comes: Notification<K>,
-    leftovers: &mut Leftovers<K>,
-) -> Notification<K> {
+fn joined<K: Object>(waits: &Notification<K>, comes: &Notification<K>) -> Notification<K> {
     let newest = Arc::clone(comes.object());
-    let (as_one, left) = match (waits, comes) {
+    match (waits, comes) {
         // Of two ends the handler knows the first one's object.
-        (Notification::Deleted(older), comes)
+        (Notification::Deleted(older), _)
             if older.final_state_known || older.last_known.uid() != newest.uid() =>
         {
-            (Notification::Deleted(older), comes)
+            waits.clone()
         }
-        // The handler never heard that there was another object of that name: it is told of the end
-        // of the one it knows.
-        (Notification::Updated { old, new }, Notification::Deleted(deleted))
-            if old.uid() != deleted.last_known.uid() =>
+        // The handler was not told that there was another object of that name: it is told of the
+        // end of the one it knows.
+        (Notification::Updated { old, .. }, Notification::Deleted(_))
+            if old.uid() != newest.uid() =>
         {
-            leftovers.push(new);
-            (
-                Notification::Deleted(Deleted::missed(old)),
-                Notification::Deleted(deleted),
-            )
+            Notification::Deleted(Deleted::missed(Arc::clone(old)))
         }
         (
             Notification::Added {
-                object,
-                is_in_initial_list,
+                is_in_initial_list, ..
             },
-            comes @ (Notification::Added { .. } | Notification::Updated { .. }),
-        ) => {
-            leftovers.push(object);
-            let as_one = Notification::Added {
-                object: newest,
-                is_in_initial_list,
-            };
-            (as_one, comes)
-        }
+            Notification::Added { .. } | Notification::Updated { .. },
+        ) => Notification::Added {
+            object: newest,
+            is_in_initial_list: *is_in_initial_list,
+        },
         (
-            Notification::Updated { old, new },
-            comes @ (Notification::Added { .. } | Notification::Updated { .. }),
-        ) => {
-            leftovers.push(new);
-            (Notification::Updated { old, new: newest }, comes)
-        }
-        (waits, comes) => (comes, waits),
-    };
-    objects_of(left, leftovers);
-    as_one
+            Notification::Updated { old, .. },
+            Notification::Added { .. } | Notification::Updated { .. },
+        ) => Notification::Updated {
+            old: Arc::clone(old),
+            new: newest,
+        },
+        (_, comes) => comes.clone(),
+    }
 }

@@ -1,7 +1,6 @@
 //! A program's handle of one handler that it added: readings, the wait for its first sync, its removal.
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::clock::Deadline;
 use crate::error::Error;
@@ -68,39 +67,9 @@ impl Registration {
         self.0.wait_until_synced(deadline)
     }
 
-    /// How many notifications wait for the handler; the one in its hands is not among them.
-    pub fn queued(&self) -> usize {
-        self.0.readings().queued
-    }
-
-    /// How long the oldest notification has been there that the handler has not returned from; `None` if there is none.
-    pub fn lag(&self) -> Option<Duration> {
-        self.0.readings().lag
-    }
-
-    /// How many notifications the handler was called with, the ones that panicked included.
-    pub fn delivered(&self) -> u64 {
-        self.0.readings().delivered
-    }
-
-    /// How many notifications were told as part of another one, or left out, because too many waited.
-    pub fn coalesced(&self) -> u64 {
-        self.0.readings().coalesced
-    }
-
-    /// How many notifications the handler lost by a panic (SI-18).
-    pub fn panics(&self) -> u64 {
-        self.0.readings().panics
-    }
-
-    /// What the handler's last panic said, in its own words: what it formats of an object stands there.
-    pub fn last_panic(&self) -> Option<String> {
-        self.0.readings().last_panic
-    }
-
-    /// Whether the handler has ended: no call of it runs or will run.
-    pub fn has_ended(&self) -> bool {
-        self.0.readings().has_ended
+    /// The handler's queue, counters and state, all at one moment. Never blocks on the handler.
+    pub fn readings(&self) -> HandlerReadings {
+        self.0.readings()
     }
 
     /// Removes the handler: no further call begins, and what waits for it is dropped.

@@ -35,15 +35,11 @@ impl CheckPeriod {
         self.started = true;
     }
 
-    /// Takes in what a new handler asks for, and says whether the check period became shorter by it.
-    pub(super) fn admit(&mut self, requested: Duration) -> bool {
-        let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
-        match (requested, self.period) {
-            (Some(requested), Some(check)) if requested < check && !self.started => {
-                self.period = Some(requested);
-                true
-            }
-            _ => false,
+    /// Takes in what a new handler asks for.
+    pub(super) fn admit(&mut self, requested: Duration) {
+        if !self.started && self.period.is_some() {
+            let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
+            self.period = self.period.into_iter().chain(requested).min();
         }
     }
 }
@@ -56,7 +52,6 @@ fn some_period(period: Duration) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resync {
     requested: Option<Duration>,
-    period: Option<Duration>,
     next: Option<Instant>,
 }
 
@@ -66,39 +61,29 @@ impl Resync {
         let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
         let mut resync = Self {
             requested,
-            period: None,
             next: None,
         };
-        resync.check_period_changed(check);
-        resync.arm(now);
+        resync.arm(check, now);
         resync
     }
 
-    /// The period that the handler gets; `None` is no resync.
-    #[cfg(test)]
-    pub(super) fn period(&self) -> Option<Duration> {
-        self.period
-    }
-
-    /// Follows the check period: no handler is resynced more often than the informer looks. What is armed stays so.
-    pub(super) fn check_period_changed(&mut self, check: CheckPeriod) {
-        self.period = match (self.requested, check.get()) {
-            (Some(requested), Some(check)) => Some(requested.max(check)),
-            _ => None,
-        };
+    /// The period that the handler gets: no handler is resynced more often than the informer looks.
+    pub(super) fn period(&self, check: CheckPeriod) -> Option<Duration> {
+        Some(self.requested?.max(check.get()?))
     }
 
     /// Looks at the clock: is the handler due? If so, it is armed anew (SI-23).
-    pub(super) fn evaluate(&mut self, now: Instant) -> bool {
-        let is_due = self.period.is_some() && self.next.is_some_and(|next| now >= next);
+    pub(super) fn evaluate(&mut self, check: CheckPeriod, now: Instant) -> bool {
+        let is_due = self.next.is_some_and(|next| now >= next);
         if is_due {
-            self.arm(now);
+            self.arm(check, now);
         }
         is_due
     }
 
-    fn arm(&mut self, now: Instant) {
-        self.next = self.period.and_then(|period| now.checked_add(period));
+    fn arm(&mut self, check: CheckPeriod, now: Instant) {
+        let period = self.period(check);
+        self.next = period.and_then(|period| now.checked_add(period));
     }
 }
 

@@ -219,7 +219,7 @@ fn telling_removing_and_stopping_at_once() {
             thread.join().unwrap();
         }
         model.recorder.assert_sound(&["a", "b"]);
-        assert!(model.registration.has_ended());
+        assert!(model.registration.readings().has_ended);
     });
 }
 
@@ -283,7 +283,7 @@ fn a_first_sync_is_never_missed_also_by_a_panic() {
             assert_eq!(waiter.join().unwrap(), None);
         }
         handler.join().unwrap();
-        assert_eq!(model.registration.panics(), 2);
+        assert_eq!(model.registration.readings().panics, 2);
     });
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::informer::Notification;
-use crate::informer::handlers::queue::{Leftovers, Queue};
+use crate::informer::handlers::queue::Queue;
 use crate::object::{Held, Object};
 use crate::sync::{Arc, ThreadId};
 
@@ -32,20 +32,30 @@ pub(super) struct Effects<K: Object> {
     pub(super) wake: bool,
     /// The handler is slow: how many notifications wait for it, and how long the oldest one has.
     pub(super) warning: Option<(usize, Duration)>,
-    pub(super) leftovers: Leftovers<K>,
+    pub(super) leftovers: Vec<Notification<K>>,
 }
 
-/// What can be read of one handler at a moment.
-#[derive(Debug)]
-pub(super) struct HandlerReadings {
-    pub(super) queued: usize,
-    pub(super) lag: Option<Duration>,
-    pub(super) coalesced: u64,
-    pub(super) delivered: u64,
-    pub(super) panics: u64,
-    pub(super) last_panic: Option<String>,
-    pub(super) has_synced: bool,
-    pub(super) has_ended: bool,
+/// The state of one handler at one moment.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HandlerReadings {
+    /// How many notifications wait for the handler. The one that it is called with does not count.
+    pub queued: usize,
+    /// The age of the oldest notification from which the handler has not returned.
+    pub lag: Option<Duration>,
+    /// How many notifications were delivered as part of another one, or left out, because too many
+    /// waited.
+    pub coalesced: u64,
+    /// How many notifications the handler was called with, those that panicked included.
+    pub delivered: u64,
+    /// How many notifications the handler lost by a panic.
+    pub panics: u64,
+    /// The text of the handler's last panic, with whatever that text contains of an object.
+    pub last_panic: Option<String>,
+    /// As [`Registration::has_synced`](crate::informer::Registration::has_synced).
+    pub has_synced: bool,
+    /// Whether the handler has ended: no call of it runs or will run.
+    pub has_ended: bool,
 }
 
 /// The call under way.
@@ -101,9 +111,7 @@ impl<K: Object> State<K> {
         now: Instant,
     ) -> Effects<K> {
         if self.life != Life::Running {
-            let mut refused = Queue::new(None);
-            refused.push(notification, false, now);
-            return Effects::of(refused.clear());
+            return Effects::of(vec![notification]);
         }
         let was_empty = self.queue.len() == 0;
         let leftovers = self.queue.push(notification, is_resync, now);
@@ -267,7 +275,7 @@ impl<K: Object> State<K> {
 }
 
 impl<K: Object> Effects<K> {
-    fn of(leftovers: Leftovers<K>) -> Self {
+    fn of(leftovers: Vec<Notification<K>>) -> Self {
         Self {
             wake: false,
             warning: None,

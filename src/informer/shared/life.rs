@@ -10,7 +10,7 @@ use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::sync::{Arc, MutexGuard, atomic::Ordering};
-use crate::worker::{Task, Worker};
+use crate::worker::Task;
 
 /// What a shutdown gives the informer's own thread in any case, of the system's time.
 ///
@@ -18,19 +18,13 @@ use crate::worker::{Task, Worker};
 /// and is named for that.
 const OWN_TIME: Duration = Duration::from_millis(500);
 
-/// How far an informer is; whether it is stopped stands beside.
+/// Whether an informer was started. Its thread and whether it is stopped are beside this.
 pub(super) enum Life<K: Object> {
     /// It was not started.
     Ready(Box<Parts<K>>),
     /// A thread starts it, which calls code of the user's.
     Starting(Task),
-    /// Its thread runs, or has ended and was not joined.
-    Started {
-        worker: Worker,
-        /// A shutdown with a deadline has named the thread.
-        named_late: bool,
-    },
-    /// It has no thread any more, or never had one.
+    /// It was started or stopped.
     Over,
 }
 
@@ -60,46 +54,29 @@ impl<K: Object> SharedInformer<K> {
                 let text = "informer was not started because it has stopped already";
                 return Err(Error::new(ErrorKind::Stopped, text));
             }
-            if !matches!(&*life, Life::Ready(_)) {
-                return Err(Error::new(
-                    ErrorKind::Config,
-                    "informer has already started",
-                ));
-            }
             match std::mem::replace(&mut *life, Life::Starting(Task::begin())) {
                 Life::Ready(parts) => parts,
-                other @ (Life::Starting(_) | Life::Started { .. } | Life::Over) => {
+                other @ (Life::Starting(_) | Life::Over) => {
                     *life = other;
-                    return Err(Error::new(
-                        ErrorKind::Config,
-                        "informer has already started",
-                    ));
+                    let text = "informer has already started";
+                    return Err(Error::new(ErrorKind::Config, text));
                 }
             }
         };
         self.processor.start();
-        match self.spawn(*parts) {
-            Ok(worker) => {
-                let stop = worker.stop_source();
-                self.turn_to(Life::Started {
-                    worker,
-                    named_late: false,
-                });
-                // A stop that came while the thread was started has found none.
-                if self.stopped.load(Ordering::SeqCst) {
-                    stop.stop();
-                }
-                Ok(())
-            }
-            Err(error) => {
-                self.end_because(Some(error.clone()));
-                self.turn_to(Life::Over);
-                Err(error)
-            }
+        let started = self.spawn(*parts);
+        if let Err(error) = &started {
+            self.end_because(Some(error.clone()));
+        } else if self.stopped.load(Ordering::SeqCst) {
+            // A stop that came before the thread has found none.
+            self.thread.stop();
         }
+        *self.life.lock() = Life::Over;
+        self.life.notify_all();
+        started
     }
 
-    fn spawn(&self, parts: Parts<K>) -> Result<Worker, Error> {
+    fn spawn(&self, parts: Parts<K>) -> Result<(), Error> {
         let Parts {
             source,
             sink,
@@ -111,7 +88,9 @@ impl<K: Object> SharedInformer<K> {
             self.end_because(Some(error.clone()));
             return Err(error);
         }
-        Ok(Reflector::spawn(&*self.name, source, sink, options)?.into_worker())
+        let reflector = Reflector::spawn(&*self.name, source, sink, options)?;
+        self.thread.add(reflector.into_worker());
+        Ok(())
     }
 
     /// Asks the informer to end, and returns at once: no further call of a handler begins, what
@@ -122,17 +101,11 @@ impl<K: Object> SharedInformer<K> {
     /// Stopping twice does nothing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        let mut life = self.life.lock();
-        let stop = match &*life {
-            Life::Started { worker, .. } => Some(worker.stop_source()),
-            Life::Ready(_) | Life::Starting(_) | Life::Over => None,
+        let parts = {
+            let mut life = self.life.lock();
+            matches!(&*life, Life::Ready(_)).then(|| std::mem::replace(&mut *life, Life::Over))
         };
-        let parts =
-            matches!(&*life, Life::Ready(_)).then(|| std::mem::replace(&mut *life, Life::Over));
-        drop(life);
-        if let Some(stop) = stop {
-            stop.stop();
-        }
+        self.thread.stop();
         // The thread may be held up by code of the user's; those who wait are not.
         self.end_because(None);
         // What was never started ends by being dropped, which is code of the user's.
@@ -203,27 +176,17 @@ impl<K: Object> SharedInformer<K> {
 
     /// Waits for the informer's own thread; the caller's is not waited for.
     fn join(&self, deadline: Deadline) -> Result<(), Error> {
-        let end = match &*self.when_started(deadline)? {
-            Life::Started { worker, .. } => worker.ending(),
-            Life::Ready(_) | Life::Starting(_) | Life::Over => return Ok(()),
-        };
+        drop(self.when_started(deadline)?);
         let system = Clock::system();
         let least = system.after(OWN_TIME);
-        let is_late = matches!(end.wait_until(&self.clock, deadline), Ok(false))
-            && matches!(end.wait_until(&system, least), Ok(false));
-        let mut life = self.life.lock();
-        let ended = end
-            .has_come()
-            .then(|| std::mem::replace(&mut *life, Life::Over));
-        if let Life::Started { named_late, .. } = &mut *life {
-            *named_late |= is_late;
+        let mut late = self.thread.join(&self.clock, deadline);
+        if !late.is_empty() {
+            late = self.thread.join(&system, least);
         }
-        drop(life);
-        drop(ended);
-        if !is_late {
+        if late.is_empty() {
             return Ok(());
         }
-        let (name, thread) = (&self.name, end.name());
+        let (name, thread) = (&self.name, late.join(", "));
         let text = format!(
             "timed out waiting for informer {name}: thread {thread} still runs, held up by a transform, an index function or a call of the source"
         );
@@ -234,33 +197,9 @@ impl<K: Object> SharedInformer<K> {
     /// as late, which ends detached.
     pub(in crate::informer) fn close(&self) {
         self.stop();
-        // One that starts it on this very thread ends it when this returns.
-        if let Ok(mut life) = self.when_started(Deadline::NEVER) {
-            let taken = std::mem::replace(&mut *life, Life::Over);
-            drop(life);
-            match taken {
-                Life::Started {
-                    worker,
-                    named_late: true,
-                } if !worker.has_ended() => {
-                    log::warn!(
-                        "thread {} still runs while its informer {} is dropped: it ends detached",
-                        worker.name(),
-                        self.name
-                    );
-                    worker.abandon();
-                }
-                other
-                @ (Life::Ready(_) | Life::Starting(_) | Life::Started { .. } | Life::Over) => {
-                    drop(other);
-                }
-            }
-        }
+        // A start on this very thread ends the informer when this returns.
+        drop(self.when_started(Deadline::NEVER));
+        self.thread.close();
         self.processor.close();
-    }
-
-    fn turn_to(&self, life: Life<K>) {
-        *self.life.lock() = life;
-        self.life.notify_all();
     }
 }

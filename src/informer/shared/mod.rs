@@ -27,6 +27,7 @@ use crate::sync::{
     Arc, Monitor, Rank,
     atomic::{AtomicBool, Ordering},
 };
+use crate::worker::WorkerGroup;
 
 use life::{Life, Parts};
 use sink::InformerSink;
@@ -108,6 +109,8 @@ pub struct SharedInformer<K: Object> {
     reporter: Reporter<K>,
     processor: Arc<Processor<K>>,
     life: Arc<Monitor<Life<K>>>,
+    /// The reflector's, once it is started.
+    thread: WorkerGroup,
     stopped: AtomicBool,
 }
 
@@ -166,6 +169,7 @@ impl<K: Object> SharedInformer<K> {
             reporter,
             processor,
             life: Arc::new(Monitor::ranked(Rank::INFORMER_LIFE, life)),
+            thread: WorkerGroup::default(),
             stopped: AtomicBool::new(false),
         }
     }

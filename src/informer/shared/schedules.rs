@@ -177,7 +177,7 @@ impl Model {
 
     /// The handler has been told of everything that waited for it.
     fn drain(registration: &Registration) {
-        while registration.lag().is_some() {
+        while registration.readings().lag.is_some() {
             thread::yield_now();
         }
     }
@@ -251,7 +251,7 @@ fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
             let stopping = Arc::clone(&model.informer);
             let stopper = thread::spawn(move || stopping.stop());
             model.informer.shutdown(Deadline::NEVER).unwrap();
-            assert!(registration.has_ended() && model.informer.is_stopped());
+            assert!(registration.readings().has_ended && model.informer.is_stopped());
             for thread in [starter, adder, stopper] {
                 thread.join().unwrap();
             }
@@ -277,7 +277,7 @@ fn si_4_a_drop_at_any_moment_ends_every_thread() {
             informer, source, ..
         } = model;
         drop(Arc::into_inner(informer).unwrap());
-        assert!(registration.has_ended());
+        assert!(registration.readings().has_ended);
         seen.assert_sound();
         server.join().unwrap();
         assert_eq!(source.open_watches(), 0);

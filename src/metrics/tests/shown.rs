@@ -129,7 +129,7 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
         .store()
         .wait_until_at_least(&"3".into(), Deadline::NEVER)
         .unwrap();
-    while registration.queued() == 0 {
+    while registration.readings().queued == 0 {
         std::thread::yield_now();
     }
     world.fake.advance(seconds(4));
@@ -147,7 +147,7 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     leave.send(false).unwrap();
     leave.send(true).unwrap();
     entered.recv().unwrap();
-    while registration.delivered() < 2 {
+    while registration.readings().delivered < 2 {
         std::thread::yield_now();
     }
     assert_eq!(

@@ -19,11 +19,11 @@ fn si_14_a_removed_handler_is_not_called_again_and_its_queue_is_dropped() {
     let removing = registration.clone();
     let (_worker, removed) = apart(move || removing.remove(Deadline::NEVER));
     world.fake.wait_for_parked(1);
-    assert_eq!(registration.queued(), 0);
-    assert!(!registration.has_ended(), "a call still runs");
+    assert_eq!(registration.readings().queued, 0);
+    assert!(!registration.readings().has_ended, "a call still runs");
     steps.how.send(Step::Return).unwrap();
     removed.recv().unwrap().unwrap();
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
     world.tell(&["+c1"]);
     assert!(
         steps.begun.recv().is_err(),
@@ -82,8 +82,8 @@ fn si_15_a_handler_may_remove_itself_and_that_call_is_its_last() {
     removed.recv().unwrap().unwrap();
     assert!(steps.begun.recv().is_err(), "no further call");
     registration.remove(Deadline::NEVER).unwrap();
-    assert!(registration.has_ended());
-    assert_eq!(registration.delivered(), 1);
+    assert!(registration.readings().has_ended);
+    assert_eq!(registration.readings().delivered, 1);
 }
 
 #[test]
@@ -146,10 +146,10 @@ fn si_5_a_stop_drops_what_was_not_delivered() {
     steps.begun.recv().unwrap();
     let error = world.processor.stop(world.now()).unwrap_err();
     assert!(error.to_string().contains(registration.name()), "{error}");
-    assert_eq!(registration.queued(), 0);
+    assert_eq!(registration.readings().queued, 0);
     steps.how.send(Step::Return).unwrap();
     world.processor.stop(Deadline::NEVER).unwrap();
-    assert_eq!(registration.delivered(), 1);
+    assert_eq!(registration.readings().delivered, 1);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_processor_that_is_dropped_ends_and_joins_its_handlers() {
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
     drop(world);
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
     assert!(
         steps
             .dropped
@@ -200,7 +200,7 @@ fn a_processor_that_is_dropped_by_its_handler_does_not_wait_for_itself() {
     let last_owner = move || drop(world);
     steps.how.send(Step::Do(Box::new(last_owner))).unwrap();
     registration.remove(Deadline::NEVER).unwrap();
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
 }
 
 #[test]
@@ -211,7 +211,10 @@ fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
     steps.begun.recv().unwrap();
     world.processor.stop(world.now()).unwrap_err();
     drop(world);
-    assert!(!registration.has_ended(), "its call still runs, detached");
+    assert!(
+        !registration.readings().has_ended,
+        "its call still runs, detached"
+    );
     drop(steps);
     registration.remove(Deadline::NEVER).unwrap();
 }
@@ -233,7 +236,7 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
                     let added = world.processor.register(handler, HandlerOptions::default());
                     let Ok(registration) = added else { return };
                     registration.remove(Deadline::NEVER).unwrap();
-                    assert!(registration.has_ended());
+                    assert!(registration.readings().has_ended);
                 }
             });
         }
@@ -325,11 +328,11 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     assert_eq!(world.processor.registrations().len(), 1);
     drop(receiver);
     world.tell(&["+a1"]);
-    while !registration.has_ended() {
+    while !registration.readings().has_ended {
         std::thread::yield_now();
     }
     assert!(world.processor.registrations().is_empty());
-    assert_eq!(registration.delivered(), 1, "its counts stay");
+    assert_eq!(registration.readings().delivered, 1, "its counts stay");
 }
 
 /// Handlers in their calls, each of which then removes the next one and the last one the first;

@@ -13,7 +13,7 @@ fn si_17_a_handler_is_called_in_order_one_at_a_time() {
     world.tell(&["a1>2", "+b1", "?a2", "+a3"]);
     assert_eq!(words(&receiver, 5), ["*a1", "a1>2", "+b1", "?a2", "+a3"]);
     registration.remove(Deadline::NEVER).unwrap();
-    assert_eq!(registration.delivered(), 5);
+    assert_eq!(registration.readings().delivered, 5);
 }
 
 #[test]
@@ -26,7 +26,11 @@ fn si_17_a_handler_that_stands_still_holds_up_nobody() {
     world.tell(&["+a1", "+b1", "+c1"]);
     assert_eq!(words(&receiver, 3), ["+a1", "+b1", "+c1"]);
     assert_eq!(steps.begun.recv().unwrap(), "+a1");
-    assert_eq!(slow.queued(), 2, "the one in its hands does not wait");
+    assert_eq!(
+        slow.readings().queued,
+        2,
+        "the one in its hands does not wait"
+    );
     drop(steps);
 }
 
@@ -46,9 +50,15 @@ fn si_18_a_panic_loses_one_notification_and_is_reported() {
     steps.panic();
     assert_eq!(words(&receiver, 3), ["+a1", "a1>2", "-a2"]);
     registration.remove(Deadline::NEVER).unwrap();
-    assert_eq!((registration.panics(), registration.delivered()), (2, 3));
     assert_eq!(
-        registration.last_panic().as_deref(),
+        (
+            registration.readings().panics,
+            registration.readings().delivered
+        ),
+        (2, 3)
+    );
+    assert_eq!(
+        registration.readings().last_panic.as_deref(),
         Some("the handler does not like it")
     );
     assert!(!format!("{registration:?}").contains("does not like"));
@@ -79,7 +89,7 @@ fn si_18_a_panic_outside_of_a_notification_does_not_end_the_thread_either() {
     world.tell(&["+b1"]);
     assert_eq!(calls.iter().take(2).collect::<Vec<_>>(), ["a1", "b1"]);
     registration.remove(Deadline::NEVER).unwrap();
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
 }
 
 #[test]
@@ -90,7 +100,13 @@ fn si_17_beyond_its_bound_a_queue_coalesces_and_counts() {
     let registration = world.add(handler, options, &["a1"]);
     steps.begun.recv().unwrap();
     world.tell(&["a1>2", "+b1", "a2>3", "a3>4", "b1>2", "-a4"]);
-    assert_eq!((registration.queued(), registration.coalesced()), (2, 4));
+    assert_eq!(
+        (
+            registration.readings().queued,
+            registration.readings().coalesced
+        ),
+        (2, 4)
+    );
     steps.how.send(Step::Return).unwrap();
     assert_eq!([steps.pass(), steps.pass()], ["-a4", "+b2"]);
 }
@@ -100,19 +116,23 @@ fn the_lag_is_the_age_of_what_the_handler_is_not_done_with() {
     let world = World::new();
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
-    assert_eq!(registration.lag(), None);
+    assert_eq!(registration.readings().lag, None);
     world.tell(&["+a1"]);
     steps.begun.recv().unwrap();
     world.fake.advance(2 * SECOND);
     world.tell(&["+b1"]);
-    assert_eq!(registration.lag(), Some(2 * SECOND), "the one in its hands");
+    assert_eq!(
+        registration.readings().lag,
+        Some(2 * SECOND),
+        "the one in its hands"
+    );
     world.fake.advance(SECOND);
     steps.how.send(Step::Return).unwrap();
     steps.begun.recv().unwrap();
-    assert_eq!(registration.lag(), Some(SECOND), "the next one");
+    assert_eq!(registration.readings().lag, Some(SECOND), "the next one");
     drop(steps);
     registration.remove(Deadline::NEVER).unwrap();
-    assert_eq!(registration.lag(), None);
+    assert_eq!(registration.readings().lag, None);
 }
 
 /// SI-19: more than 1,024 wait, and a call has taken longer than 100 ms.

@@ -19,7 +19,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::hangs::Patience;
+use crate::informer::tests::Patience;
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
 use crate::list_watch::ObjectEvent;
 use crate::object::{Held, Object as _};
@@ -28,7 +28,7 @@ use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{Arc, Mutex};
 
 use super::Processor;
-pub(super) use crate::informer::hangs::apart;
+pub(super) use crate::informer::tests::apart;
 
 pub(super) type Told = Notification<ConfigMap>;
 

@@ -21,15 +21,13 @@ fn table(default: Duration, started: bool, asks: &[u64]) -> (Vec<Option<u64>>, O
     }
     let mut handlers: Vec<Resync> = Vec::new();
     for ask in asks {
-        if check.admit(Duration::from_millis(*ask)) {
-            for handler in &mut handlers {
-                handler.check_period_changed(check);
-            }
-        }
+        check.admit(Duration::from_millis(*ask));
         handlers.push(Resync::new(Duration::from_millis(*ask), check, now));
     }
     let millis = |period: Duration| u64::try_from(period.as_millis()).unwrap();
-    let periods = handlers.iter().map(|handler| handler.period().map(millis));
+    let periods = handlers
+        .iter()
+        .map(|handler| handler.period(check).map(millis));
     (periods.collect(), check.get().map(millis))
 }
 
@@ -90,7 +88,7 @@ fn si_23_a_handler_is_due_at_its_own_period_and_armed_anew() {
         fake.advance(seconds(1));
         handlers
             .each_mut()
-            .map(|handler| handler.evaluate(fake.now()))
+            .map(|handler| handler.evaluate(check, fake.now()))
     });
     let (no, yes) = (false, true);
     assert_eq!(
@@ -109,16 +107,17 @@ fn si_23_a_handler_is_due_at_its_own_period_and_armed_anew() {
 #[test]
 fn si_23_a_late_look_arms_from_now() {
     let fake = FakeClock::new();
-    let mut handler = Resync::new(seconds(2), CheckPeriod::new(seconds(1)), fake.now());
+    let check = CheckPeriod::new(seconds(1));
+    let mut handler = Resync::new(seconds(2), check, fake.now());
     fake.advance(seconds(7));
-    assert!(handler.evaluate(fake.now()));
+    assert!(handler.evaluate(check, fake.now()));
     fake.advance(seconds(1));
     assert!(
-        !handler.evaluate(fake.now()),
+        !handler.evaluate(check, fake.now()),
         "one second after the last one"
     );
     fake.advance(seconds(1));
-    assert!(handler.evaluate(fake.now()));
+    assert!(handler.evaluate(check, fake.now()));
 }
 
 #[test]

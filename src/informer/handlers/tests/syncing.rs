@@ -59,7 +59,7 @@ fn si_16_an_initial_add_that_panics_counts_as_returned() {
     steps.begun.recv().unwrap();
     steps.panic();
     registration.wait_until_synced(Deadline::NEVER).unwrap();
-    assert_eq!(registration.panics(), 1);
+    assert_eq!(registration.readings().panics, 1);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::hangs::{Patience, apart};
+use crate::informer::tests::{Patience, apart};
 use crate::informer::{
     HandlerOptions, Handlers, InformerSet, InformerSetOptions, Registration, SharedInformer,
 };

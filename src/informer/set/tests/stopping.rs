@@ -45,14 +45,14 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
             }
         });
         world.cluster.secrets.wait_for_watches(0);
-        while !quick.has_ended() {
+        while !quick.readings().has_ended {
             std::thread::yield_now();
         }
         assert!(secrets.is_stopped() && config_maps.is_stopped());
-        assert!(ended.is_empty() && !slow.registration.has_ended());
+        assert!(ended.is_empty() && !slow.registration.readings().has_ended);
         slow.gate.send(()).unwrap();
         ended.recv().unwrap().unwrap();
-        assert!(slow.registration.has_ended(), "drops: {drops}");
+        assert!(slow.registration.readings().has_ended, "drops: {drops}");
     }
 }
 
@@ -100,7 +100,7 @@ fn is_5_dropping_a_set_ends_everything_it_started() {
     let registration = pods.add_handler(Handlers::new()).unwrap();
     drop(set);
     assert_eq!(world.open_watches(), 0);
-    assert!(pods.is_stopped() && registration.has_ended());
+    assert!(pods.is_stopped() && registration.readings().has_ended);
     assert_eq!(pods.store().len(), 1);
 }
 
@@ -111,7 +111,7 @@ fn is_5_dropping_a_set_that_never_ran_ends_its_handlers() {
     let pods = set.informer::<Pod>().unwrap();
     let registration = pods.add_handler(Handlers::new()).unwrap();
     drop(set);
-    assert!(registration.has_ended() && pods.is_stopped());
+    assert!(registration.readings().has_ended && pods.is_stopped());
     assert!(world.cluster.pods.requests().is_empty());
 }
 
@@ -162,7 +162,7 @@ fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     drop(set);
     drop(go);
     assert_eq!(told.recv(), Ok(1));
-    assert!(other.has_ended() && pods.is_stopped() && secrets.is_stopped());
+    assert!(other.readings().has_ended && pods.is_stopped() && secrets.is_stopped());
     assert_eq!(world.open_watches(), 0);
     own.remove(Deadline::NEVER).unwrap();
 }

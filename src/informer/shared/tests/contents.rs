@@ -282,7 +282,7 @@ fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
     world.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert_eq!(seen.recv().unwrap(), "b3");
-    assert_eq!(registration.panics(), 1);
+    assert_eq!(registration.readings().panics, 1);
 }
 
 /// A server whose lists out of its cache say of themselves what the test wants.

@@ -270,7 +270,7 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
             let handlers = informer.registrations();
             let handlers = handlers
                 .iter()
-                .map(|handler| (handler.queued(), handler.lag()));
+                .map(|handler| (handler.readings().queued, handler.readings().lag));
             drop((read, stored, handlers.collect::<Vec<_>>()));
         }
         drop(dropped.send(metadata.resource_version.clone()));
@@ -360,7 +360,7 @@ fn si_5_a_shutdown_does_not_wait_for_a_transform_beyond_its_deadline() {
     assert!(text.ends_with(HELD_UP), "{text}");
     let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped, "nobody waits for it");
-    assert!(registration.has_ended() && told.recv().is_err());
+    assert!(registration.readings().has_ended && told.recv().is_err());
     gate.send(()).unwrap();
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(informer.store().is_empty(), "it told nobody anything more");

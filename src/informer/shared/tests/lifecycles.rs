@@ -27,7 +27,7 @@ fn si_4_a_stopped_informer_stays_stopped_and_its_content_readable() {
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(informer.is_stopped());
     assert_eq!(world.source.open_watches(), 0, "its watch is closed");
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
     world.set("b");
     assert!(told.recv().is_err(), "nothing more comes");
     assert_eq!(words(informer.store()), ["a2"]);
@@ -44,14 +44,14 @@ fn si_4_an_informer_that_never_ran_ends_by_a_stop_or_by_being_dropped() {
     let informer = world.informer();
     let (registration, told) = follow(&informer);
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert!(registration.has_ended() && told.recv().is_err());
+    assert!(registration.readings().has_ended && told.recv().is_err());
     let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
 
     let informer = world.informer();
     let (registration, told) = follow(&informer);
     drop(informer);
-    assert!(registration.has_ended() && told.recv().is_err());
+    assert!(registration.readings().has_ended && told.recv().is_err());
     assert!(world.source.requests().is_empty());
 }
 
@@ -62,7 +62,7 @@ fn si_4_dropping_a_running_informer_ends_everything_it_started() {
     let (registration, _told) = follow(&informer);
     let store = informer.store().clone();
     drop(informer);
-    assert!(registration.has_ended());
+    assert!(registration.readings().has_ended);
     assert_eq!(world.source.open_watches(), 0);
     assert_eq!(words(&store), ["a2"]);
     assert_eq!(store.status().phase, crate::reflector::Phase::Stopped);

@@ -21,7 +21,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::hangs::{Patience, apart};
+use crate::informer::tests::{Patience, apart};
 use crate::informer::{
     Forward, HandlerOptions, InformerOptions, Notification, Registration, SharedInformer,
 };

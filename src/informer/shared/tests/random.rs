@@ -188,14 +188,19 @@ impl Follower {
     /// Is removed: what it was told before follows, and nothing is told after.
     fn remove(mut self, tally: &mut Tally) {
         self.registration.remove(Deadline::NEVER).unwrap();
-        let delivered = self.registration.delivered();
+        let delivered = self.registration.readings().delivered;
         while let Ok(notification) = self.told.recv_timeout(PATIENCE) {
             self.follow_on(&notification, tally);
         }
         let error = self.told.try_recv().unwrap_err();
         assert!(error.is_disconnected(), "{}: it goes on", self.context);
-        assert_eq!(self.registration.delivered(), delivered, "{}", self.context);
-        tally.coalesced += self.registration.coalesced();
+        assert_eq!(
+            self.registration.readings().delivered,
+            delivered,
+            "{}",
+            self.context
+        );
+        tally.coalesced += self.registration.readings().coalesced;
         tally.removed += 1;
     }
 }
