@@ -31,7 +31,7 @@ pub trait InformerMetrics: ReflectorMetrics {
     fn informer_started(&self, _reading: InformerReading) {}
 
     /// A list, an event or a resync is in the store, and in the queues of the handlers; `took` is
-    /// how long that took. The handlers' own time is not in it: [`Registration::lag`] tells of
+    /// how long that took. The handlers' own time is not in it: [`Registration::readings`] tells of
     /// that.
     fn processed(&self, _took: Duration) {}
 
