@@ -60,7 +60,7 @@ use any::Member;
 /// let deadline = Clock::system().after(Duration::from_mins(1));
 /// let result = set.wait_for_sync(deadline);
 /// for informer in result.unsynced() {
-///     eprintln!("{}: {:?}", informer.name(), informer.error()); // and go on without it
+///     eprintln!("{}: {:?}", informer.name, informer.error); // and go on without it
 /// }
 /// result.into_result()?; // or insist on all
 /// assert!(settings.namespace("shop").get("settings").is_ok());
@@ -321,7 +321,9 @@ impl<C> InformerSet<C> {
             members.stopped = true;
             members.informers()
         };
-        members.iter().for_each(|member| member.0.stop());
+        for member in &members {
+            member.0.stop();
+        }
         members
     }
 
@@ -346,7 +348,7 @@ impl<C> InformerSet<C> {
         let number = {
             let members = self.members.lock();
             members.admits(&name)?;
-            members.informers.len()
+            u64::try_from(members.informers.len()).unwrap_or_default()
         };
         let options = adjust(self.options.of_informer(name.clone(), number));
         let port = format_args!("the lister-watcher of informer {name}");

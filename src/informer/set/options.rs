@@ -82,9 +82,9 @@ impl InformerSetOptions {
     }
 
     /// What the informer of that number begins with.
-    pub(super) fn of_informer<K: Object>(&self, name: String, number: usize) -> InformerOptions<K> {
+    pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
         let reflector = ReflectorOptions {
-            seed: self.reflector.seed.wrapping_add(number as u64),
+            seed: self.reflector.seed.wrapping_add(number),
             start_floor: None,
             ..self.reflector.clone()
         };
