@@ -40,6 +40,14 @@ pub(crate) fn guard_with_words<T>(
     })
 }
 
+/// What the call returns, or the default: its panic is logged and ends nothing else.
+pub(crate) fn guard_logged<T: Default>(port: impl Display, call: impl FnOnce() -> T) -> T {
+    guard(port, call).unwrap_or_else(|error| {
+        log::error!("{error}; nothing else ends by that");
+        T::default()
+    })
+}
+
 /// The same for code that has errors of its own.
 ///
 /// # Errors

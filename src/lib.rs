@@ -303,6 +303,7 @@ pub mod worker;
 mod error;
 mod failures;
 mod guard;
+mod hooks;
 pub mod object;
 
 pub mod wire;
@@ -335,6 +336,7 @@ pub mod testing;
 
 pub use error::{Error, ErrorKind};
 pub use failures::Failures;
+pub use hooks::{Hook, Reading};
 
 #[cfg(test)]
 mod dice;

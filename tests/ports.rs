@@ -13,27 +13,25 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::informer::{
-    EventHandler, FilteringHandler, Handlers, InformerMetrics, InformerOptions, InformerReading,
-    InformerSet, InformerSetOptions, Registration, SharedInformer,
+    EventHandler, FilteringHandler, Handlers, InformerMetric, InformerOptions, InformerSet,
+    InformerSetOptions, Registration, SharedInformer,
 };
 use kubecache::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,
     WatchStream,
 };
-use kubecache::manager::{
-    ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, SecretManager,
-};
+use kubecache::manager::{ChangeDetection, ManagerMetric, ManagerOptions, SecretManager};
 use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use kubecache::pod_status::{
     PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Status,
 };
 use kubecache::reflector::{
-    Phase, Reflector, ReflectorMetrics, ReflectorOptions, ReflectorReading, Replacement, Sink,
+    Phase, Reflector, ReflectorMetric, ReflectorOptions, Replacement, Sink,
 };
 use kubecache::store::Indexers;
 use kubecache::testing::{Answer, Exchange, FakeSource, FixtureServer, Recording, objects};
 use kubecache::worker::StopToken;
-use kubecache::{Error, ErrorKind};
+use kubecache::{Error, ErrorKind, Hook};
 
 /// Bounds a failure only.
 fn soon() -> Deadline {
@@ -125,19 +123,19 @@ fn rows_of_informers() -> Vec<Row> {
         ("EventHandler", handler, "drop", Seen::Log),
         ("filter", filter, "filter", error("made up")),
         (
-            "InformerMetrics",
+            "InformerMetric",
             measured,
-            "informer_started",
+            "informer Started",
             end("the metrics of informer configmaps panicked"),
         ),
         (
-            "InformerMetrics",
+            "InformerMetric",
             measured,
-            "reflector_started",
+            "reflector Started",
             end("the metrics of reflector configmaps panicked"),
         ),
-        ("InformerMetrics", measured, "processed", Seen::Log),
-        ("InformerMetrics", measured, "handler_panicked", Seen::Log),
+        ("InformerMetric", measured, "Processed", Seen::Log),
+        ("InformerMetric", measured, "HandlerPanicked", Seen::Log),
         (
             "Api",
             set,
@@ -150,9 +148,9 @@ fn rows_of_informers() -> Vec<Row> {
 fn rows_of_reflectors() -> Vec<Row> {
     let source = "the source of reflector configmaps panicked";
     vec![
-        ("ReflectorMetrics", measured, "list_started", Seen::Log),
-        ("ReflectorMetrics", measured, "listed", Seen::Log),
-        ("ReflectorMetrics", measured, "watch_started", Seen::Log),
+        ("ReflectorMetric", measured, "ListStarted", Seen::Log),
+        ("ReflectorMetric", measured, "Listed", Seen::Log),
+        ("ReflectorMetric", measured, "WatchStarted", Seen::Log),
         ("ListerWatcher", listed, "describe", end(source)),
         ("ListerWatcher", listed, "list", error(source)),
         ("ListerWatcher", listed, "watch", error(source)),
@@ -187,12 +185,12 @@ fn rows_of_managers() -> Vec<Row> {
             error("the getter of secret shop/db panicked"),
         ),
         (
-            "ManagerMetrics",
+            "ManagerMetric",
             managed,
-            "manager_started",
+            "manager Started",
             end("the metrics of the secret cache panicked"),
         ),
-        ("ManagerMetrics", managed, "read", Seen::Log),
+        ("ManagerMetric", managed, "Read", Seen::Log),
     ]
 }
 
@@ -386,52 +384,39 @@ fn filter(fuse: &Fuse) -> Seen {
     handled(fuse, |informer| informer.add_handler(handler).unwrap())
 }
 
-impl ReflectorMetrics for Fuse {
-    fn reflector_started(&self, _reading: ReflectorReading) {
-        self.reach("reflector_started");
-    }
-
-    fn list_started(&self) {
-        self.reach("list_started");
-    }
-
-    fn listed(&self, _items: usize, _took: Duration) {
-        self.reach("listed");
-    }
-
-    fn watch_started(&self) {
-        self.reach("watch_started");
+fn of_reflector(fuse: &Fuse, metric: &ReflectorMetric) {
+    match metric {
+        ReflectorMetric::Started(_) => fuse.reach("reflector Started"),
+        ReflectorMetric::ListStarted => fuse.reach("ListStarted"),
+        ReflectorMetric::Listed { .. } => fuse.reach("Listed"),
+        ReflectorMetric::WatchStarted => fuse.reach("WatchStarted"),
+        _ => {}
     }
 }
 
-impl InformerMetrics for Fuse {
-    fn informer_started(&self, _reading: InformerReading) {
-        self.reach("informer_started");
-    }
-
-    fn processed(&self, _took: Duration) {
-        self.reach("processed");
-    }
-
-    fn handler_panicked(&self, _handler: Option<&str>) {
-        self.reach("handler_panicked");
+fn of_informer(fuse: &Fuse, metric: &InformerMetric) {
+    match metric {
+        InformerMetric::Started(_) => fuse.reach("informer Started"),
+        InformerMetric::Processed(_) => fuse.reach("Processed"),
+        InformerMetric::HandlerPanicked(_) => fuse.reach("HandlerPanicked"),
+        InformerMetric::Reflector(metric) => of_reflector(fuse, metric),
+        _ => {}
     }
 }
 
-impl ManagerMetrics for Fuse {
-    fn manager_started(&self, _reading: ManagerReading) -> Result<(), Error> {
-        self.reach("manager_started");
-        Ok(())
-    }
-
-    fn read(&self, _took: Duration, _failure: Option<&Error>) {
-        self.reach("read");
+fn of_manager(fuse: &Fuse, metric: &ManagerMetric) {
+    match metric {
+        ManagerMetric::Started { .. } => fuse.reach("manager Started"),
+        ManagerMetric::Read { .. } => fuse.reach("Read"),
+        ManagerMetric::Reflector(metric) => of_reflector(fuse, metric),
+        _ => {}
     }
 }
 
 fn measured(fuse: &Fuse) -> Seen {
     let source = source();
-    let options = options().metrics(Arc::new(fuse.clone()));
+    let inside = fuse.clone();
+    let options = options().metrics(Hook::new(move |metric| of_informer(&inside, metric)));
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
     let bad = Handlers::<ConfigMap>::new().on_add(|_, _| panic!("made up"));
     informer.add_handler(bad).unwrap();
@@ -663,9 +648,10 @@ fn managed(fuse: &Fuse) -> Seen {
         "get" => ChangeDetection::Get,
         _ => ChangeDetection::Watch,
     };
+    let inside = fuse.clone();
     let options = ManagerOptions::default()
         .change_detection(mode)
-        .metrics(Arc::new(fuse.clone()));
+        .metrics(Hook::new(move |metric| of_manager(&inside, metric)));
     let api = BadSource(source, fuse.clone());
     let manager = match SecretManager::new(api, options) {
         Ok(manager) => manager,

@@ -14,8 +14,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 7] = [
-    "sync", "clock", "worker", "object", "error", "failures", "guard",
+const COMMON: [&str; 8] = [
+    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -27,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("failures", &[]),
     ("guard", &[]),
+    ("hooks", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
     ("http", &["list_watch", "wire"]),

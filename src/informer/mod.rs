@@ -31,6 +31,6 @@ pub use handlers::{
     EventHandler, FilteringHandler, Forward, HandlerOptions, HandlerReadings, Handlers,
     Notification, Registration,
 };
-pub use metrics::{InformerMetrics, InformerReading, InformerState};
+pub use metrics::{InformerMetric, InformerState};
 pub use set::{AnyInformer, InformerSet, InformerSetOptions, SyncOutcome, SyncResult};
 pub use shared::{InformerOptions, SharedInformer};

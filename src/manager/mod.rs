@@ -145,7 +145,7 @@ pub use cached::Cached;
 pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};
 pub use kinds::KindTraits;
-pub use metrics::{ManagerMetrics, ManagerReading, ManagerState};
+pub use metrics::{ManagerMetric, ManagerState};
 pub use node_ttl::{NodeTtl, ttl_of_node};
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
 pub use options::ManagerOptions;

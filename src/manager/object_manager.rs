@@ -12,7 +12,7 @@ use super::change_detection::ChangeDetection;
 use super::changes::Changes;
 use super::health::Overdue;
 use super::kinds::{KindTraits, cache_name};
-use super::metrics::ManagerReading;
+use super::metrics::{ManagerMetric, ManagerState};
 use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
 use super::references::{Owner, ReferenceChange};
@@ -23,7 +23,8 @@ use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::guard::{guard, guard_call};
+use crate::guard::guard;
+use crate::hooks::Telemetry;
 use crate::list_watch::Api;
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
@@ -44,6 +45,7 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: Object> {
     store: Box<dyn Strategy<K>>,
+    telemetry: Telemetry<ManagerMetric, ManagerState>,
 }
 
 impl<K: Object> fmt::Debug for ObjectManager<K> {
@@ -96,12 +98,7 @@ where
                 Box::new(TtlStore::new(kind, getter, options))
             }
         };
-        if let Some(metrics) = &store.options().metrics {
-            let strategy = store.options().change_detection;
-            let reading = ManagerReading::new(K::KIND, strategy, store.books());
-            guard_call(metrics_of::<K>(), || metrics.manager_started(reading))?;
-        }
-        Ok(Self::over(store))
+        Self::over(store)
     }
 }
 
@@ -111,25 +108,23 @@ impl<K: Object> ObjectManager<K> {
         &self,
         read: impl FnOnce() -> Result<Cached<K>, Error>,
     ) -> Result<Cached<K>, Error> {
-        let options = self.store.options();
-        let Some(metrics) = &options.metrics else {
-            return read();
-        };
-        let begun = options.clock.now();
-        let result = read();
-        let took = options.clock.now().saturating_duration_since(begun);
-        let told = guard(metrics_of::<K>(), || {
-            metrics.read(took, result.as_ref().err());
-        });
-        if let Err(error) = told {
-            // The reader has its answer all the same.
-            log::error!("{error}");
-        }
-        result
+        self.telemetry.time(read, |took, result| {
+            let failure = result.as_ref().err().cloned();
+            ManagerMetric::Read { took, failure }
+        })
     }
 
-    pub(crate) fn over(store: Box<dyn Strategy<K>>) -> Self {
-        Self { store }
+    pub(crate) fn over(store: Box<dyn Strategy<K>>) -> Result<Self, Error> {
+        let options = store.options();
+        let change_detection = options.change_detection;
+        let started = |reading| ManagerMetric::Started {
+            kind: K::KIND,
+            change_detection,
+            reading,
+        };
+        let (hook, clock) = (options.metrics.clone(), &options.clock);
+        let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, store.look(), started)?;
+        Ok(Self { store, telemetry })
     }
 
     /// The store, for tests that take a fresh read apart.
@@ -398,10 +393,6 @@ impl<K: ReferencedByPods> ObjectManager<K> {
     pub fn unregister_pod(&self, pod: &Pod) {
         self.set_references(&Owner::of(pod), []);
     }
-}
-
-fn metrics_of<K: Object>() -> String {
-    format!("the metrics of {}", cache_name::<K>())
 }
 
 impl ObjectManager<Secret> {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::change_detection::ChangeDetection;
-use super::metrics::ManagerMetrics;
+use super::metrics::ManagerMetric;
 use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
-use crate::reflector::{ErrorHook, FailedAttempt};
-use crate::sync::Arc;
+use crate::hooks::Hook;
+use crate::reflector::FailedAttempt;
 
 /// The kubelet's wait for an object that is not there yet (OC-9).
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -49,8 +49,8 @@ pub struct ManagerOptions {
     pub(crate) watch_timeout_min: Duration,
     pub(crate) idle_limit: Option<Duration>,
     pub(crate) recheck_immutable: bool,
-    pub(crate) metrics: Option<Arc<dyn ManagerMetrics>>,
-    pub(crate) on_error: Option<ErrorHook>,
+    pub(crate) metrics: Option<Hook<ManagerMetric>>,
+    pub(crate) on_error: Option<Hook<FailedAttempt>>,
 }
 
 impl Default for ManagerOptions {
@@ -166,7 +166,7 @@ impl ManagerOptions {
     /// Who is told of reads, and of the lists and watches of the manager's reflectors, for metrics. Default: nobody, which
     /// costs nothing. The manager lets go of it when it is dropped.
     #[must_use]
-    pub fn metrics(mut self, metrics: Arc<dyn ManagerMetrics>) -> Self {
+    pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
         self.metrics = Some(metrics);
         self
     }
@@ -207,8 +207,8 @@ impl ManagerOptions {
     /// # Ok::<(), kubecache::Error>(())
     /// ```
     #[must_use]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(ErrorHook::new(hook));
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Hook::new(hook));
         self
     }
 

@@ -1,12 +1,11 @@
 //! What a manager asks of its strategy, whichever it is.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 
 use super::cached::Cached;
 use super::changes::Notifier;
 use super::health::Overdue;
-use super::metrics::Books;
+use super::metrics::ManagerState;
 use super::options::ManagerOptions;
 use super::references::{Owner, ReferenceChange};
 use super::report::ObjectReport;
@@ -20,8 +19,8 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
 
     fn changes(&self) -> &Notifier;
 
-    /// What a reading of the manager looks at.
-    fn books(&self) -> Weak<dyn Books>;
+    /// A look at the strategy's state that keeps nothing alive whose drop waits for a thread.
+    fn look(&self) -> Box<dyn Fn() -> ManagerState + Send + Sync>;
 
     /// Changes the references of `owner` and does what that asks for. Never blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);

@@ -6,11 +6,12 @@ use std::time::Duration;
 use prometheus::{Histogram, IntCounterVec, IntGauge};
 
 use super::page::{Labels, Metric, Page, number};
-use super::position::show_largest;
+use super::position::set_largest;
 use super::readings::Readings;
-use super::reflector::OwnerSeries;
+use super::reflector::ReflectorSeries;
 use crate::error::Error;
-use crate::informer::{InformerMetrics, InformerReading, InformerState, Registration};
+use crate::informer::{InformerMetric, InformerState};
+use crate::sync::Arc;
 
 const LATENCY: Metric = Metric {
     name: "informer_processing_latency_seconds",
@@ -42,86 +43,77 @@ const LATENCY_SECONDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// One series of each name, for all informers that share the labels.
+/// What handlers without a name of their own are called, all of them: their threads' names are
+/// never used again.
+const UNNAMED: &str = "unnamed";
+
+/// One series of each name, for all informers that share the labels, and those of their reflectors.
 #[derive(Debug)]
 pub(super) struct InformerSeries {
     labels: Labels,
     latency: Histogram,
     panics: IntCounterVec,
     store_version: IntGauge,
-    readings: Readings<InformerReading>,
+    readings: Readings<InformerState>,
+    reflectors: Arc<ReflectorSeries>,
 }
 
-/// What handlers without a name of their own are called, all of them: their threads' names are
-/// never used again.
-const UNNAMED: &str = "unnamed";
-
 impl InformerSeries {
-    pub(super) fn new(labels: Labels) -> Result<Self, Error> {
+    pub(super) fn new(labels: Labels, reflectors: Arc<ReflectorSeries>) -> Result<Self, Error> {
         Ok(Self {
             latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
             panics: HANDLER_PANICS.counters(&labels, "handler")?,
             store_version: STORE_VERSION.int_gauge(&labels)?,
-            readings: Readings::new(InformerReading::is_over),
+            readings: Readings::default(),
             labels,
+            reflectors,
         })
     }
 
-    /// Shows all but the reflector's part, which has its own place.
-    pub(super) fn show(&self, page: &Page) {
-        page.show(&self.latency);
-        let readings = self.readings.all();
-        let running: Vec<InformerState> =
-            readings.iter().filter_map(InformerReading::state).collect();
-        let versions: Vec<_> = running
-            .iter()
-            .map(|state| &state.resource_version)
-            .collect();
-        show_largest(&self.store_version, &versions);
-        page.show(&self.store_version);
-        let handlers: Vec<_> = running.iter().flat_map(|state| &state.handlers).collect();
-        self.show_handlers(&handlers, page);
-        if running.is_empty() {
-            return;
+    pub(super) fn count(&self, metric: &InformerMetric) {
+        match metric {
+            InformerMetric::Started(reading) => self.readings.add(reading),
+            InformerMetric::Processed(took) => self.latency.observe(took.as_secs_f64()),
+            InformerMetric::HandlerPanicked(handler) => {
+                let handler = handler.as_deref().unwrap_or(UNNAMED);
+                self.panics.with_label_values(&[handler]).inc();
+            }
+            InformerMetric::Reflector(metric) => self.reflectors.count(metric),
         }
-        let undecodable = running.iter().map(|state| state.undecodable).sum();
-        page.value(UNDECODABLE, &self.labels, number(undecodable));
     }
 
-    fn show_handlers(&self, handlers: &[&Registration], page: &Page) {
+    /// Shows all but the reflectors' part, which has its own place.
+    pub(super) fn show(&self, page: &Page) {
+        let states = self.readings.states();
+        let versions = states.iter().map(|state| state.resource_version.clone());
+        set_largest(&self.store_version, versions);
+        page.show([&self.latency]);
+        page.show([&self.store_version]);
+        self.show_handlers(&states, page);
+        if !states.is_empty() {
+            let undecodable = states.iter().map(|state| state.undecodable).sum();
+            page.value(UNDECODABLE, &self.labels, number(undecodable));
+        }
+    }
+
+    fn show_handlers(&self, states: &[InformerState], page: &Page) {
         // What waits for the handlers of a name, and for how long at most.
         let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
-        for handler in handlers {
+        for handler in states.iter().flat_map(|state| &state.handlers) {
+            let name = handler.given_name().unwrap_or(UNNAMED);
             let readings = handler.readings();
-            let (queued, lag) = by_name.entry(label(handler.given_name())).or_default();
+            let (queued, lag) = by_name.entry(name).or_default();
             *queued = queued.saturating_add(readings.queued);
             *lag = (*lag).max(readings.lag.unwrap_or_default());
         }
         for (name, (queued, lag)) in by_name {
-            let labels = self.labels.and("handler", name);
+            let mut labels = self.labels.clone();
+            labels.insert("handler".to_owned(), name.to_owned());
             page.value(HANDLER_QUEUED, &labels, number(queued));
             page.value(HANDLER_LAG, &labels, lag.as_secs_f64());
             // From its first scrape on, it is there with what it has lost: nothing.
             drop(self.panics.with_label_values(&[name]));
         }
-        page.show(&self.panics);
+        page.show([&self.panics]);
     }
-}
-
-impl InformerMetrics for OwnerSeries<InformerSeries> {
-    fn informer_started(&self, reading: InformerReading) {
-        self.own.readings.add(reading);
-    }
-
-    fn processed(&self, took: Duration) {
-        self.own.latency.observe(took.as_secs_f64());
-    }
-
-    fn handler_panicked(&self, handler: Option<&str>) {
-        self.own.panics.with_label_values(&[label(handler)]).inc();
-    }
-}
-
-fn label(handler: Option<&str>) -> &str {
-    handler.unwrap_or(UNNAMED)
 }

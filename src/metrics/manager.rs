@@ -1,14 +1,13 @@
 //! The series of managers: what they keep, and how their reads go.
 
-use std::time::Duration;
-
 use prometheus::{Histogram, IntCounterVec};
 
 use super::page::{Labels, Metric, Page, number};
 use super::readings::Readings;
-use super::reflector::OwnerSeries;
+use super::reflector::ReflectorSeries;
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ChangeDetection, ManagerMetrics, ManagerReading, ManagerState};
+use crate::manager::{ChangeDetection, ManagerMetric, ManagerState};
+use crate::sync::Arc;
 
 const OBJECTS: Metric = Metric {
     name: "kubecache_object_cache_objects",
@@ -36,70 +35,84 @@ const READ_SECONDS: [f64; 13] = [
     0.000_001, 0.000_01, 0.000_1, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// One series of each name, for all managers of one kind and strategy.
+/// One series of each name, for all managers of one kind and strategy, and those of their
+/// reflectors.
 #[derive(Debug)]
 pub(super) struct ManagerSeries {
-    kind: &'static str,
-    strategy: ChangeDetection,
+    of: (&'static str, ChangeDetection),
     labels: Labels,
     duration: Histogram,
     errors: IntCounterVec,
-    readings: Readings<ManagerReading>,
+    readings: Readings<ManagerState>,
+    /// `None` for managers that do not watch.
+    reflectors: Option<Arc<ReflectorSeries>>,
 }
 
 impl ManagerSeries {
-    pub(super) fn new(kind: &'static str, strategy: ChangeDetection) -> Result<Self, Error> {
-        let labels = Labels::new([("kind", kind), ("strategy", strategy.as_str())]);
+    pub(super) fn new(
+        of: (&'static str, ChangeDetection),
+        labels: Labels,
+        reflectors: Option<Arc<ReflectorSeries>>,
+    ) -> Result<Self, Error> {
         Ok(Self {
             duration: DURATION.histogram(&labels, &READ_SECONDS)?,
             errors: ERRORS.counters(&labels, "reason")?,
-            readings: Readings::new(ManagerReading::is_over),
-            kind,
-            strategy,
+            readings: Readings::default(),
+            of,
             labels,
+            reflectors,
         })
+    }
+
+    /// # Errors
+    ///
+    /// `Config` at the start of a manager of another kind or strategy.
+    pub(super) fn count(&self, metric: &ManagerMetric) -> Result<(), Error> {
+        match metric {
+            ManagerMetric::Started {
+                kind,
+                change_detection,
+                reading,
+            } => {
+                let (of, by) = self.of;
+                if (*kind, *change_detection) != self.of {
+                    let text = format!(
+                        "metrics for a manager of {of} by {by} were given to one of {kind} by {change_detection}"
+                    );
+                    return Err(Error::new(ErrorKind::Config, text));
+                }
+                self.readings.add(reading);
+            }
+            ManagerMetric::Read { took, failure } => {
+                self.duration.observe(took.as_secs_f64());
+                if let Some(failure) = failure {
+                    let reason = format!("{:?}", failure.kind());
+                    self.errors.with_label_values(&[&reason]).inc();
+                }
+            }
+            ManagerMetric::Reflector(metric) => {
+                if let Some(reflectors) = &self.reflectors {
+                    reflectors.count(metric);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Shows all but the reflectors' part, which has its own place.
     pub(super) fn show(&self, page: &Page) {
-        page.show(&self.duration);
-        page.show(&self.errors);
-        let readings = self.readings.all();
-        let running: Vec<ManagerState> =
-            readings.iter().filter_map(ManagerReading::state).collect();
-        if running.is_empty() {
+        page.show([&self.duration]);
+        page.show([&self.errors]);
+        let states = self.readings.states();
+        if states.is_empty() {
             return;
         }
-        let sum = |count: fn(&ManagerState) -> usize| running.iter().map(count).sum();
-        page.value(OBJECTS, &self.labels, number(sum(|state| state.objects)));
-        page.value(
-            REFERENCES,
-            &self.labels,
-            number(sum(|state| state.references)),
-        );
-        page.value(WATCHES, &self.labels, number(sum(|state| state.watches)));
-    }
-}
-
-impl ManagerMetrics for OwnerSeries<ManagerSeries> {
-    fn manager_started(&self, reading: ManagerReading) -> Result<(), Error> {
-        let (kind, strategy) = (reading.kind(), reading.change_detection());
-        if (kind, strategy) != (self.own.kind, self.own.strategy) {
-            let text = format!(
-                "metrics for a manager of {} by {} were given to one of {kind} by {strategy}",
-                self.own.kind, self.own.strategy
-            );
-            return Err(Error::new(ErrorKind::Config, text));
-        }
-        self.own.readings.add(reading);
-        Ok(())
-    }
-
-    fn read(&self, took: Duration, failure: Option<&Error>) {
-        self.own.duration.observe(took.as_secs_f64());
-        if let Some(failure) = failure {
-            let reason = format!("{:?}", failure.kind());
-            self.own.errors.with_label_values(&[&reason]).inc();
-        }
+        let show = |metric, count: fn(&ManagerState) -> usize| {
+            let sum = states.iter().map(count).sum();
+            page.value(metric, &self.labels, number(sum));
+        };
+        show(OBJECTS, |state| state.objects);
+        show(REFERENCES, |state| state.references);
+        show(WATCHES, |state| state.watches);
     }
 }

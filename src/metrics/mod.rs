@@ -102,7 +102,7 @@ mod page;
 mod position;
 mod readings;
 mod reflector;
-mod shelf;
+mod series_map;
 #[cfg(test)]
 #[cfg(feature = "testing")]
 mod tests;
@@ -112,14 +112,15 @@ use std::fmt;
 use informer::InformerSeries;
 use manager::ManagerSeries;
 use page::{Labels, Page};
-use reflector::{OwnerSeries, ReflectorSeries};
-use shelf::Shelf;
+use reflector::ReflectorSeries;
+use series_map::SeriesMap;
 
 use crate::error::{Error, ErrorKind};
-use crate::informer::InformerMetrics;
-use crate::manager::{ChangeDetection, ManagerMetrics};
+use crate::hooks::Hook;
+use crate::informer::InformerMetric;
+use crate::manager::{ChangeDetection, ManagerMetric};
 use crate::object::Object;
-use crate::reflector::ReflectorMetrics;
+use crate::reflector::ReflectorMetric;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The `Content-Type` of [`Exposition::text`].
@@ -142,9 +143,9 @@ impl Default for Exposition {
 
 #[derive(Default)]
 struct Table {
-    reflectors: Shelf<Labels, ReflectorSeries>,
-    informers: Shelf<Labels, OwnerSeries<InformerSeries>>,
-    managers: Shelf<(&'static str, ChangeDetection), OwnerSeries<ManagerSeries>>,
+    reflectors: SeriesMap<ReflectorSeries>,
+    informers: SeriesMap<InformerSeries>,
+    managers: SeriesMap<ManagerSeries>,
 }
 
 impl Exposition {
@@ -172,10 +173,10 @@ impl Exposition {
     /// options.metrics = Some(exposition.reflector::<Pod>("pods of this node")?);
     /// # Ok::<(), kubecache::Error>(())
     /// ```
-    pub fn reflector<K: Object>(&self, name: &str) -> Result<Arc<dyn ReflectorMetrics>, Error> {
-        let labels = labels::<K>("reflector", name)?;
+    pub fn reflector<K: Object>(&self, name: &str) -> Result<Hook<ReflectorMetric>, Error> {
+        let labels = reflector_labels::<K>("reflector", name)?;
         let series = self.0.lock().reflector(&labels)?;
-        Ok(series)
+        Ok(Hook::new(move |metric| series.count(metric)))
     }
 
     /// Metrics for [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics) of an informer of `K`, with `name`
@@ -184,15 +185,13 @@ impl Exposition {
     /// # Errors
     ///
     /// `Config` for an empty name: `informer name cannot be empty` (RF-52).
-    pub fn informer<K: Object>(&self, name: &str) -> Result<Arc<dyn InformerMetrics>, Error> {
-        let labels = labels::<K>("informer", name)?;
+    pub fn informer<K: Object>(&self, name: &str) -> Result<Hook<InformerMetric>, Error> {
+        let labels = reflector_labels::<K>("informer", name)?;
         let mut table = self.0.lock();
         let reflectors = table.reflector(&labels)?;
-        let series = table.informers.get_or_make(&labels, || {
-            let own = InformerSeries::new(labels.clone())?;
-            Ok::<_, Error>(OwnerSeries { own, reflectors })
-        })?;
-        Ok(series)
+        let make = |labels| InformerSeries::new(labels, reflectors);
+        let series = table.informers.get_or_make(&labels, make)?;
+        Ok(Hook::new(move |metric| series.count(metric)))
     }
 
     /// Metrics for [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics) of a manager of `K` that learns of
@@ -226,21 +225,18 @@ impl Exposition {
     pub fn manager<K: Object>(
         &self,
         strategy: ChangeDetection,
-    ) -> Result<Arc<dyn ManagerMetrics>, Error> {
-        let labels = labels::<K>("manager", OBJECT_CACHE)?;
+    ) -> Result<Hook<ManagerMetric>, Error> {
         let mut table = self.0.lock();
         let reflectors = match strategy {
-            ChangeDetection::Watch => table.reflector(&labels)?,
-            // They have no reflectors, so there is nothing to show of these.
-            ChangeDetection::Cache | ChangeDetection::Get => {
-                Arc::new(ReflectorSeries::new(labels)?)
+            ChangeDetection::Watch => {
+                Some(table.reflector(&reflector_labels::<K>("manager", OBJECT_CACHE)?)?)
             }
+            ChangeDetection::Cache | ChangeDetection::Get => None,
         };
-        let series = table.managers.get_or_make(&(K::KIND, strategy), || {
-            let own = ManagerSeries::new(K::KIND, strategy)?;
-            Ok::<_, Error>(OwnerSeries { own, reflectors })
-        })?;
-        Ok(series)
+        let labels = labels([("kind", K::KIND), ("strategy", strategy.as_str())]);
+        let make = |labels| ManagerSeries::new((K::KIND, strategy), labels, reflectors);
+        let series = table.managers.get_or_make(&labels, make)?;
+        Ok(Hook::fallible(move |metric| series.count(metric)))
     }
 
     /// Everything that is counted, in the text format of Prometheus, version 0.0.4; sorted by name and labels.
@@ -248,7 +244,7 @@ impl Exposition {
     /// From any thread. Looks at each owner for a moment, and never waits for the network or for a handler.
     pub fn text(&self) -> String {
         let (reflectors, informers, managers) = {
-            let mut table = self.0.lock();
+            let table = self.0.lock();
             (
                 table.reflectors.living(),
                 table.informers.living(),
@@ -260,10 +256,10 @@ impl Exposition {
             series.show(&page);
         }
         for series in informers {
-            series.own.show(&page);
+            series.show(&page);
         }
         for series in managers {
-            series.own.show(&page);
+            series.show(&page);
         }
         page.text()
     }
@@ -271,39 +267,31 @@ impl Exposition {
 
 impl fmt::Debug for Exposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = self.0.lock();
-        let counts = [
-            table.reflectors.living().len(),
-            table.informers.living().len(),
-            table.managers.living().len(),
-        ];
-        drop(table);
-        let [reflectors, informers, managers] = counts;
-        f.debug_struct("Exposition")
-            .field("reflectors", &reflectors)
-            .field("informers", &informers)
-            .field("managers", &managers)
-            .finish()
+        f.write_str("Exposition(..)")
     }
 }
 
 impl Table {
     fn reflector(&mut self, labels: &Labels) -> Result<Arc<ReflectorSeries>, Error> {
-        self.reflectors
-            .get_or_make(labels, || ReflectorSeries::new(labels.clone()))
+        self.reflectors.get_or_make(labels, ReflectorSeries::new)
     }
 }
 
 /// The labels of what lists and watches `K`.
-fn labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {
+fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {
     if name.is_empty() {
         let text = format!("{owner} name cannot be empty");
         return Err(Error::new(ErrorKind::Config, text));
     }
-    Ok(Labels::new([
+    Ok(labels([
         ("name", name),
         ("group", K::GROUP),
         ("version", K::VERSION),
         ("resource", K::URL_PATH_SEGMENT),
     ]))
+}
+
+fn labels<const N: usize>(labels: [(&str, &str); N]) -> Labels {
+    let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    owned.into()
 }

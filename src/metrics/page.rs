@@ -11,35 +11,13 @@ use prometheus::{
 use crate::error::{Error, ErrorKind};
 
 /// Labels of one series: names and values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Labels(Vec<(&'static str, String)>);
+pub(super) type Labels = HashMap<String, String>;
 
 /// A metric's name and its line of help, which is the same for all its series.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
-}
-
-impl Labels {
-    pub(super) fn new<const N: usize>(labels: [(&'static str, &str); N]) -> Self {
-        let owned = labels.map(|(name, value)| (name, value.to_owned()));
-        Self(owned.into())
-    }
-
-    /// These labels and one more.
-    pub(super) fn and(&self, name: &'static str, value: &str) -> Self {
-        let mut labels = self.clone();
-        labels.0.push((name, value.to_owned()));
-        labels
-    }
-
-    fn map(&self) -> HashMap<String, String> {
-        let pairs = self.0.iter();
-        pairs
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect()
-    }
 }
 
 impl Metric {
@@ -66,7 +44,7 @@ impl Metric {
     }
 
     fn opts(self, labels: &Labels) -> Opts {
-        Opts::new(self.name, self.help).const_labels(labels.map())
+        Opts::new(self.name, self.help).const_labels(labels.clone())
     }
 
     fn refused(self, error: prometheus::Error) -> Error {
@@ -81,9 +59,11 @@ pub(super) struct Page(Registry);
 
 impl Page {
     /// Shows what was counted.
-    pub(super) fn show(&self, counted: &(impl Collector + Clone + 'static)) {
-        if let Err(error) = self.0.register(Box::new(counted.clone())) {
-            log::error!("a metric is left out: {error}");
+    pub(super) fn show<const N: usize>(&self, counted: [&(impl Collector + Clone + 'static); N]) {
+        for counted in counted {
+            if let Err(error) = self.0.register(Box::new(counted.clone())) {
+                log::error!("a metric is left out: {error}");
+            }
         }
     }
 
@@ -92,7 +72,7 @@ impl Page {
         match Gauge::with_opts(metric.opts(labels)) {
             Ok(gauge) => {
                 gauge.set(value);
-                self.show(&gauge);
+                self.show([&gauge]);
             }
             Err(error) => log::error!("a metric is left out: {error}"),
         }

@@ -19,9 +19,8 @@ pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
 }
 
 /// Moves the gauge to the largest of the versions; it stays where it is if none is a number.
-pub(super) fn show_largest(gauge: &IntGauge, versions: &[&ResourceVersion]) {
-    let numbers = versions.iter().copied().filter_map(position);
-    if let Some(largest) = numbers.max() {
+pub(super) fn set_largest(gauge: &IntGauge, versions: impl Iterator<Item = ResourceVersion>) {
+    if let Some(largest) = versions.filter_map(|version| position(&version)).max() {
         gauge.set(largest);
     }
 }
@@ -57,8 +56,7 @@ mod tests {
         let gauge = IntGauge::new("g", "g").unwrap();
         let show = |versions: &[&str]| {
             let versions: Vec<ResourceVersion> = versions.iter().map(|v| (*v).into()).collect();
-            let versions: Vec<_> = versions.iter().collect();
-            show_largest(&gauge, &versions);
+            set_largest(&gauge, versions.into_iter());
             gauge.get()
         };
         assert_eq!(show(&["7", "odd", "12"]), 12);

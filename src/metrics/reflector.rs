@@ -1,16 +1,14 @@
 //! The series of reflectors: client-go's names (RF-51), and beside them what tells whether a reflector hears anything.
 
-use std::fmt;
-use std::time::Duration;
+use std::time::Instant;
 
 use prometheus::{Histogram, IntCounter, IntGauge};
 
 use super::page::{Labels, Metric, Page, number};
-use super::position::show_largest;
+use super::position::set_largest;
 use super::readings::Readings;
 use crate::error::Error;
-use crate::reflector::{ReflectorMetrics, ReflectorReading, ReflectorStatus};
-use crate::sync::Arc;
+use crate::reflector::{ReflectorMetric, ReflectorStatus};
 
 const LISTS: Metric = Metric {
     name: "reflector_lists_total",
@@ -79,7 +77,7 @@ pub(super) struct ReflectorSeries {
     items_per_watch: Histogram,
     last_version: IntGauge,
     undecodable: IntCounter,
-    readings: Readings<ReflectorReading>,
+    readings: Readings<(ReflectorStatus, Instant)>,
 }
 
 impl ReflectorSeries {
@@ -94,114 +92,55 @@ impl ReflectorSeries {
             items_per_watch: ITEMS_PER_WATCH.histogram(&labels, &ITEMS)?,
             last_version: LAST_VERSION.int_gauge(&labels)?,
             undecodable: UNDECODABLE.counter(&labels)?,
-            readings: Readings::new(ReflectorReading::is_over),
+            readings: Readings::default(),
             labels,
         })
     }
 
+    pub(super) fn count(&self, metric: &ReflectorMetric) {
+        match metric {
+            ReflectorMetric::Started(reading) => self.readings.add(reading),
+            ReflectorMetric::ListStarted => self.lists.inc(),
+            ReflectorMetric::Listed { items, took } => {
+                self.list_duration.observe(took.as_secs_f64());
+                self.items_per_list.observe(number(*items));
+            }
+            ReflectorMetric::WatchStarted => self.watches.inc(),
+            ReflectorMetric::WatchEnded { events, lived } => {
+                self.watch_duration.observe(lived.as_secs_f64());
+                self.items_per_watch.observe(number(*events));
+            }
+            ReflectorMetric::ShortWatch => self.short_watches.inc(),
+            ReflectorMetric::Undecodable => self.undecodable.inc(),
+        }
+    }
+
     pub(super) fn show(&self, page: &Page) {
-        page.show(&self.lists);
-        page.show(&self.list_duration);
-        page.show(&self.items_per_list);
-        page.show(&self.watches);
-        page.show(&self.short_watches);
-        page.show(&self.watch_duration);
-        page.show(&self.items_per_watch);
-        page.show(&self.undecodable);
-        let running: Vec<(Duration, ReflectorStatus)> = self.look();
-        let versions: Vec<_> = running
-            .iter()
-            .map(|(_, status)| &status.resource_version)
-            .collect();
-        show_largest(&self.last_version, &versions);
-        page.show(&self.last_version);
-        if let Some(silence) = running.iter().map(|(silence, _)| *silence).max() {
+        page.show([
+            &self.lists,
+            &self.watches,
+            &self.short_watches,
+            &self.undecodable,
+        ]);
+        page.show([
+            &self.list_duration,
+            &self.items_per_list,
+            &self.watch_duration,
+            &self.items_per_watch,
+        ]);
+        let states = self.readings.states();
+        let statuses = states.iter().map(|(status, _)| status);
+        let versions = statuses
+            .clone()
+            .map(|status| status.resource_version.clone());
+        set_largest(&self.last_version, versions);
+        page.show([&self.last_version]);
+        let silences = states.iter().map(|(status, now)| status.silence(*now));
+        if let Some(silence) = silences.max() {
             page.value(SILENCE, &self.labels, silence.as_secs_f64());
         }
-        if let Some(failures) = running
-            .iter()
-            .map(|(_, status)| status.failures.count())
-            .max()
-        {
+        if let Some(failures) = statuses.map(|status| status.failures.count()).max() {
             page.value(FAILURES, &self.labels, failures.into());
         }
-    }
-
-    fn look(&self) -> Vec<(Duration, ReflectorStatus)> {
-        let readings = self.readings.all().into_iter();
-        let running = readings.filter_map(|reading| {
-            let status = reading.status()?;
-            Some((reading.silence(&status), status))
-        });
-        running.collect()
-    }
-}
-
-impl ReflectorMetrics for ReflectorSeries {
-    fn reflector_started(&self, reading: ReflectorReading) {
-        self.readings.add(reading);
-    }
-
-    fn list_started(&self) {
-        self.lists.inc();
-    }
-
-    fn listed(&self, items: usize, took: Duration) {
-        self.list_duration.observe(took.as_secs_f64());
-        self.items_per_list.observe(number(items));
-    }
-
-    fn watch_started(&self) {
-        self.watches.inc();
-    }
-
-    fn watch_ended(&self, events: usize, lived: Duration) {
-        self.watch_duration.observe(lived.as_secs_f64());
-        self.items_per_watch.observe(number(events));
-    }
-
-    fn short_watch(&self) {
-        self.short_watches.inc();
-    }
-
-    fn undecodable(&self) {
-        self.undecodable.inc();
-    }
-}
-
-/// The series of an owner of reflectors, and with them those of its reflectors.
-#[derive(Debug)]
-pub(super) struct OwnerSeries<S> {
-    pub(super) own: S,
-    pub(super) reflectors: Arc<ReflectorSeries>,
-}
-
-impl<S: fmt::Debug + Send + Sync + 'static> ReflectorMetrics for OwnerSeries<S> {
-    fn reflector_started(&self, reading: ReflectorReading) {
-        self.reflectors.reflector_started(reading);
-    }
-
-    fn list_started(&self) {
-        self.reflectors.list_started();
-    }
-
-    fn listed(&self, items: usize, took: Duration) {
-        self.reflectors.listed(items, took);
-    }
-
-    fn watch_started(&self) {
-        self.reflectors.watch_started();
-    }
-
-    fn watch_ended(&self, events: usize, lived: Duration) {
-        self.reflectors.watch_ended(events, lived);
-    }
-
-    fn short_watch(&self) {
-        self.reflectors.short_watch();
-    }
-
-    fn undecodable(&self) {
-        self.reflectors.undecodable();
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::hooks::Hook;
 use crate::list_watch::{
     Backlog, EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent, WatchRequest,
 };
@@ -11,7 +12,7 @@ use crate::reflector::demand::RestEnd;
 use crate::reflector::guarded::{Guarded, GuardedStream};
 use crate::reflector::metrics::Measured;
 use crate::reflector::{
-    Demand, ErrorHook, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
+    Demand, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
 };
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, Wake, panic_literal};
@@ -34,7 +35,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
     measured: Measured,
-    on_error: Option<ErrorHook>,
+    on_error: Option<Hook<FailedAttempt>>,
     /// The source's word that it lists one object.
     one_object: bool,
 }
@@ -46,11 +47,11 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         sink: S,
         options: ReflectorOptions,
         status: Arc<Mutex<ReflectorStatus>>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        let measured = Measured::start(options.metrics.clone(), &name, &status, &options.clock)?;
         let mut core = Core::new(&options, source.what().to_owned(), options.clock.now());
         core.shows(source.ask(|source| source.progress()));
-        let measured = Measured::new(options.metrics, options.clock.clone());
-        Self {
+        Ok(Self {
             one_object: source.ask(|source| source.lists_one_object()),
             name,
             source,
@@ -64,7 +65,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             stream: None,
             staging: None,
             event: None,
-        }
+        })
     }
 
     /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a failure before it goes on.
@@ -219,13 +220,14 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
 
     fn tell_of(&self, phase: Phase, error: &Error, attempts: u32) {
         if let Some(hook) = &self.on_error {
-            hook.tell(&FailedAttempt {
-                reflector: &self.name,
-                what: self.source.what(),
+            let failed = FailedAttempt {
+                reflector: self.name.clone(),
+                what: self.source.what().to_owned(),
                 phase,
-                error,
+                error: error.clone(),
                 attempts,
-            });
+            };
+            hook.tell(&failed.port(), &failed);
         }
     }
 

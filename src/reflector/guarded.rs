@@ -2,12 +2,11 @@
 //! goes on.
 
 use std::cell::RefCell;
-use std::fmt::Arguments;
 use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::guard::{guard, guard_call};
+use crate::guard::{guard, guard_call, guard_logged};
 use crate::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
 };
@@ -65,7 +64,7 @@ impl<K: Object> Guarded<K> {
 
     /// Tells the source something, or asks it something of which the default is always right.
     pub(super) fn ask<T: Default>(&self, call: impl FnOnce(&dyn ListerWatcher<K>) -> T) -> T {
-        logged(format_args!("{}", self.name), || call(&*self.source))
+        guard_logged(&self.name, || call(&*self.source))
     }
 
     pub(super) fn list(
@@ -112,14 +111,6 @@ impl<K: Object> Wake for Guarded<K> {
     }
 }
 
-/// What the call returns, or nothing much: its panic is only logged.
-pub(super) fn logged<T: Default>(port: Arguments<'_>, call: impl FnOnce() -> T) -> T {
-    guard(port, call).unwrap_or_else(|error| {
-        log::error!("{error}; nothing else ends by that");
-        T::default()
-    })
-}
-
 impl<K: Object> GuardedStream<K> {
     pub(super) fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
         if let Some(error) = self.failed.take() {
@@ -154,6 +145,6 @@ impl<K: Object> GuardedStream<K> {
 impl<K: Object> Drop for GuardedStream<K> {
     fn drop(&mut self) {
         let stream = self.stream.take();
-        logged(format_args!("{}", self.name), || drop(stream));
+        guard_logged(&self.name, || drop(stream));
     }
 }

@@ -1,136 +1,54 @@
-//! What a reflector tells those who measure it: hooks that do nothing by default, and readings for whoever asks.
+//! What a reflector tells the program's metrics hook.
 
-use std::fmt;
-use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::guard::guard;
+use crate::hooks::{Hook, Reading, Telemetry};
+use crate::reflector::ReflectorStatus;
 use crate::reflector::core::VERY_SHORT;
-use crate::reflector::guarded::logged;
-use crate::reflector::{Phase, ReflectorStatus};
 use crate::sync::{Arc, Mutex};
 
-/// Is told what a reflector does, as client-go's reflector metrics were (RF-51).
+/// What a hook is told that measures reflectors, as client-go's reflector metrics were.
 ///
-/// Implement the methods you want to count; each does nothing by default. Give one to
-/// [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics): several reflectors may share one. The feature
-/// `metrics` has one that is ready, for Prometheus.
-///
-/// All methods but [`reflector_started`](Self::reflector_started) are called on the reflector's own thread, under no lock. They
-/// must not block: the watch waits for them. A panic of theirs is logged; one of
-/// `reflector_started` fails the reflector's start
-/// (`Panicked`). They are never given an object or its name.
-///
-/// # Examples
-///
-/// ```
-/// # #[cfg(feature = "testing")] {
-/// use std::sync::Arc;
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use std::time::Duration;
-///
-/// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::clock::Clock;
-/// use kubecache::reflector::{ReflectorMetrics, ReflectorOptions};
-/// use kubecache::store::{Indexers, Store};
-/// use kubecache::testing::FakeSource;
-///
-/// #[derive(Debug, Default)]
-/// struct Lists(AtomicU64);
-///
-/// impl ReflectorMetrics for Lists {
-///     fn listed(&self, items: usize, took: Duration) {
-///         println!("{items} items in {took:?}");
-///         self.0.fetch_add(1, Ordering::Relaxed);
-///     }
-/// }
-///
-/// let lists = Arc::new(Lists::default());
-/// let mut options = ReflectorOptions::default();
-/// options.metrics = Some(lists.clone());
-/// let source = Arc::new(FakeSource::<ConfigMap>::new());
-/// let (store, reflector) = Store::spawn("settings", source, Indexers::new(), options)?;
-/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
-/// reflector.join().expect("it did not panic");
-/// assert_eq!(lists.0.load(Ordering::Relaxed), 1);
-/// # }
-/// # Ok::<(), kubecache::Error>(())
-/// ```
-#[doc(alias = "MetricsProvider")]
-pub trait ReflectorMetrics: fmt::Debug + Send + Sync {
-    /// A reflector starts; `reading` tells of its state at any later time. Called on the thread that starts it, before its own.
-    fn reflector_started(&self, _reading: ReflectorReading) {}
-
-    /// A list is asked for: once for all its pages, streamed lists included.
-    fn list_started(&self) {}
-
-    /// A whole list has come and is decoded: so many items, in so long since it was asked for. Not called for one that failed.
-    fn listed(&self, _items: usize, _took: Duration) {}
-
-    /// A watch is asked for; that of a streamed list included.
-    fn watch_started(&self) {}
-
-    /// An open watch is over, for whatever reason: so many events and bookmarks came, and so long it was open. What came as
-    /// part of a streamed list is not counted here.
-    fn watch_ended(&self, _events: usize, _lived: Duration) {}
-
-    /// The server ended a watch within a second, without an event (RF-33). Comes before the watch's end.
-    fn short_watch(&self) {}
-
-    /// An item of a list, or an event, was set aside because it does not decode (B12).
-    fn undecodable(&self) {}
-}
-
-/// Tells metrics of a start. Their panic is an error like any other that keeps something from starting: an unwinding that
-/// passed by would leave the owner halfway, and its end would wait for a start that never comes.
-pub(crate) fn announce(name: &str, tell: impl FnOnce()) -> Result<(), Error> {
-    guard(format_args!("the metrics of {name}"), tell)
-}
-
-/// Looks at one reflector's state, for readings that cost nothing between two looks. Does not keep the reflector alive.
+/// Give a [`Hook`] to [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics);
+/// several reflectors may share one. The feature `metrics` has one that is ready, for Prometheus.
+/// The reflector's own thread calls it; of the start, the thread that starts the reflector. No
+/// object and no name of one is ever in it.
 #[derive(Clone, Debug)]
-pub struct ReflectorReading {
-    status: Weak<Mutex<ReflectorStatus>>,
-    clock: Clock,
-    started: Instant,
+#[non_exhaustive]
+#[doc(alias = "MetricsProvider")]
+pub enum ReflectorMetric {
+    /// A reflector starts. The reading gives its status, and the time of the look by the
+    /// reflector's clock, for [`ReflectorStatus::silence`].
+    Started(Reading<(ReflectorStatus, Instant)>),
+    /// A list is asked for: once for all its pages, streamed lists included.
+    ListStarted,
+    /// A whole list has come and is decoded. Not told of one that failed.
+    Listed {
+        /// How many items it has, those that do not decode included.
+        items: usize,
+        /// How long it took since it was asked for.
+        took: Duration,
+    },
+    /// A watch is asked for; that of a streamed list included.
+    WatchStarted,
+    /// An open watch is over, for whatever reason.
+    WatchEnded {
+        /// How many events and bookmarks came, without those of a streamed list.
+        events: usize,
+        /// How long the watch was open.
+        lived: Duration,
+    },
+    /// The server ended a watch within a second, without an event. Comes before the watch's end.
+    ShortWatch,
+    /// An item of a list, or an event, was set aside because it does not decode.
+    Undecodable,
 }
 
-impl ReflectorReading {
-    pub(super) fn new(status: &Arc<Mutex<ReflectorStatus>>, clock: &Clock) -> Self {
-        Self {
-            status: Arc::downgrade(status),
-            clock: clock.clone(),
-            started: clock.now(),
-        }
-    }
-
-    /// What the reflector does now and how it went (B14); `None` once it has ended. Never blocks on the network.
-    pub fn status(&self) -> Option<ReflectorStatus> {
-        let status = self.status.upgrade()?.lock().clone();
-        (status.phase != Phase::Stopped).then_some(status)
-    }
-
-    /// How long ago the server last confirmed the content (B14), at a time when the reflector's state was `status`. Before the
-    /// first contact it is counted from the reflector's start: a server that never answers is as silent as one that stopped.
-    pub fn silence(&self, status: &ReflectorStatus) -> Duration {
-        let now = self.clock.now();
-        status
-            .age(now)
-            .unwrap_or_else(|| now.saturating_duration_since(self.started))
-    }
-
-    /// Whether the reflector has ended and nobody holds it any more: from then on there is nothing to read. Takes no lock.
-    pub fn is_over(&self) -> bool {
-        self.status.strong_count() == 0
-    }
-}
-
-/// What one run counts for its hook. Without a hook it looks at no clock.
-#[derive(Debug)]
+/// What one run counts for its hook.
 pub(super) struct Measured {
-    hook: Option<Arc<dyn ReflectorMetrics>>,
+    telemetry: Telemetry<ReflectorMetric, (ReflectorStatus, Instant)>,
     clock: Clock,
     list: Option<Count>,
     watch: Option<Count>,
@@ -146,18 +64,29 @@ struct Count {
 }
 
 impl Measured {
-    pub(super) fn new(hook: Option<Arc<dyn ReflectorMetrics>>, clock: Clock) -> Self {
-        Self {
-            hook,
-            clock,
+    /// # Errors
+    ///
+    /// `Panicked` if the hook does.
+    pub(super) fn start(
+        hook: Option<Hook<ReflectorMetric>>,
+        reflector: &str,
+        status: &Arc<Mutex<ReflectorStatus>>,
+        clock: &Clock,
+    ) -> Result<Self, Error> {
+        let (status, now) = (Arc::clone(status), clock.clone());
+        let look = move || (status.lock().clone(), now.now());
+        let owner = format!("reflector {reflector}");
+        Ok(Self {
+            telemetry: Telemetry::start(hook, &owner, clock, look, ReflectorMetric::Started)?,
+            clock: clock.clone(),
             list: None,
             watch: None,
             at_its_end: false,
-        }
+        })
     }
 
     pub(super) fn list_begins(&mut self) {
-        self.tell(|hook| hook.list_started());
+        self.telemetry.tell(|| ReflectorMetric::ListStarted);
         self.list = self.begun();
     }
 
@@ -168,8 +97,9 @@ impl Measured {
     /// The last item has come; a second time nothing happens.
     pub(super) fn list_is_complete(&mut self) {
         if let Some(list) = self.list.take() {
-            let took = self.lived(list);
-            self.tell(|hook| hook.listed(list.items, took));
+            let (items, took) = (list.items, self.lived(list));
+            self.telemetry
+                .tell(|| ReflectorMetric::Listed { items, took });
         }
     }
 
@@ -178,7 +108,7 @@ impl Measured {
         if streams_a_list {
             self.list_begins();
         }
-        self.tell(|hook| hook.watch_started());
+        self.telemetry.tell(|| ReflectorMetric::WatchStarted);
     }
 
     pub(super) fn watch_is_open(&mut self) {
@@ -203,13 +133,15 @@ impl Measured {
         // A streamed list that is under way, or failed, is no watch without items.
         let without_items = watch.items == 0 && self.list.is_none_or(|list| list.items == 0);
         if self.at_its_end && without_items && lived < VERY_SHORT {
-            self.tell(|hook| hook.short_watch());
+            self.telemetry.tell(|| ReflectorMetric::ShortWatch);
         }
-        self.tell(|hook| hook.watch_ended(watch.items, lived));
+        let events = watch.items;
+        self.telemetry
+            .tell(|| ReflectorMetric::WatchEnded { events, lived });
     }
 
     fn begun(&self) -> Option<Count> {
-        self.hook.as_ref().map(|_| Count {
+        self.telemetry.has_hook().then(|| Count {
             since: self.clock.now(),
             items: 0,
         })
@@ -220,18 +152,11 @@ impl Measured {
             count.items = count.items.saturating_add(1);
         }
         if undecodable {
-            self.tell(|hook| hook.undecodable());
+            self.telemetry.tell(|| ReflectorMetric::Undecodable);
         }
     }
 
     fn lived(&self, count: Count) -> Duration {
         self.clock.now().saturating_duration_since(count.since)
-    }
-
-    /// A number that could not be counted is lost, and nothing else.
-    fn tell(&self, call: impl FnOnce(&dyn ReflectorMetrics)) {
-        if let Some(hook) = &self.hook {
-            logged(format_args!("a hook of the metrics"), || call(&**hook));
-        }
     }
 }

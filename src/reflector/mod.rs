@@ -16,9 +16,8 @@ mod status;
 mod tests;
 
 pub use demand::{Demand, DemandGuard};
-pub use error_hook::{ErrorHook, FailedAttempt};
-pub(crate) use metrics::announce;
-pub use metrics::{ReflectorMetrics, ReflectorReading};
+pub use error_hook::FailedAttempt;
+pub use metrics::ReflectorMetric;
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink};
@@ -115,17 +114,11 @@ impl Reflector {
             Rank::REFLECTOR_STATUS,
             ReflectorStatus::default(),
         ));
-        if let Some(metrics) = &options.metrics {
-            let reading = ReflectorReading::new(&status, &clock);
-            announce(&format!("reflector {name}"), || {
-                metrics.reflector_started(reading);
-            })?;
-        }
         let source = Arc::new(Guarded::new(&name, source, clock.clone())?);
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
         let start_after = options.start_after.clone();
-        let mut driver = Box::new(Driver::new(name, source, sink, options, shown));
+        let mut driver = Box::new(Driver::new(name, source, sink, options, shown)?);
         let body = move |stop: &StopToken| {
             for other in start_after {
                 // Whichever it is: a stop comes before whatever is to be done.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::clock::Clock;
+use crate::hooks::Hook;
 use crate::object::ResourceVersion;
-use crate::reflector::{Demand, ErrorHook, FailedAttempt, ReflectorMetrics};
-use crate::sync::Arc;
+use crate::reflector::{Demand, FailedAttempt, ReflectorMetric};
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
@@ -56,11 +56,11 @@ pub struct ReflectorOptions {
     pub internal_error_retry: Duration,
     /// How long a refusal (403) is retried before it is an answer (R4). Default 3 s.
     pub forbidden_grace: Duration,
-    /// Who is told of lists and watches, for metrics (RF-51). Default `None`: nobody, which costs nothing.
-    pub metrics: Option<Arc<dyn ReflectorMetrics>>,
+    /// The hook that is told of lists and watches, for metrics. Default `None`, which costs nothing.
+    pub metrics: Option<Hook<ReflectorMetric>>,
     /// The function that is told of failed lists and watches. Default `None`; set it with
     /// [`on_error`](Self::on_error).
-    pub on_error: Option<ErrorHook>,
+    pub on_error: Option<Hook<FailedAttempt>>,
 }
 
 impl ReflectorOptions {
@@ -103,8 +103,8 @@ impl ReflectorOptions {
     /// ```
     #[must_use]
     #[doc(alias = "WatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(ErrorHook::new(hook));
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
+        self.on_error = Some(Hook::new(hook));
         self
     }
 }

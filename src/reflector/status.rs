@@ -134,6 +134,14 @@ impl ReflectorStatus {
             .map(|contact| now.saturating_duration_since(contact))
     }
 
+    /// How long ago, at `now`, the server last confirmed the content. Before the first contact it is
+    /// counted from the begin of the run: a server that never answers is as silent as one that
+    /// stopped.
+    pub fn silence(&self, now: Instant) -> Duration {
+        let since = self.last_contact.or(self.failures.since());
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// Whether the server keeps confirming the content, for a health check (B14): `Ok` while it was heard from as lately
     /// as a server that lives is heard from.
     ///

@@ -7,11 +7,12 @@ use std::time::Duration;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_with_words};
+use crate::hooks::Hook;
 use crate::informer::handlers::processor::Processor;
 use crate::informer::handlers::registration::Registered;
 use crate::informer::handlers::state::{Effects, HandlerReadings, Life, State};
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, InformerMetrics, Notification};
+use crate::informer::{EventHandler, HandlerOptions, InformerMetric, Notification};
 use crate::object::{Held, Object};
 use crate::sync::{
     Arc, Monitor, Rank, ThreadId,
@@ -147,7 +148,7 @@ impl<K: Object> Listener<K> {
     pub(super) fn run<H: EventHandler<K>>(
         &self,
         mut handler: H,
-        metrics: Option<Arc<dyn InformerMetrics>>,
+        metrics: Option<Hook<InformerMetric>>,
     ) {
         self.runs_on(current_thread());
         let token = self.stop.token();
@@ -157,9 +158,8 @@ impl<K: Object> Listener<K> {
         while let Some(notification) = self.next() {
             let told = self.guard_notification(notification, &mut handler);
             if let (Err(_), Some(metrics)) = (&told, &metrics) {
-                self.guard("its metrics", || {
-                    metrics.handler_panicked(self.given_name());
-                });
+                let name = self.given_name().map(Arc::from);
+                metrics.tell("its metrics", &InformerMetric::HandlerPanicked(name));
             }
             self.finish(told.err());
             let finished = self.guard("is_finished", || handler.is_finished());

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::hooks::Hook;
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::registration::Registered as _;
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 use crate::informer::handlers::state::Life;
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, InformerMetrics, Notification, Registration};
+use crate::informer::{EventHandler, HandlerOptions, InformerMetric, Notification, Registration};
 use crate::object::Object;
 use crate::reflector::DemandGuard;
 use crate::store::{Outlook, Store};
@@ -55,7 +56,7 @@ struct Table<K: Object> {
     denied: Option<Error>,
     stopped: bool,
     /// Is told of panics of the handlers; gone at the stop.
-    metrics: Option<Arc<dyn InformerMetrics>>,
+    metrics: Option<Hook<InformerMetric>>,
 }
 
 struct Member<K: Object> {
@@ -79,7 +80,7 @@ impl<K: Object> Processor<K> {
         store: Store<K>,
         resync_period: Duration,
         clock: Clock,
-        metrics: Option<Arc<dyn InformerMetrics>>,
+        metrics: Option<Hook<InformerMetric>>,
     ) -> Arc<Self> {
         let table = Table {
             members: Vec::new(),

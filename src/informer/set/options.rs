@@ -66,7 +66,7 @@ impl InformerSetOptions {
     /// Tells `hook` of each failed list or watch of any informer of the set, on that informer's
     /// reflector's thread, under no lock ([`ReflectorOptions::on_error`]). Default: none.
     #[doc(alias = "SetWatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
         self.reflector = self.reflector.on_error(hook);
         self
     }

@@ -6,6 +6,8 @@ use super::SharedInformer;
 use super::sink::InformerSink;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::hooks::Hook;
+use crate::informer::InformerMetric;
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
@@ -33,6 +35,7 @@ pub(super) struct Parts<K: Object> {
     pub(super) source: Arc<dyn ListerWatcher<K>>,
     pub(super) sink: InformerSink<K>,
     pub(super) options: ReflectorOptions,
+    pub(super) metrics: Option<Hook<InformerMetric>>,
 }
 
 impl<K: Object> SharedInformer<K> {
@@ -79,11 +82,12 @@ impl<K: Object> SharedInformer<K> {
     fn spawn(&self, parts: Parts<K>) -> Result<(), Error> {
         let Parts {
             source,
-            sink,
+            mut sink,
             mut options,
+            metrics,
         } = parts;
         options.resync_period = self.processor.check_period();
-        if let Err(error) = sink.announce(&self.name) {
+        if let Err(error) = sink.announce(metrics, &self.name, &self.clock) {
             // Before the sink is dropped, which ends the store without a cause.
             self.end_because(Some(error.clone()));
             return Err(error);

@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
-use crate::informer::metrics::Measured;
 use crate::informer::{EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{Demand, ReflectorMetrics, ReflectorOptions, ReflectorStatus};
+use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
 use crate::store::{Indexers, Reporter, Store};
 use crate::sync::{
     Arc, Monitor, Rank,
@@ -138,28 +138,23 @@ impl<K: Object> SharedInformer<K> {
             clock.clone(),
             options.metrics.clone(),
         );
-        let measured = options.metrics.clone();
-        let measured =
-            measured.map(|hook| Measured::new(hook, store.clone(), &processor, clock.clone()));
         let sink = InformerSink::new(
             store.clone(),
             writer,
             Arc::clone(&processor),
             options.transform,
-            measured,
         );
-        let metrics: Option<Arc<dyn ReflectorMetrics>> = match options.metrics {
-            Some(metrics) => Some(metrics),
-            None => options.reflector.metrics,
-        };
+        let own = options.metrics.as_ref();
+        let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
         let parts = Parts {
             source,
             sink,
             options: ReflectorOptions {
                 demand: Some(demand),
-                metrics,
+                metrics: of_reflector.or(options.reflector.metrics),
                 ..options.reflector
             },
+            metrics: options.metrics,
         };
         let life = Life::Ready(Box::new(parts));
         Self {

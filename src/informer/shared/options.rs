@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::informer::InformerMetrics;
+use crate::hooks::Hook;
+use crate::informer::InformerMetric;
 use crate::object::{Held, Object};
 use crate::reflector::{FailedAttempt, ReflectorOptions};
 use crate::store::Indexers;
@@ -38,7 +39,7 @@ pub struct InformerOptions<K: Object> {
     pub(super) indexers: Indexers<K>,
     pub(super) reflector: ReflectorOptions,
     pub(super) transform: Option<Transform<K>>,
-    pub(super) metrics: Option<Arc<dyn InformerMetrics>>,
+    pub(super) metrics: Option<Hook<InformerMetric>>,
 }
 
 impl<K: Object> InformerOptions<K> {
@@ -105,7 +106,7 @@ impl<K: Object> InformerOptions<K> {
     /// # drop(options);
     /// ```
     #[doc(alias = "SetWatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt<'_>) + Send + Sync + 'static) -> Self {
+    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
         self.reflector = self.reflector.on_error(hook);
         self
     }
@@ -114,7 +115,7 @@ impl<K: Object> InformerOptions<K> {
     /// nothing.
     ///
     /// The informer lets go of them when its threads have ended.
-    pub fn metrics(mut self, metrics: Arc<dyn InformerMetrics>) -> Self {
+    pub fn metrics(mut self, metrics: Hook<InformerMetric>) -> Self {
         self.metrics = Some(metrics);
         self
     }

@@ -1,11 +1,12 @@
 //! The reflector's side of an informer: each event goes to the store, then to the handlers.
 
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
+use crate::hooks::{Hook, Telemetry};
 use crate::informer::handlers::Processor;
-use crate::informer::metrics::Measured;
 use crate::informer::shared::options::Transform;
-use crate::informer::{Deleted, Notification};
+use crate::informer::{Deleted, InformerMetric, InformerState, Notification};
 use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
 use crate::object::{Held, Object, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
@@ -23,7 +24,8 @@ pub(super) struct InformerSink<K: Object> {
     transform: Option<Transform<K>>,
     /// Why the list that is being staged cannot be committed (SI-26).
     failed: Option<Error>,
-    measured: Option<Measured>,
+    /// `None` before the start.
+    telemetry: Option<Telemetry<InformerMetric, InformerState>>,
     /// The handlers have been told of the first list.
     is_complete: bool,
     /// The server's refusal has become an answer, and the handlers know.
@@ -38,7 +40,6 @@ impl<K: Object> InformerSink<K> {
         writer: StoreWriter<K>,
         processor: Arc<Processor<K>>,
         transform: Option<Transform<K>>,
-        measured: Option<Measured>,
     ) -> Self {
         Self {
             store,
@@ -46,23 +47,37 @@ impl<K: Object> InformerSink<K> {
             processor,
             transform,
             failed: None,
-            measured,
+            telemetry: None,
             is_complete: false,
             is_denied: false,
             cause: None,
         }
     }
 
-    /// Tells the informer's metrics that it starts.
+    /// Tells `hook` that the informer starts.
     ///
     /// # Errors
     ///
-    /// `Panicked` if they panicked.
-    pub(super) fn announce(&self, informer: &str) -> Result<(), Error> {
-        match &self.measured {
-            Some(measured) => measured.announce(informer),
-            None => Ok(()),
-        }
+    /// `Panicked` if the hook panics.
+    pub(super) fn announce(
+        &mut self,
+        hook: Option<Hook<InformerMetric>>,
+        informer: &str,
+        clock: &Clock,
+    ) -> Result<(), Error> {
+        let (store, processor) = (self.store.clone(), Arc::downgrade(&self.processor));
+        let look = move || {
+            let processor = processor.upgrade();
+            InformerState {
+                resource_version: store.resource_version(),
+                undecodable: store.undecodable_len(),
+                handlers: processor.map_or_else(Vec::new, |processor| processor.registrations()),
+            }
+        };
+        let owner = format!("informer {informer}");
+        let telemetry = Telemetry::start(hook, &owner, clock, look, InformerMetric::Started)?;
+        self.telemetry = Some(telemetry);
+        Ok(())
     }
 
     fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
@@ -101,11 +116,14 @@ impl<K: Object> InformerSink<K> {
 
     /// Calls `act`, and tells the informer's metrics how long it took.
     fn measured<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
-        let begun = self.measured.as_ref().map(Measured::begin);
-        let done = act(self);
-        if let (Some(measured), Some(begun)) = (&self.measured, begun) {
-            measured.processed(begun);
-        }
+        let telemetry = self.telemetry.take();
+        let done = match &telemetry {
+            Some(telemetry) => {
+                telemetry.time(|| act(self), |took, _| InformerMetric::Processed(took))
+            }
+            None => act(self),
+        };
+        self.telemetry = telemetry;
         done
     }
 }

@@ -14,7 +14,7 @@ use crate::list_watch::Getter;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::changes::Notifier;
 use crate::manager::kinds::KindTraits;
-use crate::manager::metrics::{Books, ManagerState};
+use crate::manager::metrics::ManagerState;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::References;
 use crate::manager::report::ObjectReport;
@@ -215,8 +215,8 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     }
 }
 
-impl<K: Object, S: EntryState<K>> Books for EntryTable<K, S> {
-    fn state(&self) -> ManagerState {
+impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
+    pub(crate) fn state(&self) -> ManagerState {
         let entries = self.entries();
         let watched = entries
             .iter()

@@ -24,7 +24,7 @@ fn manager(mode: ChangeDetection) -> (FakeSource<Secret>, FakeClock, SecretManag
     let note = Arc::clone(&told);
     let options = ManagerOptions::default().change_detection(mode);
     let options = options.clock(clock.clone().into()).on_error(move |failed| {
-        let what = failed.what.to_owned();
+        let what = failed.what.clone();
         note.lock()
             .push((what, failed.error.kind(), failed.attempts));
         assert!(failed.attempts < 3, "a bad hook");

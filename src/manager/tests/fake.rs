@@ -448,7 +448,7 @@ impl Stage {
             Arc::new(getter.clone()),
             options,
         );
-        let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())));
+        let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())).unwrap());
         clock.wait_for_timer(ROUND);
         Self {
             manager,
@@ -472,7 +472,7 @@ impl Stage {
         let gets = Arc::new(getter.clone());
         let store = Box::new(TtlStore::new(KindTraits::default(), gets, options));
         Self {
-            manager: Arc::new(SecretManager::over(store)),
+            manager: Arc::new(SecretManager::over(store).unwrap()),
             runs: FakeRuns::default(),
             getter,
             clock,

@@ -2,51 +2,25 @@
 
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use crossbeam_channel::{Receiver, unbounded};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::pod;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::{
-    ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, SecretManager,
-};
-use crate::reflector::{ReflectorMetrics, ReflectorReading};
-use crate::sync::Arc;
+use crate::hooks::{Hook, Reading};
+use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ManagerState, SecretManager};
+use crate::reflector::ReflectorMetric;
 use crate::testing::{FakeSource, objects};
-
-/// Passes on what it is told.
-#[derive(Debug)]
-struct Scribe {
-    reads: Sender<Option<ErrorKind>>,
-    listed: Sender<usize>,
-    readings: Sender<ManagerReading>,
-}
-
-impl ReflectorMetrics for Scribe {
-    fn listed(&self, items: usize, _: Duration) {
-        let _gone = self.listed.send(items);
-    }
-}
-
-impl ManagerMetrics for Scribe {
-    fn manager_started(&self, reading: ManagerReading) -> Result<(), Error> {
-        drop(self.readings.send(reading));
-        Ok(())
-    }
-
-    fn read(&self, took: Duration, failure: Option<&Error>) {
-        assert_eq!(took, Duration::ZERO, "no time passes in these tests");
-        let _gone = self.reads.send(failure.map(Error::kind));
-    }
-}
 
 struct Stage {
     source: FakeSource<Secret>,
     manager: SecretManager,
     reads: Receiver<Option<ErrorKind>>,
     listed: Receiver<usize>,
-    reading: ManagerReading,
+    kind: &'static str,
+    change_detection: ChangeDetection,
+    reading: Reading<ManagerState>,
 }
 
 impl Stage {
@@ -56,22 +30,38 @@ impl Stage {
         let (send_reads, reads) = unbounded();
         let (send_listed, listed) = unbounded();
         let (send_readings, readings) = unbounded();
-        let scribe = Scribe {
-            reads: send_reads,
-            listed: send_listed,
-            readings: send_readings,
-        };
+        // It passes on what it is told.
+        let scribe = Hook::new(move |metric| match metric {
+            ManagerMetric::Started {
+                kind,
+                change_detection,
+                reading,
+            } => {
+                drop(send_readings.send((*kind, *change_detection, reading.clone())));
+            }
+            ManagerMetric::Read { took, failure } => {
+                assert_eq!(*took, Duration::ZERO, "no time passes in these tests");
+                let _gone = send_reads.send(failure.as_ref().map(Error::kind));
+            }
+            ManagerMetric::Reflector(ReflectorMetric::Listed { items, .. }) => {
+                let _gone = send_listed.send(*items);
+            }
+            ManagerMetric::Reflector(_) => {}
+        });
         let options = ManagerOptions::default()
             .clock(clock)
             .change_detection(mode)
-            .metrics(Arc::new(scribe));
+            .metrics(scribe);
         let manager = SecretManager::new(source.clone(), options).unwrap();
+        let (kind, change_detection, reading) = readings.recv().unwrap();
         Self {
             source,
             manager,
             reads,
             listed,
-            reading: readings.recv().unwrap(),
+            kind,
+            change_detection,
+            reading,
         }
     }
 }
@@ -118,8 +108,8 @@ fn a_reading_counts_objects_references_and_watches_until_the_drop() {
         assert_eq!((counts.objects, counts.references), (2, 3), "{mode}");
         let watches = if mode == ChangeDetection::Watch { 2 } else { 0 };
         assert_eq!(counts.watches, watches, "{mode}");
-        assert_eq!(stage.reading.kind(), "Secret");
-        assert_eq!(stage.reading.change_detection(), mode);
+        assert_eq!(stage.kind, "Secret");
+        assert_eq!(stage.change_detection, mode);
         drop(stage.manager);
         assert!(stage.reading.is_over() && stage.reading.state().is_none());
     }
@@ -128,31 +118,23 @@ fn a_reading_counts_objects_references_and_watches_until_the_drop() {
 /// Metrics of another kind or strategy would count under the wrong labels.
 #[test]
 fn metrics_can_refuse_a_manager() {
-    #[derive(Debug)]
-    struct Picky;
-    impl ReflectorMetrics for Picky {}
-    impl ManagerMetrics for Picky {
-        fn manager_started(&self, reading: ManagerReading) -> Result<(), Error> {
-            Err(Error::new(ErrorKind::Config, reading.kind()))
-        }
-    }
-    let options = ManagerOptions::default().metrics(Arc::new(Picky));
+    let picky = Hook::fallible(|_: &ManagerMetric| Err(Error::new(ErrorKind::Config, "not me")));
+    let options = ManagerOptions::default().metrics(picky);
     let refused = SecretManager::new(FakeSource::<Secret>::new(), options);
-    assert_eq!(refused.unwrap_err().to_string(), "Secret");
+    assert_eq!(refused.unwrap_err().to_string(), "not me");
 }
 
 /// What cannot start says so when it is read, and holds up no end (B16).
 #[test]
 fn metrics_that_panic_at_a_reflectors_start_are_the_reads_failure() {
-    #[derive(Debug)]
-    struct Panicky;
-    impl ReflectorMetrics for Panicky {
-        fn reflector_started(&self, _: ReflectorReading) {
-            panic!("made up");
-        }
-    }
-    impl ManagerMetrics for Panicky {}
-    let options = ManagerOptions::default().metrics(Arc::new(Panicky));
+    let panicky = Hook::new(|metric| {
+        let starts = matches!(
+            metric,
+            ManagerMetric::Reflector(ReflectorMetric::Started(_))
+        );
+        assert!(!starts, "made up");
+    });
+    let options = ManagerOptions::default().metrics(panicky);
     let manager = SecretManager::new(FakeSource::<Secret>::new(), options).unwrap();
     manager.register_pod(&pod("p", &["s"]));
     let deadline = Clock::system().after(Duration::ZERO);

@@ -13,12 +13,10 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::{ROUND, immutable, pod, secret};
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::error::{Error, ErrorKind};
-use crate::manager::{
-    ChangeDetection, ManagerMetrics, ManagerOptions, ManagerReading, ObjectState, SecretManager,
-};
+use crate::error::ErrorKind;
+use crate::hooks::Hook;
+use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ObjectState, SecretManager};
 use crate::object::ObjectKey;
-use crate::reflector::ReflectorMetrics;
 use crate::sync::Arc;
 use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
@@ -173,38 +171,30 @@ fn a_panic_in_a_check_is_a_check_that_failed_and_is_tried_again() {
     drop_in_time(stage.manager);
 }
 
-/// Panics in the hooks a test names.
-#[derive(Debug)]
-struct Hooks(Faulty);
-
-impl ReflectorMetrics for Hooks {}
-
-impl ManagerMetrics for Hooks {
-    fn manager_started(&self, _: ManagerReading) -> Result<(), Error> {
-        self.0.call("manager_started");
-        Ok(())
-    }
-
-    fn read(&self, _: Duration, _: Option<&Error>) {
-        self.0.call("read");
-    }
+/// Panics when it is told what a test names.
+fn hook(faulty: &Faulty) -> Hook<ManagerMetric> {
+    let faulty = faulty.clone();
+    Hook::new(move |metric| match metric {
+        ManagerMetric::Started { .. } => faulty.call("manager_started"),
+        ManagerMetric::Read { .. } => faulty.call("read"),
+        ManagerMetric::Reflector(_) => {}
+    })
 }
 
 #[test]
 fn a_panic_in_the_metrics_of_a_manager_fails_its_start_or_nothing() {
     for mode in ChangeDetection::ALL {
         let faulty = Faulty::default();
-        let hooks = Arc::new(Hooks(faulty.clone()));
         faulty.panic_in("manager_started", 1);
         let options = ManagerOptions::default()
             .change_detection(mode)
-            .metrics(Arc::<Hooks>::clone(&hooks));
+            .metrics(hook(&faulty));
         let error = SecretManager::new(FakeSource::new(), options).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked, "{mode}");
         let text = "the metrics of the secret cache panicked: a bad source";
         assert_eq!(error.to_string(), text, "{mode}");
 
-        let stage = stage(mode, |options| options.metrics(hooks));
+        let stage = stage(mode, |options| options.metrics(hook(&faulty)));
         stage.api.server.set(secret("s", ""));
         stage.manager.register_pod(&pod("p", &["s"]));
         faulty.panic_in("read", 1);

@@ -2,7 +2,6 @@
 //! own thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 
 use super::entry::{NextStep, TtlEntry};
 use crate::clock::Deadline;
@@ -15,7 +14,7 @@ use crate::manager::changes::Notifier;
 use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead, RequestContext};
 use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::{KindTraits, cache_name};
-use crate::manager::metrics::Books;
+use crate::manager::metrics::ManagerState;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::report::ObjectReport;
@@ -80,13 +79,14 @@ impl<K: Object> TtlStore<K> {
     /// Tells the program's error hook of the last failure.
     fn tell_hook(&self, key: &ObjectKey, failures: &Failures) {
         if let (Some(hook), Some(error)) = (&self.table.options.on_error, failures.last()) {
-            hook.tell(&FailedAttempt {
-                reflector: &cache_name::<K>(),
-                what: &format!("{} {key}", resource_name::<K>()),
+            let failed = FailedAttempt {
+                reflector: cache_name::<K>(),
+                what: format!("{} {key}", resource_name::<K>()),
                 phase: Phase::Listing,
-                error,
+                error: error.clone(),
                 attempts: failures.count(),
-            });
+            };
+            hook.tell(&failed.port(), &failed);
         }
     }
 
@@ -176,9 +176,9 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         &self.table.changes
     }
 
-    fn books(&self) -> Weak<dyn Books> {
-        let table: Weak<EntryTable<K, TtlEntry<K>>> = Arc::downgrade(&self.table);
-        table
+    fn look(&self) -> Box<dyn Fn() -> ManagerState + Send + Sync> {
+        let table = Arc::clone(&self.table);
+        Box::new(move || table.state())
     }
 
     /// Each added reference drops what is cached (OS-2, OS-3).

@@ -10,7 +10,7 @@ use super::writer::Writer;
 use crate::error::Error;
 use crate::guard::guard;
 use crate::list_watch::Api;
-use crate::manager::metrics::ManagerMetrics;
+use crate::manager::metrics::ManagerMetric;
 use crate::manager::options::ManagerOptions;
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions};
@@ -91,10 +91,8 @@ impl<K: Object> Launcher<K> for Reflectors<K> {
         // One small list is as cheap as a stream of one object, and has no bookmark to wait for (B8).
         options.watch_list = false;
         options.on_error.clone_from(&self.options.on_error);
-        options.metrics = match &self.options.metrics {
-            Some(metrics) => Some(Arc::<dyn ManagerMetrics>::clone(metrics)),
-            None => None,
-        };
+        let metrics = self.options.metrics.as_ref();
+        options.metrics = metrics.map(|metrics| metrics.of_part(ManagerMetric::Reflector));
         Ok(Box::new(Reflector::spawn(
             name(&key),
             source,

@@ -45,7 +45,7 @@ impl Model {
         let gets = Arc::new(getter.clone());
         let store =
             WatchStore::unattended(Box::new(runs.clone()), KindTraits::default(), gets, options);
-        let manager = SecretManager::over(Box::new(store));
+        let manager = SecretManager::over(Box::new(store)).unwrap();
         Self {
             manager: Arc::new(manager),
             runs,

@@ -2,7 +2,6 @@
 //! watch of its own (OC-1..OC-29).
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 
 use super::entry::{Action, WatchEntry, WatchedObject};
 use super::housekeeper::keep_house;
@@ -19,7 +18,7 @@ use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead};
 use crate::manager::entry::table::{EntryTable, ObjectEntry};
 use crate::manager::health::Overdue;
 use crate::manager::kinds::{KindTraits, cache_name};
-use crate::manager::metrics::Books;
+use crate::manager::metrics::ManagerState;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::report::ObjectReport;
@@ -215,10 +214,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         &self.table().changes
     }
 
-    fn books(&self) -> Weak<dyn Books> {
-        let table: Weak<EntryTable<K, WatchEntry<K>>> =
-            Arc::downgrade(&self.checks.context().table);
-        table
+    fn look(&self) -> Box<dyn Fn() -> ManagerState + Send + Sync> {
+        let table = Arc::clone(&self.checks.context().table);
+        Box::new(move || table.state())
     }
 
     /// Starts, stops and checks what that asks for (OC-2, OC-3).

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::reflector::ReflectorMetric;
 
 /// A sample's name and labels.
 type Series = (String, BTreeMap<String, String>);
@@ -163,8 +164,9 @@ fn whatever_is_counted_under_whatever_name_is_read_back() {
             let lists = dice.up_to(50);
             let took = Duration::from_millis(dice.up_to(100_000).into());
             for _ in 0..lists {
-                metrics.list_started();
-                metrics.listed(usize::try_from(dice.up_to(200_000)).unwrap(), took);
+                metrics.tell("t", &ReflectorMetric::ListStarted);
+                let items = usize::try_from(dice.up_to(200_000)).unwrap();
+                metrics.tell("t", &ReflectorMetric::Listed { items, took });
             }
             expected.push((name, f64::from(lists), took.as_secs_f64()));
             handles.push(metrics);

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::ErrorKind;
+use crate::hooks::{Hook, Reading, Telemetry};
 use crate::informer::{Forward, Handlers};
-use crate::manager::{ConfigMapManager, ManagerMetrics};
+use crate::manager::{ConfigMapManager, ManagerMetric};
 use crate::worker::Worker;
 
 /// Kubernetes took its reflector metrics out because their series were never freed.
@@ -117,10 +118,10 @@ fn a_manager_of_another_kind_or_strategy_is_refused() {
     let metrics = exposition
         .manager::<Secret>(ChangeDetection::Cache)
         .unwrap();
-    let options = |metrics: &Arc<dyn ManagerMetrics>| {
+    let options = |metrics: &Hook<ManagerMetric>| {
         ManagerOptions::default()
             .change_detection(ChangeDetection::Cache)
-            .metrics(Arc::clone(metrics))
+            .metrics(metrics.clone())
     };
     SecretManager::new(FakeSource::<Secret>::new(), options(&metrics)).unwrap();
     let source = FakeSource::<ConfigMap>::new();
@@ -179,14 +180,19 @@ fn scrapes_bear_owners_that_come_and_go() {
 /// A manager's reflectors come and go by the thousand; what is kept for readings does not grow with them.
 #[test]
 fn readings_of_owners_that_are_over_are_let_go() {
-    let readings = crate::metrics::readings::Readings::new(|alive: &std::sync::Weak<()>| {
-        alive.strong_count() == 0
-    });
-    let stays = Arc::new(());
-    readings.add(Arc::downgrade(&stays));
+    let readings = crate::metrics::readings::Readings::default();
+    let start = || {
+        let (send, given) = crossbeam_channel::bounded(1);
+        let hook = Hook::new(move |reading: &Reading<()>| drop(send.send(reading.clone())));
+        let clock = Clock::from(FakeClock::new());
+        let owner = Telemetry::start(Some(hook), "t", &clock, || (), |reading| reading).unwrap();
+        (owner, given.recv().unwrap())
+    };
+    let (_stays, reading) = start();
+    readings.add(&reading);
     for _ in 0..1_000 {
-        readings.add(Arc::downgrade(&Arc::new(())));
+        readings.add(&start().1);
         assert!(readings.len() <= 17);
     }
-    assert_eq!(readings.all().len(), 1);
+    assert_eq!(readings.states().len(), 1);
 }

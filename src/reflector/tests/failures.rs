@@ -267,7 +267,7 @@ fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
     let (tell, told) = crossbeam_channel::unbounded();
     let options = std::mem::take(&mut world.options);
     world.options = options.on_error(move |failed| {
-        assert_eq!((failed.reflector, failed.what), ("t", "configmaps"));
+        assert_eq!((&*failed.reflector, &*failed.what), ("t", "configmaps"));
         let text = format!("{:?} {}: {}", failed.phase, failed.attempts, failed.error);
         tell.send(text).unwrap();
     });

@@ -1,58 +1,19 @@
 //! What a reflector's metrics are told, and when (RF-51).
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, unbounded};
 
 use super::*;
-use crate::reflector::{Phase, ReflectorMetrics, ReflectorReading};
+use crate::hooks::{Hook, Reading};
+use crate::reflector::{Phase, ReflectorMetric, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
 
-/// Writes down what it is told.
-#[derive(Debug)]
-struct Scribe {
-    words: Sender<String>,
-    readings: Sender<ReflectorReading>,
-}
-
-impl Scribe {
-    fn say(&self, word: impl Into<String>) {
-        drop(self.words.send(word.into()));
-    }
-}
-
-impl ReflectorMetrics for Scribe {
-    fn reflector_started(&self, reading: ReflectorReading) {
-        drop(self.readings.send(reading));
-    }
-
-    fn list_started(&self) {
-        self.say("list");
-    }
-
-    fn listed(&self, items: usize, took: Duration) {
-        self.say(format!("listed {items} in {took:?}"));
-    }
-
-    fn watch_started(&self) {
-        self.say("watch");
-    }
-
-    fn watch_ended(&self, events: usize, lived: Duration) {
-        self.say(format!("ended {events} in {lived:?}"));
-    }
-
-    fn short_watch(&self) {
-        self.say("short");
-    }
-
-    fn undecodable(&self) {
-        self.say("undecodable");
-    }
-}
-
+/// Writes down what its hook is told.
 struct Measured {
     world: World,
     words: Receiver<String>,
-    readings: Receiver<ReflectorReading>,
+    readings: Receiver<Reading<(ReflectorStatus, Instant)>>,
 }
 
 impl Measured {
@@ -60,7 +21,20 @@ impl Measured {
         let (words, told) = unbounded();
         let (readings, given) = unbounded();
         let mut world = World::new();
-        world.options.metrics = Some(Arc::new(Scribe { words, readings }));
+        world.options.metrics = Some(Hook::new(move |metric| {
+            let told = match metric {
+                ReflectorMetric::Started(reading) => return drop(readings.send(reading.clone())),
+                ReflectorMetric::ListStarted => "list".to_owned(),
+                ReflectorMetric::Listed { items, took } => format!("listed {items} in {took:?}"),
+                ReflectorMetric::WatchStarted => "watch".to_owned(),
+                ReflectorMetric::WatchEnded { events, lived } => {
+                    format!("ended {events} in {lived:?}")
+                }
+                ReflectorMetric::ShortWatch => "short".to_owned(),
+                ReflectorMetric::Undecodable => "undecodable".to_owned(),
+            };
+            drop(words.send(told));
+        }));
         Self {
             world,
             words: told,
@@ -169,24 +143,25 @@ fn b14_a_reading_tells_the_state_and_the_silence_and_ends_with_the_reflector() {
     let (store, reflector) = world.start();
     let reading = measured.readings.recv().unwrap();
     world.fake.wait_for_timer(millis(800));
-    let status = reading.status().unwrap();
+    let (status, _) = reading.state().unwrap();
     assert_eq!(
         (status.failures.count(), status.phase),
         (1, Phase::BackingOff)
     );
     // Nothing was heard yet: the silence lasts since the start.
     world.fake.advance(millis(500));
-    assert_eq!(reading.silence(&status), millis(500));
+    let (status, now) = reading.state().unwrap();
+    assert_eq!(status.silence(now), millis(500));
     world.source.heal();
     world.fake.advance(millis(300));
     store.wait_until_synced(Deadline::NEVER).unwrap();
     world.source.wait_for_watches(1);
     world.fake.wait_for_next_timer();
     world.fake.advance(seconds(7));
-    let status = reading.status().unwrap();
+    let (status, now) = reading.state().unwrap();
     assert_eq!(status.failures.count(), 0);
-    assert_eq!(reading.silence(&status), seconds(7));
+    assert_eq!(status.silence(now), seconds(7));
     assert!(!reading.is_over());
     reflector.join().unwrap();
-    assert!(reading.status().is_none() && reading.is_over());
+    assert!(reading.state().is_none() && reading.is_over());
 }

@@ -3,7 +3,8 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use crate::reflector::ReflectorMetrics;
+use crate::hooks::Hook;
+use crate::reflector::ReflectorMetric;
 use crate::testing::bad::{Bad, Faulty};
 
 fn started(world: &World, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflector) {
@@ -119,36 +120,6 @@ fn a_source_that_panics_when_it_is_asked_what_it_is_fails_the_start() {
     );
 }
 
-/// Panics in the hooks a test names.
-#[derive(Debug)]
-struct Hooks(Faulty);
-
-impl ReflectorMetrics for Hooks {
-    fn list_started(&self) {
-        self.0.call("list_started");
-    }
-
-    fn listed(&self, _: usize, _: Duration) {
-        self.0.call("listed");
-    }
-
-    fn watch_started(&self) {
-        self.0.call("watch_started");
-    }
-
-    fn watch_ended(&self, _: usize, _: Duration) {
-        self.0.call("watch_ended");
-    }
-
-    fn short_watch(&self) {
-        self.0.call("short_watch");
-    }
-
-    fn undecodable(&self) {
-        self.0.call("undecodable");
-    }
-}
-
 /// A number that is not counted costs nothing else.
 #[test]
 fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
@@ -164,7 +135,16 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
     ] {
         faulty.panic_in(hook, 1);
     }
-    world.options.metrics = Some(Arc::new(Hooks(faulty.clone())));
+    let in_hook = faulty.clone();
+    world.options.metrics = Some(Hook::new(move |metric| match metric {
+        ReflectorMetric::Started(_) => {}
+        ReflectorMetric::ListStarted => in_hook.call("list_started"),
+        ReflectorMetric::Listed { .. } => in_hook.call("listed"),
+        ReflectorMetric::WatchStarted => in_hook.call("watch_started"),
+        ReflectorMetric::WatchEnded { .. } => in_hook.call("watch_ended"),
+        ReflectorMetric::ShortWatch => in_hook.call("short_watch"),
+        ReflectorMetric::Undecodable => in_hook.call("undecodable"),
+    }));
     let (store, reflector) = world.synced();
     world.source.end_watches(None);
     world.fake.wait_for_timer(millis(800));

@@ -154,6 +154,7 @@ impl Simulation {
         let source = Guarded::new("sim", source, options.clock.clone()).unwrap();
         let source = Arc::new(source);
         let driver = Driver::new("sim".to_owned(), source, sink, options, Arc::default());
+        let driver = driver.unwrap();
         Self {
             seed,
             chance,

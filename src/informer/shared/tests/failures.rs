@@ -2,6 +2,8 @@
 //! nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
 
 use super::*;
+use crate::hooks::Hook;
+use crate::informer::InformerMetric;
 use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
 use crate::worker::StopToken;
 use crossbeam_channel::Sender;
@@ -520,29 +522,6 @@ fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// Metrics that stop their informer when they are told that it starts.
-#[derive(Debug)]
-struct Impatient {
-    informer: std::sync::Weak<Informer>,
-    waits: bool,
-    ended: Sender<Option<Error>>,
-}
-
-impl crate::reflector::ReflectorMetrics for Impatient {}
-
-impl crate::informer::InformerMetrics for Impatient {
-    fn informer_started(&self, _reading: crate::informer::InformerReading) {
-        let informer = self.informer.upgrade().unwrap();
-        let end = if self.waits {
-            informer.shutdown(Deadline::NEVER).err()
-        } else {
-            informer.stop();
-            None
-        };
-        self.ended.send(end).unwrap();
-    }
-}
-
 /// SI-5: code that the start calls may stop the informer; it cannot wait for the end, since the
 /// start would wait for it.
 #[test]
@@ -551,13 +530,20 @@ fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
         let world = World::with(&["a"]);
         let (ended, end) = unbounded();
         let informer = Arc::new_cyclic(|own| {
-            let metrics = Impatient {
-                informer: std::sync::Weak::clone(own),
-                waits,
-                ended,
-            };
-            let options = world.options();
-            world.informer_with(options.metrics(Arc::new(metrics)))
+            let own: std::sync::Weak<Informer> = std::sync::Weak::clone(own);
+            let metrics = Hook::new(move |metric| {
+                if let InformerMetric::Started(_) = metric {
+                    let informer = own.upgrade().unwrap();
+                    let end = if waits {
+                        informer.shutdown(Deadline::NEVER).err()
+                    } else {
+                        informer.stop();
+                        None
+                    };
+                    ended.send(end).unwrap();
+                }
+            });
+            world.informer_with(world.options().metrics(metrics))
         });
         informer.start().unwrap();
         let text = "informer configmaps ends when its start returns: shutdown was called on the thread that starts it";

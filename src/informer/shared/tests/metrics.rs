@@ -1,56 +1,37 @@
 //! What an informer's metrics are told, and what its reading gives (RF-52).
 
-use crossbeam_channel::Sender;
-
 use super::*;
-use crate::informer::{InformerMetrics, InformerReading};
-use crate::reflector::{ReflectorMetrics, ReflectorReading};
-
-/// Passes on what it is told.
-#[derive(Debug)]
-struct Scribe {
-    processed: Sender<Duration>,
-    listed: Sender<usize>,
-    readings: Sender<InformerReading>,
-}
-
-impl ReflectorMetrics for Scribe {
-    fn listed(&self, items: usize, _: Duration) {
-        let _gone = self.listed.send(items);
-    }
-}
-
-impl InformerMetrics for Scribe {
-    fn informer_started(&self, reading: InformerReading) {
-        drop(self.readings.send(reading));
-    }
-
-    fn processed(&self, took: Duration) {
-        let _gone = self.processed.send(took);
-    }
-}
+use crate::hooks::{Hook, Reading};
+use crate::informer::{InformerMetric, InformerState};
+use crate::reflector::ReflectorMetric;
 
 struct Heard {
     processed: Receiver<Duration>,
     listed: Receiver<usize>,
-    readings: Receiver<InformerReading>,
+    readings: Receiver<Reading<InformerState>>,
 }
 
-fn scribe() -> (Arc<Scribe>, Heard) {
+/// A hook that passes on what it is told.
+fn scribe() -> (Hook<InformerMetric>, Heard) {
     let (processed, was_processed) = unbounded();
     let (listed, was_listed) = unbounded();
     let (readings, were_given) = unbounded();
-    let scribe = Scribe {
-        processed,
-        listed,
-        readings,
-    };
+    let hook = Hook::new(move |metric| match metric {
+        InformerMetric::Started(reading) => drop(readings.send(reading.clone())),
+        InformerMetric::Processed(took) => {
+            let _gone = processed.send(*took);
+        }
+        InformerMetric::Reflector(ReflectorMetric::Listed { items, .. }) => {
+            let _gone = listed.send(*items);
+        }
+        InformerMetric::HandlerPanicked(_) | InformerMetric::Reflector(_) => {}
+    });
     let heard = Heard {
         processed: was_processed,
         listed: was_listed,
         readings: were_given,
     };
-    (Arc::new(scribe), heard)
+    (hook, heard)
 }
 
 #[test]
@@ -108,29 +89,19 @@ fn b16_a_reading_does_not_outlive_its_informer() {
     drop(state);
 }
 
-/// Metrics that panic when they are told of a start.
-#[derive(Debug)]
-struct Panicky {
-    of_the_reflector: bool,
-}
-
-impl ReflectorMetrics for Panicky {
-    fn reflector_started(&self, _: ReflectorReading) {
-        assert!(!self.of_the_reflector, "made up");
-    }
-}
-
-impl InformerMetrics for Panicky {
-    fn informer_started(&self, _: InformerReading) {
-        assert!(self.of_the_reflector, "made up");
-    }
-}
-
 #[test]
 fn b16_metrics_that_panic_at_the_start_fail_it_and_hold_up_no_end() {
     for of_the_reflector in [false, true] {
         let world = World::with(&["a"]);
-        let metrics = Arc::new(Panicky { of_the_reflector });
+        let metrics = Hook::new(move |metric| match metric {
+            InformerMetric::Started(_) => assert!(of_the_reflector, "made up"),
+            InformerMetric::Reflector(ReflectorMetric::Started(_)) => {
+                assert!(!of_the_reflector, "made up");
+            }
+            InformerMetric::Processed(_)
+            | InformerMetric::HandlerPanicked(_)
+            | InformerMetric::Reflector(_) => {}
+        });
         let options = world.options().metrics(metrics);
         let informer = world.informer_with(options);
         let (registration, _told) = follow(&informer);

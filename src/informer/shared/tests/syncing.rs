@@ -138,7 +138,7 @@ fn a_failed_list_is_told_to_the_error_hook() {
     let refused = SourceFault::Fail(Error::from_status(refused));
     world.source.fail_next(RequestKind::List, refused);
     let (send, failures) = unbounded();
-    let hook = move |failed: &crate::reflector::FailedAttempt<'_>| {
+    let hook = move |failed: &crate::reflector::FailedAttempt| {
         let _gone = send.send((failed.attempts, failed.error.kind()));
     };
     let options = InformerOptions::default().on_error(hook);

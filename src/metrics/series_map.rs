@@ -2,36 +2,37 @@
 
 use std::sync::Weak;
 
+use super::page::Labels;
+use crate::error::Error;
 use crate::sync::Arc;
 
-pub(super) struct Shelf<L, S>(Vec<(L, Weak<S>)>);
+pub(super) struct SeriesMap<S>(Vec<(Labels, Weak<S>)>);
 
-impl<L, S> Default for Shelf<L, S> {
+impl<S> Default for SeriesMap<S> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<L: Clone + PartialEq, S> Shelf<L, S> {
+impl<S> SeriesMap<S> {
     /// The series of those labels; made if nobody holds one.
-    pub(super) fn get_or_make<E>(
+    pub(super) fn get_or_make(
         &mut self,
-        labels: &L,
-        make: impl FnOnce() -> Result<S, E>,
-    ) -> Result<Arc<S>, E> {
+        labels: &Labels,
+        make: impl FnOnce(Labels) -> Result<S, Error>,
+    ) -> Result<Arc<S>, Error> {
         self.0.retain(|(_, series)| series.strong_count() > 0);
         let mut held = self.0.iter().filter(|(known, _)| known == labels);
         if let Some(series) = held.find_map(|(_, series)| series.upgrade()) {
             return Ok(series);
         }
-        let series = Arc::new(make()?);
+        let series = Arc::new(make(labels.clone())?);
         self.0.push((labels.clone(), Arc::downgrade(&series)));
         Ok(series)
     }
 
     /// Every series that somebody holds.
-    pub(super) fn living(&mut self) -> Vec<Arc<S>> {
-        self.0.retain(|(_, series)| series.strong_count() > 0);
+    pub(super) fn living(&self) -> Vec<Arc<S>> {
         let series = self.0.iter();
         series.filter_map(|(_, series)| series.upgrade()).collect()
     }
