@@ -36,6 +36,20 @@ fn rows() -> BTreeMap<String, BTreeSet<u32>> {
     rows
 }
 
+/// Whether a text names a behaviour by its ID.
+pub(super) fn is_named_in(text: &str) -> bool {
+    let rows = rows();
+    ids(text).any(|(_, id)| {
+        rows.get(id.family)
+            .is_some_and(|numbers| numbers.contains(&id.number))
+    })
+}
+
+fn ids(text: &str) -> impl Iterator<Item = (&str, Id<'_>)> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter_map(|word| split(word).map(|id| (word, id)))
+}
+
 /// The comment of a line, or else its string literals.
 fn texts(line: &str) -> Vec<&str> {
     match line.split_once("//") {
@@ -54,10 +68,7 @@ fn every_behaviour_that_is_named_has_its_row() {
     let mut missing = BTreeMap::<String, String>::new();
     let sources = ["src", "tests", "examples", "benches"];
     for source in sources.iter().flat_map(|folder| rust_files(folder)) {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        let words = source.text.lines().flat_map(texts);
-        for word in words.flat_map(|text| text.split(|c: char| !is_part(c))) {
-            let Some(id) = split(word) else { continue };
+        for (word, id) in source.text.lines().flat_map(texts).flat_map(ids) {
             let known = rows
                 .get(id.family)
                 .is_none_or(|numbers| numbers.contains(&id.number));

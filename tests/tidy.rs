@@ -8,6 +8,7 @@
 )]
 
 mod behaviour_ids;
+mod public_api;
 
 use std::collections::BTreeSet;
 use std::fs;

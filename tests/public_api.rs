@@ -1,0 +1,495 @@
+//! The list of the crate's public API, the test that holds it current, and rules for its docs.
+//!
+//! `KUBECACHE_WRITE_PUBLIC_API=1 cargo test --test tidy` writes the list anew. Its difference to the
+//! last release is what the changelog has to say. The list has what a program can name: items, their
+//! public fields, variants and functions. Implementations of traits are not in it.
+
+#![expect(
+    clippy::panic,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, and most items are of no interest"
+)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use quote::ToTokens as _;
+use syn::{Attribute, Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
+
+const LIST: &str = "tests/public_api.txt";
+
+/// Of each public path: what it is.
+type List = BTreeMap<String, Entry>;
+
+/// A public item.
+#[derive(Clone, Default)]
+struct Entry {
+    kind: String,
+    docs: String,
+    members: Vec<Member>,
+}
+
+/// A public field, variant or function, and its docs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Member {
+    text: String,
+    docs: String,
+}
+
+impl Member {
+    fn new(text: String, attributes: &[Attribute]) -> Self {
+        let docs = docs(attributes);
+        Self { text, docs }
+    }
+}
+
+/// The crate as its files say it.
+#[derive(Default)]
+struct Crate {
+    /// The items of each module, by its path below the root.
+    modules: BTreeMap<Vec<String>, Vec<Item>>,
+    /// The docs that stand at the head of a module's file.
+    heads: BTreeMap<Vec<String>, String>,
+    /// The public functions of each type, by its name: these are unique.
+    functions: BTreeMap<String, BTreeSet<Member>>,
+}
+
+fn is_public(visibility: &Visibility) -> bool {
+    matches!(visibility, Visibility::Public(_))
+}
+
+fn is_shipped(attributes: &[Attribute]) -> bool {
+    let texts = attributes.iter().map(|attribute| {
+        let text = attribute.meta.to_token_stream().to_string();
+        text.replace(' ', "")
+    });
+    let hidden = ["cfg(test", "cfg(all(test", "cfg(all(doctest", "doc(hidden"];
+    !texts
+        .into_iter()
+        .any(|text| hidden.iter().any(|head| text.starts_with(head)))
+}
+
+fn docs(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| {
+        let syn::Meta::NameValue(value) = &attribute.meta else {
+            return None;
+        };
+        let syn::Expr::Lit(literal) = &value.value else {
+            return None;
+        };
+        match &literal.lit {
+            syn::Lit::Str(text) if value.path.is_ident("doc") => Some(text.value()),
+            _ => None,
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Tokens as rustfmt would set them, near enough to be read.
+fn text(tokens: &impl quote::ToTokens) -> String {
+    const JOINED: [&str; 15] = [
+        " ::", ":: ", " <", "< ", " >", "& ", " (", "( ", " )", " ,", " :", " ;", "[ ", " ]", "' ",
+    ];
+    let mut text = tokens.to_token_stream().to_string();
+    for wide in JOINED {
+        text = text.replace(wide, wide.trim());
+    }
+    for (rough, plain) in [
+        ("->", " -> "),
+        (",)", ")"),
+        ("(mut ", "("),
+        (", mut ", ", "),
+    ] {
+        text = text.replace(rough, plain);
+    }
+    text.replace("  ", " ").trim_end_matches(',').to_owned()
+}
+
+impl Crate {
+    fn read(root: &Path) -> Self {
+        let mut found = Self::default();
+        found.read_file(&root.join("src/lib.rs"), &root.join("src"), Vec::new());
+        found
+    }
+
+    fn read_file(&mut self, file: &Path, folder: &Path, path: Vec<String>) {
+        let source = fs::read_to_string(file).unwrap();
+        let file = syn::parse_file(&source).unwrap();
+        self.heads.insert(path.clone(), docs(&file.attrs));
+        self.read_items(file.items, folder, path);
+    }
+
+    fn read_items(&mut self, items: Vec<Item>, folder: &Path, path: Vec<String>) {
+        for item in &items {
+            match item {
+                Item::Mod(module) if is_shipped(&module.attrs) => {
+                    let name = module.ident.to_string();
+                    let inner: Vec<_> = path.iter().cloned().chain([name.clone()]).collect();
+                    if let Some((_, items)) = &module.content {
+                        self.read_items(items.clone(), &folder.join(&name), inner);
+                        continue;
+                    }
+                    let files = [
+                        folder.join(format!("{name}.rs")),
+                        folder.join(&name).join("mod.rs"),
+                    ];
+                    let file: &PathBuf = files.iter().find(|file| file.exists()).unwrap();
+                    self.read_file(file, &folder.join(&name), inner);
+                }
+                Item::Impl(block) if block.trait_.is_none() && is_shipped(&block.attrs) => {
+                    let syn::Type::Path(name) = &*block.self_ty else {
+                        continue;
+                    };
+                    let name = name.path.segments.last().unwrap().ident.to_string();
+                    let known = self.functions.entry(name).or_default();
+                    for item in &block.items {
+                        match item {
+                            ImplItem::Fn(function)
+                                if is_public(&function.vis) && is_shipped(&function.attrs) =>
+                            {
+                                known.insert(Member::new(text(&function.sig), &function.attrs));
+                            }
+                            ImplItem::Const(value) if is_public(&value.vis) => {
+                                let text = format!("const {}: {}", value.ident, text(&value.ty));
+                                known.insert(Member::new(text, &value.attrs));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.modules.insert(path, items);
+    }
+
+    /// Adds what of a module is public, under the path by which a program finds it.
+    fn list(&self, module: &[String], list: &mut List) {
+        for item in self.modules.get(module).into_iter().flatten() {
+            match item {
+                Item::Mod(inner) if is_public(&inner.vis) && is_shipped(&inner.attrs) => {
+                    let inner = joined(module, &inner.ident.to_string());
+                    let entry = Entry {
+                        kind: "mod".to_owned(),
+                        docs: self.heads.get(&inner).cloned().unwrap_or_default(),
+                        members: Vec::new(),
+                    };
+                    list.insert(inner.join("::"), entry);
+                    self.list(&inner, list);
+                }
+                Item::Use(used) if is_public(&used.vis) && is_shipped(&used.attrs) => {
+                    for (path, name) in named(&used.tree) {
+                        let place = joined(module, &name).join("::");
+                        let entry = match self.find(module, &path) {
+                            Some(item) => self.entry(item),
+                            None => Some(Entry {
+                                kind: format!("use {} as", path.join("::")),
+                                ..Entry::default()
+                            }),
+                        };
+                        list.extend(entry.map(|entry| (place, entry)));
+                    }
+                }
+                item => {
+                    let entry = ident(item).zip(self.entry(item));
+                    list.extend(
+                        entry.map(|(name, entry)| (joined(module, &name).join("::"), entry)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// The item that a path of a `use` means, through further re-exports, if it is of this crate.
+    fn find(&self, module: &[String], path: &[String]) -> Option<&Item> {
+        let (name, heads) = path.split_last()?;
+        let mut at = module.to_vec();
+        for head in heads {
+            match head.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()),
+                inner => at.push(inner.to_owned()),
+            }
+        }
+        let items = self.modules.get(&at)?;
+        let here = items
+            .iter()
+            .find(|item| ident(item).is_some_and(|found| found == *name));
+        here.or_else(|| {
+            let uses = items.iter().filter_map(|item| match item {
+                Item::Use(used) => Some(named(&used.tree)),
+                _ => None,
+            });
+            let (further, _) = uses.flatten().find(|(_, found)| found == name)?;
+            self.find(&at, &further)
+        })
+    }
+
+    /// What the list says of an item, if it is public.
+    fn entry(&self, item: &Item) -> Option<Entry> {
+        let (visibility, attributes, kind, mut members) = match item {
+            Item::Struct(item) => {
+                let members = public_fields(&item.fields);
+                (&item.vis, &item.attrs, "struct".to_owned(), members)
+            }
+            Item::Enum(item) => {
+                let members = item.variants.iter().map(|variant| {
+                    let text = format!("{}{}", variant.ident, fields(&variant.fields));
+                    Member::new(text, &variant.attrs)
+                });
+                (&item.vis, &item.attrs, "enum".to_owned(), members.collect())
+            }
+            Item::Trait(item) => {
+                let members = item.items.iter().filter_map(|item| match item {
+                    TraitItem::Fn(function) => {
+                        Some(Member::new(text(&function.sig), &function.attrs))
+                    }
+                    TraitItem::Const(value) => {
+                        let text = format!("const {}: {}", value.ident, text(&value.ty));
+                        Some(Member::new(text, &value.attrs))
+                    }
+                    TraitItem::Type(kind) => {
+                        Some(Member::new(format!("type {}", kind.ident), &kind.attrs))
+                    }
+                    _ => None,
+                });
+                (
+                    &item.vis,
+                    &item.attrs,
+                    "trait".to_owned(),
+                    members.collect(),
+                )
+            }
+            Item::Fn(item) => (&item.vis, &item.attrs, text(&item.sig), Vec::new()),
+            Item::Const(item) => {
+                let kind = format!("const of type {}", text(&item.ty));
+                (&item.vis, &item.attrs, kind, Vec::new())
+            }
+            Item::Type(item) => {
+                let kind = format!("type {}", text(&item.ty));
+                (&item.vis, &item.attrs, kind, Vec::new())
+            }
+            _ => return None,
+        };
+        let own = ident(item)?;
+        members.extend(self.functions.get(&own).into_iter().flatten().cloned());
+        is_public(visibility).then(|| Entry {
+            kind,
+            docs: docs(attributes),
+            members,
+        })
+    }
+}
+
+fn joined(module: &[String], name: &str) -> Vec<String> {
+    module.iter().cloned().chain([name.to_owned()]).collect()
+}
+
+fn named(tree: &UseTree) -> Vec<(Vec<String>, String)> {
+    let mut found = Vec::new();
+    flatten(tree, &mut Vec::new(), &mut found);
+    found
+}
+
+fn ident(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Struct(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Const(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        _ => return None,
+    };
+    Some(ident.to_string())
+}
+
+/// The fields of a variant, without their docs.
+fn fields(fields: &Fields) -> String {
+    let each = fields.iter().map(|field| match &field.ident {
+        Some(name) => format!("{name}: {}", text(&field.ty)),
+        None => text(&field.ty),
+    });
+    let all = each.collect::<Vec<_>>().join(", ");
+    match fields {
+        Fields::Named(_) => format!(" {{ {all} }}"),
+        Fields::Unnamed(_) => format!("({all})"),
+        Fields::Unit => String::new(),
+    }
+}
+
+fn public_fields(fields: &Fields) -> Vec<Member> {
+    let public = fields.iter().filter(|field| is_public(&field.vis));
+    let named = public.map(|field| {
+        let name = field.ident.as_ref().map(ToString::to_string);
+        let text = format!("field {}: {}", name.unwrap_or_default(), text(&field.ty));
+        Member::new(text, &field.attrs)
+    });
+    named.collect()
+}
+
+/// The paths that a `use` names, each with the name it gets.
+fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
+    match tree {
+        UseTree::Path(path) => {
+            before.push(path.ident.to_string());
+            flatten(&path.tree, before, found);
+            before.pop();
+        }
+        UseTree::Name(name) => {
+            let path = before
+                .iter()
+                .cloned()
+                .chain([name.ident.to_string()])
+                .collect();
+            found.push((path, name.ident.to_string()));
+        }
+        UseTree::Rename(name) => {
+            let path = before
+                .iter()
+                .cloned()
+                .chain([name.ident.to_string()])
+                .collect();
+            found.push((path, name.rename.to_string()));
+        }
+        UseTree::Group(group) => {
+            for tree in &group.items {
+                flatten(tree, before, found);
+            }
+        }
+        UseTree::Glob(_) => panic!("a glob re-export hides what is public: {before:?}"),
+    }
+}
+
+fn public_items() -> List {
+    let mut list = List::new();
+    Crate::read(&super::root()).list(&[], &mut list);
+    list
+}
+
+#[test]
+fn the_list_of_the_public_api_is_current() {
+    let list = public_items();
+    let mut current = String::new();
+    for (place, entry) in &list {
+        writeln!(current, "{place}: {}", entry.kind).unwrap();
+        for member in &entry.members {
+            writeln!(current, "    {}", member.text).unwrap();
+        }
+    }
+    let file = super::root().join(LIST);
+    if std::env::var_os("KUBECACHE_WRITE_PUBLIC_API").is_some() {
+        fs::write(&file, &current).unwrap();
+    }
+    let kept = fs::read_to_string(&file).unwrap_or_default();
+    let (kept, current): (BTreeSet<_>, BTreeSet<_>) =
+        (kept.lines().collect(), current.lines().collect());
+    let added: Vec<_> = current.difference(&kept).collect();
+    let removed: Vec<_> = kept.difference(&current).collect();
+    assert!(
+        added.is_empty() && removed.is_empty(),
+        "{LIST} is not current; KUBECACHE_WRITE_PUBLIC_API=1 writes it anew.\n\
+         added: {added:#?}\nremoved: {removed:#?}"
+    );
+}
+
+/// Words that a sentence may have.
+const WORDS_MAX: usize = 25;
+
+/// Rooms whose docs are not plain yet: a room leaves this table when its docs are.
+const NOT_PLAIN_YET: [&str; 16] = [
+    "testing",
+    "wire",
+    "Error",
+    "ErrorKind",
+    "Failures",
+    "clock",
+    "delta_fifo",
+    "http",
+    "informer",
+    "list_watch",
+    "manager",
+    "metrics",
+    "object",
+    "pod_status",
+    "reflector",
+    "store",
+];
+
+/// The sentences of a text in Markdown, without code, tables and the targets of links.
+fn sentences(docs: &str) -> Vec<String> {
+    let mut paragraphs = vec![String::new()];
+    let mut is_code = false;
+    for line in docs.lines().map(str::trim) {
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        let is_prose = !is_code && !line.starts_with(['|', '#', '`']);
+        let begins = line.is_empty() || line.starts_with(['-', '*']) || !is_prose;
+        if begins
+            || line
+                .split_once(". ")
+                .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
+        {
+            paragraphs.push(String::new());
+        }
+        if is_prose || (!is_code && line.starts_with('`') && !line.starts_with("```")) {
+            let paragraph = paragraphs.last_mut().unwrap();
+            paragraph.push_str(line);
+            paragraph.push(' ');
+        }
+    }
+    let mut found = Vec::new();
+    for paragraph in paragraphs {
+        let mut sentence = String::new();
+        for word in paragraph.split_whitespace() {
+            sentence.push_str(word);
+            sentence.push(' ');
+            if word
+                .trim_end_matches([')', '*', '`'])
+                .ends_with(['.', ':', '?'])
+            {
+                found.push(std::mem::take(&mut sentence));
+            }
+        }
+        found.push(sentence);
+    }
+    found.retain(|sentence| !sentence.trim().is_empty());
+    found
+}
+
+#[test]
+fn public_docs_are_plain() {
+    let mut wrong = Vec::new();
+    for (place, entry) in public_items() {
+        let room = place.split("::").next().unwrap();
+        if room == "manual" || NOT_PLAIN_YET.contains(&room) {
+            continue;
+        }
+        let own = (String::new(), entry.docs.clone());
+        let members = entry
+            .members
+            .into_iter()
+            .map(|member| (member.text, member.docs));
+        for (member, docs) in [own].into_iter().chain(members) {
+            let place = format!("{place} {member}");
+            let sentences = sentences(&docs);
+            if sentences.is_empty() && !entry.kind.starts_with("use") {
+                wrong.push(format!("{place}: no docs"));
+            }
+            for sentence in sentences {
+                let words = sentence.split_whitespace().count();
+                if words > WORDS_MAX {
+                    wrong.push(format!("{place}: {words} words: {sentence}"));
+                }
+                if super::behaviour_ids::is_named_in(&sentence) {
+                    wrong.push(format!("{place}: names a behaviour by its ID: {sentence}"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong.join("\n"));
+}
