@@ -41,8 +41,12 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// gone, requests wait up to a minute until it says that it is ready (`/readyz`): a client whose connection was cut
 /// by a restart meets the restarted server, with all that this one has forgotten.
 ///
-/// What it keeps is redacted before it is kept: values of `data` and `stringData` of Secrets, wherever they stand in
-/// an answer, and all their annotations; the last-applied annotation of every object; signed and bearer tokens.
+/// The recorder redacts what it records before it keeps it:
+///
+/// - values of `data` and `stringData` of Secrets, wherever they stand in an answer;
+/// - all annotations of Secrets, and the last-applied annotation of every object;
+/// - signed and bearer tokens.
+///
 /// Replacements have the same length, equal values get equal ones. Values of ConfigMaps are kept. A body that cannot
 /// be read as JSON is kept as its length alone.
 ///

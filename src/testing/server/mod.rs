@@ -27,18 +27,22 @@ pub use self::pace::{Speed, Step};
 
 /// An API server out of recordings: real HTTP/1.1 over a real socket, piece by piece.
 ///
-/// A request gets the first recorded answer nobody had yet to the same verb, path and parameters, in whatever order
-/// the parameters and the terms of selectors stand; `resourceVersion`, `limit`, `timeoutSeconds` and their like
-/// count only where the recording says so. Without one it gets a 404 that says what was asked and what there is; a
-/// recorded refusal (status 400 and above) is repeated as often as it is asked for.
+/// A request gets the first unused recorded answer to the same verb, path and parameters. The order
+/// of parameters and of the terms of a selector does not count. `resourceVersion`, `limit`,
+/// `timeoutSeconds` and their like count only where the recording has them. A request without a
+/// recorded answer gets a 404 that says what was asked and what the recording has. A recorded refusal
+/// (status 400 and above) is repeated for each such request.
 ///
-/// A get of one object that was not recorded is answered out of what the recorded lists and watches tell of it, as far
-/// as the replay has come: with the object, with the API server's 404 while it is not there, or refused where its list
-/// was. The replay is as far as the furthest piece it has sent; of a recording with times, everything before that counts
-/// as past, also on watches that nobody has opened, and at [`Speed::Times`] the time passes between two pieces too. What
-/// was before the first news of an object follows from that news. The versions `""` and `0` ask for the present state,
-/// any other one for a state not older than it: the API server's 504 if the replay has not come to it. A recorded get is
-/// given out before all that, once the replay is no more than a second of recorded time before it.
+/// A get of one object that was not recorded is answered from the recorded lists and watches, up to
+/// the present position of the replay. It gets the object, the API server's 404 while the object does
+/// not exist, or the refusal that its list got. The position is that of the furthest piece sent. In a
+/// recording with times, everything recorded before it counts as past, also on watches that nobody
+/// has opened. With [`Speed::Times`] the position also moves between two pieces. The state of an
+/// object before its first event follows from that event.
+///
+/// Such a get with the version `""` or `0` asks for the present state. Any other version asks for a
+/// state that is not older: the answer is the API server's 504 while the replay has not reached it. A
+/// recorded get goes first, once the replay is at most a second of recorded time before it.
 ///
 /// Each connection is a thread with this server as its owner; dropping the server ends and joins them all.
 ///

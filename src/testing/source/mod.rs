@@ -130,7 +130,7 @@ impl<K: Object> FakeSource<K> {
         })
     }
 
-    /// Makes an object one that does not decode (B12). Returns the version.
+    /// Sets an object that does not decode. Returns its version.
     pub fn set_undecodable(&self, namespace: &str, name: &str) -> u64 {
         self.change(|server| {
             let key = ObjectKey::new(namespace, name);
@@ -256,7 +256,7 @@ impl<K: Object> FakeSource<K> {
         self.server.lock().feeds.len()
     }
 
-    /// How often a client said that streamed lists make no progress (B8).
+    /// How often a client reported that streamed lists make no progress.
     pub fn watch_list_failures(&self) -> usize {
         self.server.lock().watch_list_failures
     }
