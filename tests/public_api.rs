@@ -493,3 +493,63 @@ fn public_docs_are_plain() {
     }
     assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong.join("\n"));
 }
+
+/// Names that several types still share. A name leaves this table when it has one type.
+const SHARED_NAMES: [&str; 27] = [
+    "Action",
+    "Alive",
+    "Cached",
+    "Content",
+    "Driver",
+    "Effect",
+    "Entry",
+    "Held",
+    "Identity",
+    "Input",
+    "Known",
+    "Life",
+    "Limit",
+    "Member",
+    "Members",
+    "Next",
+    "Outcome",
+    "Plan",
+    "Reading",
+    "Source",
+    "State",
+    "Status",
+    "Table",
+    "Transform",
+    "Wait",
+    "Waiting",
+    "Written",
+];
+
+#[test]
+fn a_name_means_one_type() {
+    let root = super::root();
+    let files = Crate::read(&root);
+    let mut places = BTreeMap::<String, Vec<String>>::new();
+    let rooms = files
+        .modules
+        .iter()
+        .filter(|(path, _)| path.first().is_none_or(|room| room != "testing"));
+    for (path, items) in rooms {
+        let types = items.iter().filter(|item| {
+            matches!(
+                item,
+                Item::Struct(_) | Item::Enum(_) | Item::Trait(_) | Item::Type(_)
+            )
+        });
+        for name in types.filter_map(ident) {
+            places.entry(name).or_default().push(path.join("::"));
+        }
+    }
+    let shared: Vec<_> = places
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .collect();
+    let known = |name: &str| SHARED_NAMES.contains(&name);
+    let more: Vec<_> = shared.iter().filter(|(name, _)| !known(name)).collect();
+    assert!(more.is_empty(), "names of several types: {more:#?}");
+}
