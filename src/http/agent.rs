@@ -399,6 +399,20 @@ impl Answer {
     }
 }
 
+#[cfg(test)]
+impl Answer {
+    /// An answer whose body comes out of `body` and not over a connection.
+    pub(super) fn of(body: impl Read + Send + Sync + 'static, call: Blocking) -> Self {
+        Self {
+            what: "GET test".into(),
+            body: ureq::Body::builder().reader(body).into_reader(),
+            socket: None,
+            authorization: None,
+            call,
+        }
+    }
+}
+
 fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
     let config = ureq::config::Config::builder()
         .http_status_as_error(false)

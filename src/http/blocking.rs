@@ -254,6 +254,16 @@ impl Blocking {
         account.map_or(Ok(growth.most), |account| account.grow(growth))
     }
 
+    /// Asks the client's byte budget for room for what nothing needs yet.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when others may need that room.
+    pub(crate) fn grow_ahead(&self, growth: Growth) -> Result<usize, Error> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(growth.most), |account| account.grow_ahead(growth))
+    }
+
     /// Tells the client's byte budget what this answer holds now.
     pub(crate) fn settle(&self, held: usize) {
         if let Some(account) = &self.account {

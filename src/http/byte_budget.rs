@@ -246,6 +246,25 @@ impl Account {
         granted.map_err(|IsClosed| self.error())
     }
 
+    /// Asks for room for bytes that are read ahead of the need. Never blocks, and closes nothing:
+    /// answers that need room have half of the budget to themselves.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when half of the budget is used up. The account stays open.
+    pub(crate) fn grow_ahead(&self, growth: Growth) -> Result<usize, Error> {
+        let Holder { budget, .. } = &*self.0;
+        let sum = {
+            let state = budget.state.lock();
+            state.open.saturating_add(state.closing)
+        };
+        // The sum has what is held now; twice for a moment, if it moves.
+        if sum.saturating_add(growth.most) > budget.bytes_max / 2 {
+            return Err(self.error());
+        }
+        self.grow(growth)
+    }
+
     /// Sets what the answer holds, after its buffer has grown or was given back.
     pub(crate) fn settle(&self, held: usize) {
         let holder = &*self.0;

@@ -19,6 +19,8 @@ pub(crate) struct Taker<T>(Arc<Monitor<Handover<T>>>);
 
 struct Handover<T> {
     item: Option<T>,
+    /// Whether the taker waits for the next item.
+    awaited: bool,
     giver_gone: bool,
     taker_gone: bool,
 }
@@ -27,6 +29,7 @@ struct Handover<T> {
 pub(crate) fn handover<T>() -> (Giver<T>, Taker<T>) {
     let handover = Handover {
         item: None,
+        awaited: false,
         giver_gone: false,
         taker_gone: false,
     };
@@ -64,6 +67,12 @@ impl<T> Giver<T> {
         call.is_none_or(|call| call.resume().is_ok())
     }
 
+    /// Whether the taker waits for the next item, or is gone.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let state = self.0.lock();
+        state.awaited || state.taker_gone
+    }
+
     /// Whether somebody may still take.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.0.lock().taker_gone
@@ -88,12 +97,17 @@ impl<T: Send + 'static> Taker<T> {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Handover<T>>>::clone(&self.0);
         let _registered = call.stop.register(&wake);
         let look = |state: &mut Handover<T>| match state.item.take() {
-            Some(item) => Some(Ok(Some(item))),
+            Some(item) => {
+                state.awaited = false;
+                Some(Ok(Some(item)))
+            }
             None if call.stop.is_stopped() => Some(Err(Halt::Stopped)),
             None => state.giver_gone.then_some(Ok(None)),
         };
         let until = call.until;
-        let (taken, state) = Clock::system().wait_for(&self.0, self.0.lock(), until.deadline, look);
+        let mut state = self.0.lock();
+        state.awaited = true;
+        let (taken, state) = Clock::system().wait_for(&self.0, state, until.deadline, look);
         drop(state);
         self.0.notify_all();
         taken.unwrap_or(Err(Halt::Limit(until.limit)))

@@ -2,6 +2,10 @@
 //!
 //! A stack stays resident as deep as it was ever used, and an allocator's thread cache keeps what it was ever given:
 //! decoding on the watching thread would double the memory of an idle watch.
+//!
+//! Behind a burst of events more bytes may have come. While the caller applies the events, the
+//! reading thread takes those bytes off the socket, so that the server can go on writing. It
+//! decodes them when the caller asks: events need more memory than their bytes.
 
 use std::collections::VecDeque;
 use std::net::TcpStream;
@@ -14,6 +18,7 @@ use super::blocking::{Blocking, Until};
 use super::context::ClientInner;
 use super::failure;
 use super::halt::Halt;
+use super::handover::{Giver, Taker};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
@@ -27,6 +32,9 @@ const BURST_BYTES: usize = 64 * 1024;
 /// So many events are decoded before they are handed over: what is behind stays bytes.
 const BURST_EVENTS: usize = 1024;
 
+/// So many bytes are read ahead of a caller that applies events.
+const AHEAD_BYTES: usize = 256 * 1024;
+
 /// So often what has come is read although the deadline has passed: more than a socket holds, and
 /// than the longest event has.
 const LATE_READS: usize = 256;
@@ -37,8 +45,20 @@ pub(crate) struct OpenWatch<K: Object> {
     call: Blocking,
     what: Arc<str>,
     socket: Option<Arc<TcpStream>>,
-    /// `None` once it was lost with a thread.
-    stream: Option<Box<WatchReader<K>>>,
+    /// Decoded, and not taken by the caller yet.
+    events: VecDeque<WatchEvent<K>>,
+    last_contact: Instant,
+    /// `None` while a thread reads, and once it was lost with a thread.
+    reader: Option<Box<WatchReader<K>>>,
+    /// Where the events come that a thread decodes, and behind them the reader.
+    reading: Option<Taker<Result<Burst<K>, Error>>>,
+}
+
+/// What a reading thread hands over.
+struct Burst<K: Object> {
+    events: VecDeque<WatchEvent<K>>,
+    /// `None` while the thread reads ahead.
+    reader: Option<Box<WatchReader<K>>>,
 }
 
 /// The half that travels between threads.
@@ -50,6 +70,8 @@ pub(crate) struct WatchReader<K: Object> {
     events_max: usize,
     /// Whether all that had come was read, so that the socket tells of more.
     drained: bool,
+    /// How reading ahead ended; it counts once what was read before is decoded.
+    ended_ahead: Option<Result<usize, Halt>>,
     failure: Option<Error>,
     end: Option<Error>,
     last_contact: Instant,
@@ -59,51 +81,66 @@ impl<K: Object> OpenWatch<K> {
     pub(crate) fn new(
         client: &Arc<ClientInner>,
         call: Blocking,
-        stream: Box<WatchReader<K>>,
+        reader: Box<WatchReader<K>>,
     ) -> Self {
-        let answer = stream.answer.as_ref();
+        let answer = reader.answer.as_ref();
         Self {
             client: Arc::clone(client),
             call,
             what: answer.map_or_else(|| "".into(), |answer| Arc::clone(&answer.what)),
             socket: answer.and_then(|answer| answer.socket.clone()),
-            stream: Some(stream),
+            events: VecDeque::new(),
+            last_contact: reader.last_contact,
+            reader: Some(reader),
+            reading: None,
         }
     }
 
-    /// Waits for more by the deadline, unless more is there; then has it read.
+    /// Has what came read and decoded; waits for more by the deadline, unless more is there.
     fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
-        let Some(mut stream) = self.stream.take() else {
-            let lost = "the watch was lost with the failure before";
-            return Err(Halt::Failed(Error::new(ErrorKind::Resources, lost)));
-        };
-        if let (true, Some(socket)) = (stream.drained, &self.socket) {
-            self.call.until = Until::caller(deadline);
-            let waited = self.call.wait(&**socket, PollFlags::IN);
-            if let Err(halt) = waited {
+        if let Some(mut reader) = self.reader.take() {
+            if let Err(halt) = self.wait(&reader, deadline) {
                 let ended = if let Halt::Failed(error) = halt {
                     // What it holds goes now, and not when its caller drops it.
-                    stream.fail(error.context(&self.what));
+                    reader.fail(error.context(&self.what));
                     Ok(())
                 } else {
                     Err(halt)
                 };
-                self.stream = Some(stream);
+                self.reader = Some(reader);
                 return ended;
             }
+            let read = move |caller: &Giver<_>| Ok(reader.read_for(caller));
+            let threads = &self.client.threads;
+            self.reading = Some(threads.read("the decoder of the objects", read));
         }
-        let reading = move || {
-            stream.read();
-            Ok(stream)
+        let Some(reading) = self.reading.take() else {
+            let lost = "the watch was lost with the failure before";
+            return Err(Halt::Failed(Error::new(ErrorKind::Resources, lost)));
         };
-        let read = self
-            .client
-            .threads
-            .read("the decoder of the objects", reading);
         // A reader waits for nothing, so that only the stop is to be heeded.
         self.call.until = Until::NEVER;
-        self.stream = Some(read.answer(&self.call)?);
+        let burst = reading.answer(&self.call)?;
+        self.events = burst.events;
+        match burst.reader {
+            Some(reader) => {
+                self.last_contact = reader.last_contact;
+                self.reader = Some(reader);
+            }
+            None => self.reading = Some(reading),
+        }
         Ok(())
+    }
+
+    /// Waits until the socket tells of more, if all that had come was read.
+    fn wait(&mut self, reader: &WatchReader<K>, deadline: Deadline) -> Result<(), Halt> {
+        match &self.socket {
+            Some(socket) if reader.drained => {
+                self.call.until = Until::caller(deadline);
+                self.call.wait(&**socket, PollFlags::IN)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -115,17 +152,17 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             if self.call.stop.is_stopped() {
                 return Err(Error::stopped(&self.what));
             }
-            if let Some(stream) = &mut self.stream {
-                if let Some(event) = stream.events.pop_front() {
-                    return Ok(Next::Event(event));
-                }
-                if let Some(error) = stream.failure.take() {
+            if let Some(event) = self.events.pop_front() {
+                return Ok(Next::Event(event));
+            }
+            self.events = VecDeque::new();
+            if let Some(reader) = &mut self.reader {
+                if let Some(error) = reader.failure.take() {
                     return Err(error);
                 }
-                if stream.answer.is_none() {
-                    return Ok(Next::Ended(stream.end.take()));
+                if reader.answer.is_none() {
+                    return Ok(Next::Ended(reader.end.take()));
                 }
-                stream.events = VecDeque::new();
             }
             if Clock::system().has_passed(deadline) {
                 // What comes without a pause, and is no event, has no end of its own.
@@ -143,17 +180,26 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
     }
 
     fn last_contact(&self) -> Instant {
-        let now = || Clock::system().now();
-        self.stream
-            .as_ref()
-            .map_or_else(now, |stream| stream.last_contact)
+        self.last_contact
     }
 
     fn backlog(&self) -> Backlog {
-        match &self.stream {
-            Some(stream) if !stream.events.is_empty() => Backlog::Event,
-            Some(stream) if !stream.drained => Backlog::Bytes,
-            Some(_) | None => Backlog::Unknown,
+        let drained = self.reader.as_ref().is_none_or(|reader| reader.drained);
+        if !self.events.is_empty() {
+            Backlog::Event
+        } else if self.reading.is_some() || !drained {
+            Backlog::Bytes
+        } else {
+            Backlog::Unknown
+        }
+    }
+}
+
+/// RF-44: the connection is closed before its caller opens another.
+impl<K: Object> Drop for OpenWatch<K> {
+    fn drop(&mut self) {
+        if self.reading.is_some() {
+            let _stopped = self.more(Deadline::NEVER);
         }
     }
 }
@@ -167,60 +213,122 @@ impl<K: Object> WatchReader<K> {
             events: VecDeque::new(),
             events_max: events_max.clamp(1, BURST_EVENTS),
             drained: false,
+            ended_ahead: None,
             failure: None,
             end: None,
             last_contact: Clock::system().now(),
         })
     }
 
+    /// Reads and decodes what has come for its caller, then reads ahead until the caller asks for
+    /// more.
+    fn read_for(mut self: Box<Self>, caller: &Giver<Result<Burst<K>, Error>>) -> Burst<K> {
+        self.read();
+        if self.answer.is_some() && !self.drained && !self.events.is_empty() {
+            let events = std::mem::take(&mut self.events);
+            let burst = Burst {
+                events,
+                reader: None,
+            };
+            caller.give(Ok(burst), None);
+            self.read_ahead(caller);
+        }
+        Burst {
+            events: std::mem::take(&mut self.events),
+            reader: Some(self),
+        }
+    }
+
     /// Reads and decodes what has come, and waits for nothing.
     fn read(&mut self) {
         let mut read = 0_usize;
         self.drained = false;
-        // What the last burst left undecoded.
+        // What the last burst left undecoded, and what was read ahead.
         self.decode();
-        while read < BURST_BYTES && self.events.len() < self.events_max && !self.drained {
-            let Some(answer) = &mut self.answer else {
-                break;
-            };
-            let reserved = self.decoder.reserve(&mut |growth| answer.call.grow(growth));
-            if let Err(error) = reserved {
-                let error = error.context(&answer.what);
-                self.fail(error);
-                break;
-            }
-            answer.call.settle(self.decoder.held_bytes());
-            match answer.read_what_is_there(self.decoder.space()) {
+        while self.answer.is_some()
+            && read < BURST_BYTES
+            && self.events.len() < self.events_max
+            && !self.drained
+        {
+            match self.fill(false) {
                 Ok(0) => {
                     self.answer = None;
                     self.end = self.decoder.finish();
                 }
                 Ok(count) => {
                     read = read.saturating_add(count);
-                    self.last_contact = Clock::system().now();
-                    self.decoder.filled(count);
                     self.decode();
                 }
                 Err(Halt::WouldBlock) => self.drained = true,
-                Err(halt) => {
-                    // RS-5, over HTTP/1.1: how a connection ends in everyday life.
-                    let everyday = halt.is_closed_by_peer() || halt.is_timed_out();
-                    let closed = answer.call.check_account().is_err();
-                    let error = answer.cut_off(halt);
-                    self.answer = None;
-                    if everyday {
-                        self.end = Some(error);
-                    } else if error.is_stopped() {
-                        self.failure = Some(error);
-                    } else if closed {
-                        self.fail(error);
-                    } else {
-                        // RS-4: what is no end of a connection is told as an event, then the stream ends.
-                        self.events.push_back(WatchEvent::Error(error));
-                    }
+                Err(halt) => self.cut_off(halt),
+            }
+        }
+        self.release();
+    }
+
+    /// Reads what comes and does not decode it, until the caller asks.
+    fn read_ahead(&mut self, caller: &Giver<Result<Burst<K>, Error>>) {
+        while self.decoder.pending_bytes() < AHEAD_BYTES && !caller.is_awaited() {
+            match self.fill(true) {
+                Ok(1..) => {}
+                Err(Halt::WouldBlock) => break,
+                ended => {
+                    self.ended_ahead = Some(ended);
+                    break;
                 }
             }
         }
+        self.release();
+    }
+
+    /// Reads once. 0 is the end of the body. Reading ahead needs room that nothing else may need.
+    fn fill(&mut self, ahead: bool) -> Result<usize, Halt> {
+        if let Some(ended) = self.ended_ahead.take() {
+            return ended;
+        }
+        let Some(answer) = &mut self.answer else {
+            return Ok(0);
+        };
+        let call = &answer.call;
+        let reserved = if ahead {
+            let grow = &mut |growth| call.grow_ahead(growth);
+            self.decoder.reserve(grow).map_err(|_| Halt::WouldBlock)
+        } else {
+            let grow = &mut |growth| call.grow(growth);
+            self.decoder.reserve(grow).map_err(Halt::Failed)
+        };
+        reserved?;
+        call.settle(self.decoder.held_bytes());
+        let count = answer.read_what_is_there(self.decoder.space())?;
+        if count > 0 {
+            self.last_contact = Clock::system().now();
+            self.decoder.filled(count);
+        }
+        Ok(count)
+    }
+
+    fn cut_off(&mut self, halt: Halt) {
+        let Some(answer) = &self.answer else {
+            return;
+        };
+        // RS-5, over HTTP/1.1: how a connection ends in everyday life.
+        let everyday = halt.is_closed_by_peer() || halt.is_timed_out();
+        let closed = answer.call.check_account().is_err();
+        let error = answer.cut_off(halt);
+        if everyday {
+            self.answer = None;
+            self.end = Some(error);
+        } else if closed || error.is_stopped() {
+            self.fail(error);
+        } else {
+            self.answer = None;
+            // RS-4: what is no end of a connection is told as an event, then the stream ends.
+            self.events.push_back(WatchEvent::Error(error));
+        }
+    }
+
+    /// Gives back the memory that is not needed while nothing comes.
+    fn release(&mut self) {
         self.decoder.release();
         if let Some(answer) = &self.answer {
             answer.call.settle(self.decoder.held_bytes());
@@ -258,5 +366,101 @@ impl<K: Object> WatchReader<K> {
         if self.decoder.is_ended() {
             self.answer = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::super::byte_budget::ByteBudget;
+    use super::super::handover::handover;
+    use super::*;
+    use crate::wire::DecodeOptions;
+    use crate::worker::StopToken;
+
+    const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
+
+    /// A body of events; a read of it never waits.
+    struct Events {
+        left: usize,
+        at: usize,
+    }
+
+    impl Read for Events {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = into.len().min(self.left);
+            for byte in into.iter_mut().take(count) {
+                *byte = BOOKMARK[self.at % BOOKMARK.len()];
+                self.at += 1;
+            }
+            self.left -= count;
+            Ok(count)
+        }
+    }
+
+    /// Hands over three events at a time.
+    fn reader(budget: &Arc<ByteBudget>, bytes: usize) -> Box<WatchReader<Secret>> {
+        let call = Blocking::new(&StopToken::never(), Until::NEVER).unwrap();
+        let body = Events { left: bytes, at: 0 };
+        let answer = Answer::of(body, call.counted_in(budget));
+        WatchReader::boxed(EventDecoder::new(&DecodeOptions::default()), answer, 3)
+    }
+
+    #[test]
+    fn while_events_are_applied_no_more_is_read_than_the_bound() {
+        let budget = ByteBudget::new(64 * 1024 * 1024);
+        let (giver, taker) = handover();
+        let mut reader = reader(&budget, usize::MAX);
+        for _ in 0..3 {
+            let home = reader.read_for(&giver);
+            let burst = taker.answer(&Blocking::new(&StopToken::never(), Until::NEVER).unwrap());
+            assert_eq!(burst.unwrap().events.len(), 3);
+            assert!(home.events.is_empty());
+            reader = home.reader.unwrap();
+            let held = reader.decoder.held_bytes();
+            assert!(reader.decoder.pending_bytes() >= AHEAD_BYTES);
+            assert!(held <= 2 * AHEAD_BYTES, "{held}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_ahead_is_decoded_before_the_end_counts() {
+        let budget = ByteBudget::new(64 * 1024 * 1024);
+        let (giver, taker) = handover();
+        let mut reader = reader(&budget, 7 * BOOKMARK.len());
+        for events in [3, 3] {
+            let call = Blocking::new(&StopToken::never(), Until::NEVER).unwrap();
+            reader = reader.read_for(&giver).reader.unwrap();
+            assert_eq!(taker.answer(&call).unwrap().events.len(), events);
+            assert!(reader.answer.is_some());
+        }
+        let last = reader.read_for(&giver);
+        assert_eq!(last.events.len(), 1);
+        let reader = last.reader.unwrap();
+        assert!(reader.answer.is_none() && reader.end.is_none());
+        assert_eq!(reader.decoder.held_bytes(), 0);
+    }
+
+    /// B7: half of the budget is left to answers that need it.
+    #[test]
+    fn b7_reading_ahead_takes_half_of_the_budget_and_closes_nothing() {
+        let budget = ByteBudget::new(128 * 1024);
+        let (giver, _taker) = handover();
+        let reader = reader(&budget, usize::MAX).read_for(&giver).reader.unwrap();
+        let held = reader.decoder.held_bytes();
+        assert!((16 * 1024..=64 * 1024).contains(&held), "{held}");
+        assert!(reader.failure.is_none() && reader.answer.is_some());
+    }
+
+    #[test]
+    fn a_caller_that_asks_or_is_gone_ends_reading_ahead() {
+        let budget = ByteBudget::new(64 * 1024 * 1024);
+        let (giver, taker) = handover();
+        drop(taker);
+        let reader = reader(&budget, usize::MAX).read_for(&giver).reader.unwrap();
+        assert!(reader.decoder.pending_bytes() < 16 * 1024);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::admission::Urgency;
 use super::halt::Halt;
-use super::handover::Taker;
+use super::handover::{Giver, Taker};
 use super::slots::{Slot, Slots};
 use super::thread_pool::{Jobs, ThreadPool, answering};
 use crate::clock::Deadline;
@@ -66,7 +66,7 @@ impl RequestThreads {
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Taker<Result<T, Error>> {
         let (own, stop) = (Arc::clone(slot), stop.clone());
-        let (job, answer) = answering(port.clone(), move || {
+        let (job, answer) = answering(port.clone(), move |_| {
             let resumed = own.resume(&stop, Deadline::NEVER);
             resumed.map_err(|_stopped| Error::stopped(&port))?;
             job(own)
@@ -86,11 +86,11 @@ impl RequestThreads {
         answer
     }
 
-    /// Runs `work`, which waits for nothing, on a thread soon.
+    /// Runs `work`, which waits for nothing, on a thread soon. It may give results before its last.
     pub(crate) fn read<T: Send + 'static>(
         &self,
         port: &'static str,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     ) -> Taker<Result<T, Error>> {
         self.readers.run(port, work)
     }
@@ -225,7 +225,7 @@ mod tests {
         let client = RequestThreads::new(1, 1);
         let urgency = Urgency::new(false);
         let slot = client.slot(&urgency, &progress(), &StopToken::never(), Deadline::NEVER);
-        let (job, answer) = answering("the decoder", move || {
+        let (job, answer) = answering("the decoder", move |_| {
             drop(slot);
             Ok(())
         });

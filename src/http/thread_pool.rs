@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 
-use super::handover::{Taker, handover};
+use super::handover::{Giver, Taker, handover};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_call};
 use crate::sync::{Arc, Monitor, Rank};
@@ -51,14 +51,15 @@ struct PoolState {
 /// A thread that is counted and not started yet. Dropped before it is, it is counted out again.
 pub(crate) struct NewThread(Option<Arc<PoolInner>>);
 
-/// A job that does `work`, and where its result comes. `port` names the work where it panics.
+/// A job that does `work`, and where its result comes. `port` names the work where it panics. The
+/// work may give results before its last one.
 pub(crate) fn answering<T: Send + 'static>(
     port: impl Display + Send + 'static,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
 ) -> (Job, Taker<Result<T, Error>>) {
     let (reply, answer) = handover();
     let job = move |begun: Result<(), Error>| {
-        let result = begun.and_then(|()| guard_call(port, work));
+        let result = begun.and_then(|()| guard_call(port, || work(&reply)));
         // Whoever asked may have gone: then the result goes too.
         reply.give(result, None);
     };
@@ -117,7 +118,7 @@ impl ThreadPool {
     pub(crate) fn run<T: Send + 'static>(
         &self,
         port: impl Display + Send + 'static,
-        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     ) -> Taker<Result<T, Error>> {
         let (job, answer) = answering(port, work);
         if let Some(thread) = self.submit(job) {
@@ -257,14 +258,14 @@ mod tests {
         let (begun, started) = bounded(2 * THREADS_MAX);
         let (open, gate) = bounded::<()>(0);
         let (first, opened) = bounded::<()>(0);
-        let first_job = threads.run("first", move || {
+        let first_job = threads.run("first", move |_| {
             opened.recv().unwrap();
             Ok(())
         });
         let jobs: Vec<_> = (0..2 * THREADS_MAX)
             .map(|_| {
                 let (begun, gate) = (begun.clone(), gate.clone());
-                threads.run("job", move || {
+                threads.run("job", move |_| {
                     begun.send(()).unwrap();
                     gate.recv().unwrap();
                     Ok(())
@@ -294,7 +295,7 @@ mod tests {
         let jobs: Vec<_> = (0..THREADS_MAX)
             .map(|_| {
                 let (begun, gate) = (begun.clone(), gate.clone());
-                threads.run("job", move || {
+                threads.run("job", move |_| {
                     begun.send(()).unwrap();
                     gate.recv().unwrap();
                     Ok(())
@@ -319,27 +320,27 @@ mod tests {
     #[test]
     fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
         let threads = ThreadPool::new("t", 1, Jobs::Compute);
-        let broken: Taker<Result<(), Error>> = threads.run("the decoder", || panic!("told"));
+        let broken: Taker<Result<(), Error>> = threads.run("the decoder", |_| panic!("told"));
         let error = broken.take_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "the decoder panicked: told");
-        assert_eq!(threads.run("kept", || Ok(1)).answer(&call()).unwrap(), 1);
+        assert_eq!(threads.run("kept", |_| Ok(1)).answer(&call()).unwrap(), 1);
     }
 
     #[test]
     fn a_job_without_a_thread_is_left_to_the_others_or_told() {
         let threads = ThreadPool::new("t", 2, Jobs::Wait);
-        let (job, answer) = answering("job", || Ok(1));
+        let (job, answer) = answering("job", |_| Ok(1));
         drop(threads.submit(job));
         let error = answer.take_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(threads.0.state.lock().running, 0);
         let (open, gate) = bounded::<()>(0);
-        let busy = threads.run("busy", move || {
+        let busy = threads.run("busy", move |_| {
             gate.recv().unwrap();
             Ok(())
         });
-        let (job, answer) = answering("job", || Ok(2));
+        let (job, answer) = answering("job", |_| Ok(2));
         drop(threads.submit(job));
         open.send(()).unwrap();
         busy.answer(&call()).unwrap();
@@ -350,7 +351,7 @@ mod tests {
     fn a_starter_behind_its_owner_starts_nothing_that_works() {
         let threads = ThreadPool::new("t", 1, Jobs::Wait);
         let inner = Arc::clone(&threads.0);
-        let (job, answer) = answering("job", || Ok(1));
+        let (job, answer) = answering("job", |_| Ok(1));
         let thread = threads.submit(job).unwrap();
         drop(threads);
         assert!(answer.answer(&call()).is_err());
@@ -364,7 +365,7 @@ mod tests {
         let (begun, started) = bounded(1);
         let (open, gate) = bounded::<()>(1);
         let threads = ThreadPool::new("t", THREADS_MAX, Jobs::Compute);
-        let job = threads.run("job", move || {
+        let job = threads.run("job", move |_| {
             begun.send(()).unwrap();
             gate.recv().unwrap();
             ended.send(()).unwrap();

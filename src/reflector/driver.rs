@@ -140,10 +140,17 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Apply => self.apply(),
             Action::Stage => self.stage(),
             Action::Bookmark(version) => self.bookmark(&version),
-            Action::Read { until } => {
-                self.look_up();
-                self.read(until)
-            }
+            Action::Read { until } => match self.look_up() {
+                // An event in those bytes comes at once; else the read is one that may wait.
+                Backlog::Bytes => match self.read(self.clock.now()) {
+                    Input::Quiet { .. } => {
+                        self.sink.backlog(Backlog::Unknown);
+                        self.read(until)
+                    }
+                    input => input,
+                },
+                Backlog::Event | Backlog::Unknown => self.read(until),
+            },
             Action::List { request, fresh } => {
                 self.publish_and_rest();
                 self.list(&request, fresh, stop)
@@ -232,11 +239,12 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     }
 
     /// Before a read of the watch.
-    fn look_up(&mut self) {
+    fn look_up(&mut self) -> Backlog {
         let stream = self.stream.as_ref();
         let backlog = stream.map_or(Backlog::Unknown, GuardedStream::backlog);
         self.sink.backlog(backlog);
         self.publish();
+        backlog
     }
 
     /// Before a wait for anything but the watch.

@@ -199,6 +199,11 @@ impl<K: Object> EventDecoder<K> {
         })
     }
 
+    /// How many bytes were read and belong to no event that was handed out.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.frames.partial()
+    }
+
     /// Gives back what a quiet stream does not need. Part of an event is kept.
     pub fn release(&mut self) {
         self.frames.release();

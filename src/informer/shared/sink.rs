@@ -237,7 +237,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     }
 
     fn backlog(&mut self, backlog: Backlog) {
-        self.processor.set_burst(backlog == Backlog::Event);
+        self.processor.set_burst(backlog != Backlog::Unknown);
         match backlog {
             Backlog::Event | Backlog::Bytes => self.processor.spent().free(),
             Backlog::Unknown => self.processor.spent().rest(),

@@ -1,9 +1,15 @@
 //! Sinks other than the store: what they are told, and what their refusals and panics lead to.
 
+use std::time::Instant;
+
 use super::*;
-use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::list_watch::{
+    Backlog, EventKind, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent,
+    WatchRequest, WatchStream,
+};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::Mutex;
+use crate::worker::StopToken;
 
 /// Writes down what it is told, and refuses what is written in `refuse`.
 struct Probe {
@@ -243,7 +249,7 @@ impl Sink<ConfigMap> for Slow {
 fn b11_events_that_have_come_are_no_silence() {
     let mut world = World::new();
     world.options.idle_limit = seconds(130);
-    let source: &dyn crate::list_watch::ListerWatcher<ConfigMap> = &world.source;
+    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
     source.bookmark_came(seconds(1));
     let (came, told) = crossbeam_channel::unbounded();
     let (let_pass, pass) = crossbeam_channel::bounded(0);
@@ -262,5 +268,107 @@ fn b11_events_that_have_come_are_no_silence() {
     assert_eq!(world.requests().len(), 2, "the watch is not opened again");
     let status = reflector.status();
     assert_eq!((status.failures.count(), status.watches), (0, 1));
+    reflector.join().unwrap();
+}
+
+/// An open watch that has the beginning of an event, whose end does not come.
+struct Cut {
+    calls: Arc<Mutex<Vec<String>>>,
+    clock: Clock,
+    stop: StopToken,
+}
+
+impl WatchStream<ConfigMap> for Cut {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<ConfigMap>, Error> {
+        if self.clock.has_passed(deadline) {
+            self.calls.lock().push("looks".to_owned());
+            return Ok(Next::DeadlinePassed);
+        }
+        self.calls.lock().push("waits".to_owned());
+        let stopped = self.stop.channel().recv();
+        assert!(stopped.is_err());
+        Err(Error::stopped("a watch"))
+    }
+
+    fn last_contact(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog::Bytes
+    }
+}
+
+/// Its watches are cut; as a sink it writes down what it is told of the backlog.
+#[derive(Clone)]
+struct CutSource {
+    calls: Arc<Mutex<Vec<String>>>,
+    clock: Clock,
+}
+
+impl ListerWatcher<ConfigMap> for CutSource {
+    fn list(
+        &self,
+        _request: &ListRequest,
+        _stop: &StopToken,
+        _each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        Ok(ListPage {
+            resource_version: "1".into(),
+            continue_token: None,
+        })
+    }
+
+    fn watch(
+        &self,
+        _request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        let (calls, clock) = (Arc::clone(&self.calls), self.clock.clone());
+        calls.lock().clear();
+        let stop = stop.clone();
+        Ok(Box::new(Cut { calls, clock, stop }))
+    }
+
+    fn describe(&self) -> String {
+        "config maps".to_owned()
+    }
+}
+
+impl Sink<ConfigMap> for CutSource {
+    type Staging = ();
+
+    fn begin(&mut self) {}
+
+    fn stage(&mut self, (): &mut (), _item: ObjectEvent<ConfigMap>) {}
+
+    fn commit(&mut self, (): (), _of: &Replacement) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, _event: ObjectEvent<ConfigMap>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn backlog(&mut self, backlog: Backlog) {
+        self.calls.lock().push(format!("{backlog:?}"));
+    }
+}
+
+/// Bytes are no event: what was put off for the next event is not put off for the rest of it.
+#[test]
+fn the_sink_is_told_that_nothing_has_come_before_the_reflector_waits_for_the_rest_of_an_event() {
+    let world = World::new();
+    let source = CutSource {
+        calls: Arc::new(Mutex::new(Vec::new())),
+        clock: world.options.clock.clone(),
+    };
+    let (sink, calls) = (source.clone(), Arc::clone(&source.calls));
+    let options = world.options.clone();
+    let reflector = Reflector::spawn("cut", Arc::new(source), sink, options).unwrap();
+    while calls.lock().last().is_none_or(|call| call != "waits") {
+        std::thread::yield_now();
+    }
+    assert_eq!(*calls.lock(), ["Bytes", "looks", "Unknown", "waits"]);
     reflector.join().unwrap();
 }
