@@ -292,7 +292,7 @@ impl<K: Object> WatchReader<K> {
         let call = &answer.call;
         let reserved = if ahead {
             let grow = &mut |growth| call.grow_ahead(growth);
-            self.decoder.reserve(grow).map_err(|_| Halt::WouldBlock)
+            self.decoder.reserve(grow).map_err(|_full| Halt::WouldBlock)
         } else {
             let grow = &mut |growth| call.grow(growth);
             self.decoder.reserve(grow).map_err(Halt::Failed)
@@ -372,6 +372,8 @@ impl<K: Object> WatchReader<K> {
 #[cfg(test)]
 mod tests {
     use std::io::{self, Read};
+    use std::iter::Cycle;
+    use std::slice::Iter;
 
     use k8s_openapi::api::core::v1::Secret;
 
@@ -386,17 +388,16 @@ mod tests {
     /// A body of events; a read of it never waits.
     struct Events {
         left: usize,
-        at: usize,
+        bytes: Cycle<Iter<'static, u8>>,
     }
 
     impl Read for Events {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let count = into.len().min(self.left);
             for byte in into.iter_mut().take(count) {
-                *byte = BOOKMARK[self.at % BOOKMARK.len()];
-                self.at += 1;
+                *byte = *self.bytes.next().unwrap();
             }
-            self.left -= count;
+            self.left = self.left.strict_sub(count);
             Ok(count)
         }
     }
@@ -404,7 +405,10 @@ mod tests {
     /// Hands over three events at a time.
     fn reader(budget: &Arc<ByteBudget>, bytes: usize) -> Box<WatchReader<Secret>> {
         let call = Blocking::new(&StopToken::never(), Until::NEVER).unwrap();
-        let body = Events { left: bytes, at: 0 };
+        let body = Events {
+            left: bytes,
+            bytes: BOOKMARK.iter().cycle(),
+        };
         let answer = Answer::of(body, call.counted_in(budget));
         WatchReader::boxed(EventDecoder::new(&DecodeOptions::default()), answer, 3)
     }

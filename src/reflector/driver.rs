@@ -141,14 +141,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Stage => self.stage(),
             Action::Bookmark(version) => self.bookmark(&version),
             Action::Read { until } => match self.look_up() {
-                // An event in those bytes comes at once; else the read is one that may wait.
-                Backlog::Bytes => match self.read(self.clock.now()) {
-                    Input::Quiet { .. } => {
-                        self.sink.backlog(Backlog::Unknown);
-                        self.read(until)
-                    }
-                    input => input,
-                },
+                Backlog::Bytes => self.read_what_is_there(until),
                 Backlog::Event | Backlog::Unknown => self.read(until),
             },
             Action::List { request, fresh } => {
@@ -304,6 +297,16 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             self.measured.watch_is_open();
         });
         Input::Done(opened)
+    }
+
+    /// An event in the bytes that have come is read at once. Bytes of a part of one are no backlog.
+    fn read_what_is_there(&mut self, until: Instant) -> Input {
+        let input = self.read(self.clock.now());
+        if !matches!(input, Input::Quiet { .. }) {
+            return input;
+        }
+        self.sink.backlog(Backlog::Unknown);
+        self.read(until)
     }
 
     fn read(&mut self, until: Instant) -> Input {
