@@ -32,7 +32,7 @@ mod tell;
 use std::io;
 use std::process::ExitCode;
 
-use kubecache::http::{Client, Config, Environment};
+use kubecache::http::{Client, Config};
 use kubecache::{Error, ErrorKind};
 
 use args::{Command, Options};
@@ -87,7 +87,7 @@ fn run(options: &Options) -> Result<Ended, Error> {
     };
     let config = match &demo {
         Some(server) => server.config()?,
-        None => Config::infer_with(&options.connection, &Environment::process())?,
+        None => Config::infer_with(&options.connection)?,
     };
     let signals = Stop::listen().map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)

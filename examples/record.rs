@@ -12,7 +12,7 @@ use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use kubecache::http::{Config, Environment, KubeconfigOptions};
+use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::testing::Recorder;
 
 const USAGE: &str = "usage: record --out FILE [--kubeconfig FILE] [--context NAME] [--server-version V] [--day YYYY-MM-DD] [--port N] \
@@ -75,7 +75,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let config = Config::infer_with(&arguments.connection, &Environment::process())?;
+    let config = Config::infer_with(&arguments.connection)?;
     let recorder = Recorder::start(&config, arguments.port)?;
     let url = recorder.url();
     say(&format!(

@@ -108,6 +108,11 @@ impl Error {
         Self(Arc::new(inner))
     }
 
+    /// A configuration that cannot work; the message names file and field.
+    pub(crate) fn config(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Config, message)
+    }
+
     /// The object's absence, in the API's words: `secret "db" not found` (OC-10).
     pub fn not_found(resource: &str, name: &str) -> Self {
         Self::new(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
-use kubecache::http::{Config, Environment, KubeconfigOptions};
+use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::list_watch::{Api, ListerWatcher, ObjectEvent};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::{
@@ -51,8 +51,9 @@ pub(crate) fn run() {
         "no cluster: tests/cluster/run -- cargo bench --bench idle_watch -- cluster starts one",
     );
     let kubeconfig = Path::new(&directory).join("kubeconfig/admin.yaml");
-    let environment = Environment::from_pairs([("KUBECONFIG", kubeconfig.as_os_str())]);
-    let config = Config::from_kubeconfig(&KubeconfigOptions::default(), &environment).unwrap();
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![kubeconfig];
+    let config = Config::infer_with(&options).unwrap();
     let server = process_of(&directory);
     let client = watches::client(&config);
     let start = |count: usize| {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
+use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, ResourceVersion};
 use kubecache::testing::objects;
@@ -78,7 +78,7 @@ fn start_the_server() {
 fn client() -> Client {
     let mut options = KubeconfigOptions::default();
     options.paths = vec![environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml")];
-    let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
+    let config = Config::infer_with(&options).unwrap();
     Client::new(&config, ClientOptions::default()).unwrap()
 }
 

@@ -34,7 +34,7 @@ mod tell;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use kubecache::http::{Client, Config, Environment};
+use kubecache::http::{Client, Config};
 use kubecache::{Error, ErrorKind};
 
 use agent::{Agent, Ended};
@@ -59,7 +59,6 @@ fn main() -> ExitCode {
         }
         Err(wrong) => return usage(&wrong),
     };
-    let environment = Environment::process();
     if let Some(name) = &options.node_name
         && options.demo
         && name != demo::NODE
@@ -70,8 +69,8 @@ fn main() -> ExitCode {
         ));
     }
     let named = options.node_name.clone().or_else(|| {
-        let name = environment.var("NODE_NAME")?;
-        name.into_string().ok()
+        let name = std::env::var("NODE_NAME").ok()?;
+        (!name.is_empty()).then_some(name)
     });
     let node_name = match (named, options.demo) {
         (_, true) => demo::NODE.to_owned(),
@@ -79,7 +78,7 @@ fn main() -> ExitCode {
         (None, false) => return usage("which node? give --node-name, or set NODE_NAME"),
     };
     logger::install(options.verbosity, &TOLD_OTHERWISE);
-    match run(&options, &environment, &node_name) {
+    match run(&options, &node_name) {
         Ok(ended) => report(ended),
         Err(error) => {
             fail(&error);
@@ -88,7 +87,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<Ended, Error> {
+fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
     let endpoints = Endpoints::bind(options)?;
     let demo = if options.demo {
         let server = Demo::serve(options.demo_speed)?;
@@ -99,7 +98,7 @@ fn run(options: &Options, environment: &Environment, node_name: &str) -> Result<
     };
     let config = match &demo {
         Some(server) => server.config()?,
-        None => Config::infer_with(&options.connection, environment)?,
+        None => Config::infer_with(&options.connection)?,
     };
     log::info!(
         "node {node_name}, {} ({})",

@@ -73,8 +73,7 @@ impl Client {
     fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
         let server = config.server.clone();
         let tls = if server.https {
-            let tls = Tls::new(config.tls.clone(), server.name())?;
-            Some(Arc::new(tls))
+            Some(Arc::new(Tls::new(config)?))
         } else {
             None
         };

@@ -9,7 +9,7 @@ use super::credentials::Credentials;
 use super::pem::Pem;
 use super::server::Server;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::sync::Arc;
 
 /// The namespace of a configuration that names none.
@@ -33,6 +33,8 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Config {
     pub(crate) server: Server,
     pub(crate) tls: TlsSettings,
+    /// The cryptography to use; `None` takes the feature's.
+    pub(crate) provider: Option<Arc<CryptoProvider>>,
     pub(crate) credentials: Credentials,
     pub(crate) namespace: String,
     /// Headers of every request besides `Authorization`: impersonation.
@@ -42,7 +44,7 @@ pub struct Config {
 }
 
 /// How the server is trusted and which certificate the client shows.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
     /// The authorities to trust. `None`: the platform's are meant, and this crate carries none.
     pub(crate) authorities: Option<Pem>,
@@ -52,8 +54,6 @@ pub(crate) struct TlsSettings {
     pub(crate) server_name: Option<String>,
     /// Trust any certificate.
     pub(crate) insecure_skip_verify: bool,
-    /// The cryptography to use; `None` takes the feature's.
-    pub(crate) provider: Option<Arc<CryptoProvider>>,
 }
 
 /// A client certificate with its key.
@@ -66,31 +66,27 @@ pub(crate) struct Identity {
 }
 
 impl TlsSettings {
-    /// Whether a `host:port` without a scheme means https (as client-go decides it).
-    pub(crate) fn is_set(&self) -> bool {
-        self.authorities.is_some() || self.identity.is_some() || self.insecure_skip_verify
+    /// The certificates and the key.
+    pub(crate) fn pems(&self) -> impl Iterator<Item = &Pem> {
+        let identity = self.identity.iter();
+        let pems = identity.flat_map(|identity| [&identity.certificate, &identity.key]);
+        self.authorities.iter().chain(pems)
     }
 
-    /// An authority to check by and the wish not to check contradict each other (as client-go has it).
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match &self.authorities {
-            Some(authorities) if self.insecure_skip_verify => Err(format!(
+    /// Fails now rather than at the first handshake. Blocks for local files.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, for a file that cannot be read, or for an authority to check by beside the wish
+    /// not to check (as client-go has it).
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if let (true, Some(authorities)) = (self.insecure_skip_verify, &self.authorities) {
+            return Err(Error::config(format!(
                 "{}: names an authority although insecure-skip-tls-verify is set: remove one of the two",
-                authorities.field()
-            )),
-            _ => Ok(()),
+                authorities.field
+            )));
         }
-    }
-}
-
-impl fmt::Debug for TlsSettings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsSettings")
-            .field("authorities", &self.authorities)
-            .field("identity", &self.identity)
-            .field("server_name", &self.server_name)
-            .field("insecure_skip_verify", &self.insecure_skip_verify)
-            .finish_non_exhaustive()
+        self.pems().try_for_each(|pem| pem.loaded().map(drop))
     }
 }
 
@@ -103,7 +99,10 @@ impl Config {
     ///
     /// `Config`, when `url` is not `https://host[:port][/path]` or `http://…`.
     pub fn for_server(url: &str) -> Result<Self, Error> {
-        Ok(Self::new(Server::from_url(url, false)?))
+        let server = Server::parse(url, false);
+        let server = server
+            .map_err(|why| Error::config(format!("the server's URL cannot be used: {why}")))?;
+        Ok(Self::new(server))
     }
 
     pub(crate) fn new(server: Server) -> Self {
@@ -111,7 +110,8 @@ impl Config {
             source: format!("server {server}"),
             server,
             tls: TlsSettings::default(),
-            credentials: Credentials::none(),
+            provider: None,
+            credentials: Credentials::None,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             headers: Vec::new(),
             compression: true,
@@ -156,7 +156,7 @@ impl Config {
     /// Uses this cryptography. Without it the feature `ring` has to be on; nothing is ever installed process-wide.
     #[must_use]
     pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
-        self.tls.provider = Some(provider);
+        self.provider = Some(provider);
         self
     }
 
@@ -166,29 +166,15 @@ impl Config {
     ///
     /// `Config`, when no header can carry the token.
     pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
-        self.credentials = Credentials::token(token)
-            .map_err(|why| Error::new(ErrorKind::Config, format!("the token {why}")))?;
+        let credentials = Credentials::token(token);
+        self.credentials = credentials.map_err(|why| Error::config(format!("the token {why}")))?;
         Ok(self)
     }
 
     /// Proves itself with the token in a file: read again every 50 seconds, and once when the server rejects it.
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.credentials = Credentials::token_file(path, &Clock::system());
-        self
-    }
-
-    /// Measures the age of a token out of a file on this clock.
-    #[must_use]
-    pub fn with_clock(mut self, clock: &Clock) -> Self {
-        self.credentials = self.credentials.with_clock(clock);
-        self
-    }
-
-    /// Whether large answers may come compressed; true by default (`disable-compression`).
-    #[must_use]
-    pub fn with_compression(mut self, compression: bool) -> Self {
-        self.compression = compression;
+        self.credentials = Credentials::token_file(path, None, &Clock::system());
         self
     }
 

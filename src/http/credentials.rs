@@ -1,7 +1,7 @@
 //! What a request proves itself with: the `Authorization` header, its token read anew as it rotates.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::blocking::{Blocking, Until};
 use super::halt::{Halt, Limit};
 use super::helpers::Helpers;
-use super::pem::read_bounded;
+use super::pem::read_text;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
@@ -51,26 +51,24 @@ pub(crate) struct Authorization {
 
 /// The `Authorization` header of a client's requests. Clones share the token they read.
 #[derive(Clone)]
-pub(crate) struct Credentials(Source);
-
-#[derive(Clone)]
-enum Source {
+pub(crate) enum Credentials {
+    /// No header at all: anonymous, or known by the client certificate.
     None,
     /// The whole header value.
     Fixed(Arc<Authorization>),
     File(Arc<TokenFile>),
 }
 
-struct TokenFile {
-    path: TokenPath,
+/// A token in a file, read when it is first needed and then as it rotates.
+pub(crate) struct TokenFile {
+    path: PathBuf,
+    /// The path, for messages.
+    name: String,
     /// A file system may hang: then the token at hand goes on being used.
-    reads: Helpers<TokenPath, Arc<Authorization>>,
+    reads: Helpers<Arc<Authorization>>,
     clock: Clock,
     state: Mutex<Cached>,
 }
-
-#[derive(Clone, PartialEq, Eq)]
-struct TokenPath(PathBuf);
 
 struct Cached {
     /// The whole header value; `None` before the first read and after a rejection.
@@ -91,6 +89,18 @@ impl Authorization {
             header,
             secrets: forms,
         }
+    }
+
+    /// The header of a token; the reason for a refusal never repeats it.
+    pub(crate) fn bearer(token: &str) -> Result<Self, String> {
+        if token.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("holds a space or another character that no token has".to_owned());
+        }
+        let header = Zeroizing::new(["Bearer ", token].concat());
+        Ok(Self::new(header, &[token]))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -126,18 +136,14 @@ fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
 }
 
 impl Credentials {
-    /// No header at all: anonymous, or known by the client certificate.
-    pub(crate) fn none() -> Self {
-        Self(Source::None)
-    }
-
     /// A token that stands in the configuration.
     pub(crate) fn token(token: &str) -> Result<Self, String> {
-        Ok(Self(Source::Fixed(Arc::new(bearer(token)?))))
+        Ok(Self::Fixed(Arc::new(Authorization::bearer(token)?)))
     }
 
     /// User name and password, as HTTP basic authentication.
-    pub(crate) fn basic(username: &str, password: &str) -> Result<Self, String> {
+    pub(crate) fn basic(username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+        let (username, password) = (username.unwrap_or_default(), password.unwrap_or_default());
         if username.contains(':') {
             return Err("a user name with a colon cannot be sent".to_owned());
         }
@@ -150,25 +156,28 @@ impl Credentials {
             secrets.push(password);
         }
         let authorization = Authorization::new(header, &secrets);
-        Ok(Self(Source::Fixed(Arc::new(authorization))))
+        Ok(Self::Fixed(Arc::new(authorization)))
     }
 
-    /// A token in a file, read when it is first needed and then as it rotates.
-    pub(crate) fn token_file(path: impl Into<PathBuf>, clock: &Clock) -> Self {
-        Self(Source::File(Arc::new(TokenFile::new(
-            TokenPath(path.into()),
-            clock,
-            None,
-        ))))
-    }
-
-    /// The same, with a token that is used until the file was read for the first time.
-    pub(crate) fn or_token(self, initial: &str) -> Result<Self, String> {
-        let header = Arc::new(bearer(initial)?);
-        if let Source::File(file) = &self.0 {
-            file.state.lock().header = Some(header);
-        }
-        Ok(self)
+    /// The token in a file; `initial` is used until the file was read for the first time.
+    pub(crate) fn token_file(
+        path: impl Into<PathBuf>,
+        initial: Option<Authorization>,
+        clock: &Clock,
+    ) -> Self {
+        let path = path.into();
+        let token = Cached {
+            header: initial.map(Arc::new),
+            due: None,
+            failing: false,
+        };
+        Self::File(Arc::new(TokenFile {
+            name: format!("token file {}", path.display()),
+            path,
+            reads: Helpers::new("token-file", 1, Duration::MAX),
+            clock: clock.clone(),
+            state: Mutex::ranked(Rank::TOKEN, token),
+        }))
     }
 
     /// The whole value of the `Authorization` header; `None` when there is none to send.
@@ -185,10 +194,10 @@ impl Credentials {
         &self,
         call: &Blocking,
     ) -> Result<Option<Arc<Authorization>>, Error> {
-        match &self.0 {
-            Source::None => Ok(None),
-            Source::Fixed(header) => Ok(Some(Arc::clone(header))),
-            Source::File(file) => file.authorization(call).map(Some),
+        match self {
+            Self::None => Ok(None),
+            Self::Fixed(header) => Ok(Some(Arc::clone(header))),
+            Self::File(file) => file.authorization(call).map(Some),
         }
     }
 
@@ -207,25 +216,13 @@ impl Credentials {
     ///
     /// Returns whether that can change anything: a request is sent once more exactly then.
     pub(crate) fn rejected(&self) -> bool {
-        match &self.0 {
-            Source::None | Source::Fixed(_) => false,
-            Source::File(file) => {
+        match self {
+            Self::None | Self::Fixed(_) => false,
+            Self::File(file) => {
                 let mut state = file.state.lock();
                 state.header = None;
                 state.due = None;
                 true
-            }
-        }
-    }
-
-    /// The same credentials, unread, on another clock.
-    pub(crate) fn with_clock(&self, clock: &Clock) -> Self {
-        match &self.0 {
-            Source::None | Source::Fixed(_) => self.clone(),
-            Source::File(file) => {
-                let header = file.state.lock().header.clone();
-                let file = TokenFile::new(file.path.clone(), clock, header);
-                Self(Source::File(Arc::new(file)))
             }
         }
     }
@@ -239,29 +236,15 @@ impl fmt::Debug for Authorization {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Source::None => f.write_str("none"),
-            Source::Fixed(_) => f.write_str("fixed"),
-            Source::File(file) => write!(f, "file {}", file.path.0.display()),
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Fixed(_) => f.write_str("fixed"),
+            Self::File(file) => write!(f, "file {}", file.path.display()),
         }
     }
 }
 
 impl TokenFile {
-    fn new(path: TokenPath, clock: &Clock, header: Option<Arc<Authorization>>) -> Self {
-        let token = Cached {
-            header,
-            due: None,
-            failing: false,
-        };
-        Self {
-            path,
-            reads: Helpers::new("token-file", 1, Duration::MAX, TokenPath::read),
-            clock: clock.clone(),
-            state: Mutex::ranked(Rank::TOKEN, token),
-        }
-    }
-
     fn authorization(&self, call: &Blocking) -> Result<Arc<Authorization>, Error> {
         let now = self.clock.now();
         let has_token = {
@@ -278,7 +261,9 @@ impl TokenFile {
         };
         let wait = if has_token { READ_WAIT } else { FIRST_WAIT };
         let call = call.within(wait, Limit::File);
-        match self.reads.ask(self.path.clone()).answer(&call) {
+        let (path, name) = (self.path.clone(), self.name.clone());
+        let read = self.reads.ask(&self.name, move || read_token(&path, &name));
+        match read.answer(&call) {
             Ok(header) => {
                 let recovered = {
                     let mut state = self.state.lock();
@@ -287,14 +272,14 @@ impl TokenFile {
                     std::mem::take(&mut state.failing)
                 };
                 if recovered {
-                    log::info!("{} can be read again", self.path);
+                    log::info!("{} can be read again", self.name);
                 }
                 Ok(header)
             }
-            Err(Halt::Stopped) => Err(Error::stopped(&self.path.to_string())),
+            Err(Halt::Stopped) => Err(Error::stopped(&self.name)),
             Err(Halt::Failed(error)) => self.read_failed(error),
             Err(halt) => {
-                let message = format!("{}: {halt}: does its file system hang?", self.path);
+                let message = format!("{}: {halt}: does its file system hang?", self.name);
                 self.read_failed(Error::new(ErrorKind::Timeout, message))
             }
         }
@@ -319,32 +304,11 @@ impl TokenFile {
     }
 }
 
-impl TokenPath {
-    fn read(&self) -> Result<Arc<Authorization>, Error> {
-        let failed = |why: String| Error::new(ErrorKind::Config, format!("{self}: {why}"));
-        let bytes = read_bounded(&self.0, TOKEN_BYTES_MAX).map_err(failed)?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|_position| failed("holds bytes that are not text".to_owned()))?;
-        bearer(text.trim()).map(Arc::new).map_err(failed)
-    }
-}
-
-impl fmt::Display for TokenPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "token file {}", self.0.display())
-    }
-}
-
-/// The header of a token; the reason for a refusal never repeats it.
-fn bearer(token: &str) -> Result<Authorization, String> {
-    if token.is_empty() {
-        return Err("is empty".to_owned());
-    }
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err("holds a space or another character that no token has".to_owned());
-    }
-    let header = Zeroizing::new(["Bearer ", token].concat());
-    Ok(Authorization::new(header, &[token]))
+fn read_token(path: &Path, name: &str) -> Result<Arc<Authorization>, Error> {
+    let text = read_text(path, TOKEN_BYTES_MAX);
+    text.and_then(|text| Authorization::bearer(text.trim()))
+        .map(Arc::new)
+        .map_err(|why| Error::new(ErrorKind::Config, format!("{name}: {why}")))
 }
 
 #[cfg(test)]
@@ -367,7 +331,7 @@ mod tests {
             std::fs::create_dir_all(&directory).unwrap();
             let clock = FakeClock::new();
             let path = directory.join("token");
-            let credentials = Credentials::token_file(path, &Clock::from(clock.clone()));
+            let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
             Self {
                 directory,
                 clock,
@@ -486,7 +450,7 @@ mod tests {
         assert!(!token.rejected(), "reading again would change nothing");
         assert_eq!(format!("{token:?}"), "fixed");
 
-        let basic = Credentials::basic("aladdin", "opensesame").unwrap();
+        let basic = Credentials::basic(Some("aladdin"), Some("opensesame")).unwrap();
         let header = basic.authorization_at_start().unwrap().unwrap();
         assert_eq!(header.as_str(), "Basic YWxhZGRpbjpvcGVuc2VzYW1l");
     }
@@ -505,13 +469,13 @@ mod tests {
             let hidden = token.hide(&format!("no Bearer {quoted}, no entry"));
             assert_eq!(hidden, format!("no Bearer {MARK}, no entry"));
         }
-        let basic = Credentials::basic("aladdin", "opensesame").unwrap();
+        let basic = Credentials::basic(Some("aladdin"), Some("opensesame")).unwrap();
         let basic = basic.authorization_at_start().unwrap().unwrap();
         assert_eq!(
             basic.hide("aladdin:opensesame opensesame YWxhZGRpbjpvcGVuc2VzYW1l aladdin"),
             format!("{MARK} {MARK} {MARK} aladdin")
         );
-        let short = Credentials::basic("aladdin", "o").unwrap();
+        let short = Credentials::basic(Some("aladdin"), Some("o")).unwrap();
         let short = short.authorization_at_start().unwrap().unwrap();
         assert_eq!(short.hide("aladdin:o to go"), format!("{MARK} to go"));
     }
@@ -521,9 +485,8 @@ mod tests {
         let fixture = Fixture::new("both");
         let clock = Clock::from(fixture.clock.clone());
         let path = fixture.directory.join("token");
-        let credentials = Credentials::token_file(path, &clock)
-            .or_token("initial")
-            .unwrap();
+        let credentials =
+            Credentials::token_file(path, Authorization::bearer("initial").ok(), &clock);
         let header = |credentials: &Credentials| {
             let header = credentials.authorization_at_start().unwrap().unwrap();
             header.as_str().to_owned()
@@ -535,7 +498,7 @@ mod tests {
     }
 
     /// A path whose file system hangs: a pipe that nobody writes to.
-    fn hang(path: &std::path::Path) -> impl FnOnce() + use<> {
+    fn hang(path: &Path) -> impl FnOnce() + use<> {
         drop(std::fs::remove_file(path));
         let made = std::process::Command::new("mkfifo").arg(path).status();
         assert!(made.unwrap().success());

@@ -91,9 +91,10 @@ impl Dialer {
 
 /// A TLS connection on a fresh socket. Blocks by `call`.
 fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Connection, Halt> {
-    let (config, generation) = tls.current();
+    let config = tls.current();
     let explain = |error| Halt::Failed(tls.explain(error));
-    let mut connection = ClientConnection::new(config, tls.server_name()).map_err(explain)?;
+    let mut connection =
+        ClientConnection::new(Arc::clone(&config), tls.server_name()).map_err(explain)?;
     // The largest request is a bearer token: it is written whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() || connection.wants_write() {
@@ -116,7 +117,7 @@ fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Con
             return Err(explain(error));
         }
     }
-    let session = Session::new(Box::new(connection), Arc::clone(tls), generation);
+    let session = Session::new(Box::new(connection), Arc::clone(tls), config);
     Ok(Connection::new(socket, Some(session)))
 }
 

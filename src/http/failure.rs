@@ -99,45 +99,47 @@ fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
 }
 
 fn without_status_text(code: u16, body: &[u8]) -> String {
-    let said = first_words(body);
-    let said = if said.is_empty() {
-        String::new()
-    } else {
-        format!(": {said}")
-    };
+    let words = first_words(body);
+    let colon = if words.is_empty() { "" } else { ": " };
     let hint = if code == 404 {
         ": is this a Kubernetes API server, and does it serve this resource?"
     } else {
         ""
     };
-    format!("answered {code} without a Status of the API{said}{hint}")
+    format!("answered {code} without a Status of the API{colon}{words}{hint}")
 }
 
 /// The error of a successful answer that is no JSON.
 pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
-    let message = format!(
-        "{what}: answered with {:?} instead of JSON: is this a Kubernetes API server?",
-        printable(content_type)
-    );
-    Error::new(ErrorKind::Protocol, message)
+    let hint = "instead of JSON: is this a Kubernetes API server?";
+    not_our_protocol(
+        what,
+        &format!("answered with {:?} {hint}", printable(content_type)),
+    )
 }
 
 /// The error of a body in an encoding that was not asked for.
 pub(crate) fn unknown_encoding(what: &str, encoding: &str) -> Error {
-    let message = format!(
-        "{what}: answered with Content-Encoding {:?}, which the request does not accept: is there a proxy that compresses?",
-        printable(encoding)
-    );
-    Error::new(ErrorKind::Protocol, message)
+    let hint = "which the request does not accept: is there a proxy that compresses?";
+    let encoding = printable(encoding);
+    not_our_protocol(
+        what,
+        &format!("answered with Content-Encoding {encoding:?}, {hint}"),
+    )
 }
 
 /// The error of an answer that sends elsewhere.
 pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
-    let message = format!(
-        "{what}: answered {code}, to ask {:?} instead: redirects are not followed, use the address of the API server",
-        printable(location)
-    );
-    Error::new(ErrorKind::Protocol, message)
+    let hint = "redirects are not followed, use the address of the API server";
+    let location = printable(location);
+    not_our_protocol(
+        what,
+        &format!("answered {code}, to ask {location:?} instead: {hint}"),
+    )
+}
+
+fn not_our_protocol(what: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Protocol, format!("{what}: {why}"))
 }
 
 /// The first words of a text; of a page of HTML its title.

@@ -1,7 +1,6 @@
 //! Work that nothing can interrupt (a name lookup, a read of a file), on helper threads: whoever
 //! waits for it can be stopped.
 
-use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use super::handover::{Giver, Taker, handover};
@@ -9,30 +8,26 @@ use super::thread_pool::{Jobs, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard_call;
-use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
+use crate::sync::{Arc, Mutex, Rank};
 
-/// Answers questions on a few threads, which live while there is a question. Equal questions share
-/// an answer.
-pub(crate) struct Helpers<Q, T> {
+/// Does work on a few threads, which live while there is work. Work of the same name is done once
+/// for all who ask for it at the same time.
+pub(crate) struct Helpers<T> {
     threads: ThreadPool,
-    /// A question that a thread is at for so long is asked anew by the next who has it, on another
-    /// thread.
+    /// Work that has run for so long is done anew for the next caller, on another thread.
     stuck_after: Duration,
-    work: Arc<Work<Q, T>>,
-    questions: Arc<Mutex<Vec<SharedQuestion<Q, T>>>>,
+    tasks: Arc<Mutex<Vec<HelperTask<T>>>>,
 }
 
-type Work<Q, T> = dyn Fn(&Q) -> Result<T, Error> + Send + Sync;
-
-struct SharedQuestion<Q, T> {
-    id: u64,
-    what: Q,
+struct HelperTask<T> {
+    /// Equal for tasks that share a result; the pointer tells one task from another.
+    name: Arc<str>,
     waiters: Vec<Giver<Result<T, Error>>>,
     /// Since when a thread is at it.
     begun: Option<Instant>,
 }
 
-impl<Q, T> SharedQuestion<Q, T> {
+impl<T> HelperTask<T> {
     fn is_stuck(&self, stuck_after: Duration) -> bool {
         let now = Clock::system().now();
         let begun = self.begun;
@@ -40,76 +35,65 @@ impl<Q, T> SharedQuestion<Q, T> {
     }
 }
 
-impl<Q, T> Helpers<Q, T>
-where
-    Q: Clone + Eq + Display + Send + 'static,
-    T: Clone + Send + 'static,
-{
-    /// At most `threads_max` threads called `name`; `work` is guarded against panics.
-    pub(crate) fn new(
-        name: &'static str,
-        threads_max: usize,
-        stuck_after: Duration,
-        work: impl Fn(&Q) -> Result<T, Error> + Send + Sync + 'static,
-    ) -> Self {
+impl<T: Clone + Send + 'static> Helpers<T> {
+    /// At most `threads_max` threads called `name`.
+    pub(crate) fn new(name: &'static str, threads_max: usize, stuck_after: Duration) -> Self {
         Self {
             threads: ThreadPool::new(name, threads_max, Jobs::Hang),
             stuck_after,
-            work: Arc::new(work),
-            questions: Arc::new(Mutex::ranked(Rank::HELPERS, Vec::new())),
+            tasks: Arc::new(Mutex::ranked(Rank::HELPERS, Vec::new())),
         }
     }
 
-    /// Asks `question`, or joins those who wait for its answer. Never blocks: the answer comes to
-    /// the taker; it is `Resources` when the system has no thread to give.
-    pub(crate) fn ask(&self, question: Q) -> Taker<Result<T, Error>> {
-        static IDS: ProcessCounter = ProcessCounter::new(0);
-        let (waiter, answer) = handover();
-        let id = IDS.fetch_add(1, Ordering::Relaxed);
+    /// Has `work` done, guarded against panics, or joins those who wait for work of the same name.
+    /// Never blocks: the result comes to the taker; it is `Resources` when the system has no thread
+    /// to give.
+    pub(crate) fn ask(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Taker<Result<T, Error>> {
+        let (waiter, result) = handover();
+        let name: Arc<str> = Arc::from(name);
         {
-            let mut questions = self.questions.lock();
-            let mut asked = questions.iter_mut();
+            let mut tasks = self.tasks.lock();
             let same =
-                asked.find(|asked| asked.what == question && !asked.is_stuck(self.stuck_after));
-            if let Some(asked) = same {
+                |task: &&mut HelperTask<T>| task.name == name && !task.is_stuck(self.stuck_after);
+            if let Some(task) = tasks.iter_mut().find(same) {
                 // The work may hang for longer than all who asked for it.
-                asked.waiters.retain(Giver::is_wanted);
-                asked.waiters.push(waiter);
-                return answer;
+                task.waiters.retain(Giver::is_wanted);
+                task.waiters.push(waiter);
+                return result;
             }
-            questions.push(SharedQuestion {
-                id,
-                what: question.clone(),
+            tasks.push(HelperTask {
+                name: Arc::clone(&name),
                 waiters: vec![waiter],
                 begun: None,
             });
         }
-        let (work, questions) = (Arc::clone(&self.work), Arc::clone(&self.questions));
+        let tasks = Arc::clone(&self.tasks);
         let job = move |begun: Result<(), Error>| {
-            if let Some(asked) = questions.lock().iter_mut().find(|asked| asked.id == id) {
-                asked.begun = Some(Clock::system().now());
+            let is_this = |task: &HelperTask<T>| Arc::ptr_eq(&task.name, &name);
+            if let Some(task) = tasks.lock().iter_mut().find(|task| is_this(task)) {
+                task.begun = Some(Clock::system().now());
             }
-            let answer = begun.and_then(|()| guard_call(&question, || work(&question)));
-            let ended = {
-                let mut questions = questions.lock();
-                let place = questions.iter().position(|asked| asked.id == id);
-                place.map(|place| questions.remove(place))
-            };
+            let result = begun.and_then(|()| guard_call(&name, work));
+            let ended: Vec<_> = tasks.lock().extract_if(.., |task| is_this(task)).collect();
             for waiter in ended.into_iter().flat_map(|ended| ended.waiters) {
-                // A waiter that is gone needs no answer.
-                waiter.give(answer.clone(), None);
+                // A waiter that is gone needs no result.
+                waiter.give(result.clone(), None);
             }
         };
         if let Some(thread) = self.threads.submit(Box::new(job)) {
             thread.start();
         }
-        answer
+        result
     }
 
-    /// Whether a thread is at a question for at least so long.
+    /// Whether some work has run for at least so long.
     pub(crate) fn is_stuck(&self, so_long: Duration) -> bool {
-        let questions = self.questions.lock();
-        questions.iter().any(|asked| asked.is_stuck(so_long))
+        let tasks = self.tasks.lock();
+        tasks.iter().any(|task| task.is_stuck(so_long))
     }
 }
 
@@ -125,30 +109,41 @@ mod tests {
         Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
     }
 
-    /// Helpers that tell each question they are at, and answer when they are let go.
-    fn gated(
-        threads_max: usize,
-        stuck_after: Duration,
-    ) -> (Helpers<String, usize>, Receiver<String>, Sender<()>) {
+    /// Helpers that tell each name they are at, and go on when they are let go.
+    struct Gated {
+        helpers: Helpers<usize>,
+        begun: Sender<String>,
+        gate: Receiver<()>,
+    }
+
+    impl Gated {
+        fn ask(&self, name: &str) -> Taker<Result<usize, Error>> {
+            let (begun, gate, told) = (self.begun.clone(), self.gate.clone(), name.to_owned());
+            self.helpers.ask(name, move || {
+                let length = told.len();
+                begun.send(told).unwrap();
+                gate.recv().unwrap();
+                Ok(length)
+            })
+        }
+    }
+
+    fn gated(threads_max: usize, stuck_after: Duration) -> (Gated, Receiver<String>, Sender<()>) {
         let (begun, questions) = bounded(99);
         let (open, gate) = bounded(99);
-        let helpers = Helpers::new(
-            "t-help",
-            threads_max,
-            stuck_after,
-            move |question: &String| {
-                begun.send(question.clone()).unwrap();
-                gate.recv().unwrap();
-                Ok(question.len())
-            },
-        );
-        (helpers, questions, open)
+        let helpers = Helpers::new("t-help", threads_max, stuck_after);
+        let gated = Gated {
+            helpers,
+            begun,
+            gate,
+        };
+        (gated, questions, open)
     }
 
     #[test]
     fn equal_questions_share_an_answer_until_one_is_stuck() {
         let (helpers, questions, open) = gated(2, Duration::MAX);
-        let answers = [0, 1].map(|_| helpers.ask("a".to_owned()));
+        let answers = [0, 1].map(|_| helpers.ask("a"));
         assert_eq!(questions.recv().unwrap(), "a");
         open.send(()).unwrap();
         for answer in answers {
@@ -157,13 +152,13 @@ mod tests {
         assert!(questions.is_empty());
 
         let (helpers, questions, open) = gated(2, Duration::ZERO);
-        let first = helpers.ask("a".to_owned());
+        let first = helpers.ask("a");
         assert_eq!(questions.recv().unwrap(), "a");
-        let second = helpers.ask("a".to_owned());
+        let second = helpers.ask("a");
         assert_eq!(questions.recv().unwrap(), "a", "asked again beside it");
         // Both threads are taken: the third question waits, and is one.
-        let waiting = [0, 1].map(|_| helpers.ask("a".to_owned()));
-        assert_eq!(helpers.questions.lock().len(), 3);
+        let waiting = [0, 1].map(|_| helpers.ask("a"));
+        assert_eq!(helpers.helpers.tasks.lock().len(), 3);
         for _ in 0..3 {
             open.send(()).unwrap();
         }
@@ -175,12 +170,12 @@ mod tests {
     #[test]
     fn waiters_that_went_are_forgotten_while_the_work_hangs() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let kept = helpers.ask("a".to_owned());
+        let kept = helpers.ask("a");
         questions.recv().unwrap();
         for _ in 0..100 {
-            drop(helpers.ask("a".to_owned()));
+            drop(helpers.ask("a"));
         }
-        let waiters = helpers.questions.lock()[0].waiters.len();
+        let waiters = helpers.helpers.tasks.lock()[0].waiters.len();
         assert!(waiters <= 2, "{waiters}");
         open.send(()).unwrap();
         assert_eq!(kept.answer(&call()).unwrap(), 1);
@@ -189,9 +184,9 @@ mod tests {
     #[test]
     fn dropping_them_waits_for_no_work_and_asks_nothing_more() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let stuck = helpers.ask("stuck".to_owned());
+        let stuck = helpers.ask("stuck");
         questions.recv().unwrap();
-        let unasked = helpers.ask("unasked".to_owned());
+        let unasked = helpers.ask("unasked");
         drop(helpers);
         assert!(unasked.answer(&call()).is_err());
         open.send(()).unwrap();

@@ -1,116 +1,100 @@
 //! The configuration of a pod: the service's address out of the environment, the files of its service account.
 
-use std::path::PathBuf;
-
 use super::config::Config;
 use super::credentials::Credentials;
 use super::environment::Environment;
-use super::kubeconfig::{self, KubeconfigOptions};
-use super::pem::{Pem, read_bounded};
+use super::kubeconfig::{self, KubeconfigOptions, Section};
+use super::pem::{Pem, read_text};
 use super::server::Server;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// A namespace's name has at most 63 bytes; the file may end in a line break.
 const NAMESPACE_BYTES_MAX: u64 = 1024;
 
-/// What makes a process one that runs in a pod.
-#[derive(Debug)]
-pub(super) struct ServiceAccount {
-    host: String,
-    port: String,
-    directory: PathBuf,
+/// The pod's configuration, with those of kubectl's options that client-go applies in a pod, and
+/// those that say who asks: to pass over them would be to act as somebody else. The inner error says
+/// what is missing, where the process is in no pod.
+pub(super) fn load(
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<Result<Config, String>, Error> {
+    let [host, port] = match service(environment) {
+        Ok(service) => service,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let directory = &environment.service_account;
+    let mut config = Config::new(server(&host, &port)?);
+    config.source = format!("service account in {}", directory.display());
+    let nobody = Section::default();
+    config.credentials = match kubeconfig::credentials(&nobody, options)? {
+        Credentials::None => {
+            Credentials::token_file(directory.join("token"), None, &Clock::system())
+        }
+        given @ (Credentials::Fixed(_) | Credentials::File(_)) => given,
+    };
+    config.tls.authorities = Some(match &options.certificate_authority {
+        Some(path) => Pem::file(path, "--certificate-authority"),
+        None => Pem::file(directory.join("ca.crt"), "service account"),
+    });
+    config.tls.check()?;
+    if options.namespace.is_none()
+        && let Some(namespace) = namespace(environment)?
+    {
+        config.namespace = namespace;
+    }
+    kubeconfig::apply(&nobody, options, &mut config)?;
+    Ok(Ok(config))
 }
 
-/// Looks for variables and token; the text says what is missing.
-pub(super) fn find(environment: &Environment) -> Result<ServiceAccount, String> {
+/// Host and port of the API's service, if there is a token too; the text says what is missing.
+fn service(environment: &Environment) -> Result<[String; 2], String> {
     let var = |name: &str| {
-        environment
-            .text(name)
-            .ok_or_else(|| format!("{name} (not set, so this is no pod)"))
+        let value = environment.text(name);
+        value.ok_or_else(|| format!("{name} (not set, so this is no pod)"))
     };
-    let host = var("KUBERNETES_SERVICE_HOST")?;
-    let port = var("KUBERNETES_SERVICE_PORT")?;
-    let directory = environment.service_account().to_owned();
-    let token = directory.join("token");
-    if !token.is_file() {
-        return Err(format!("{} (no such file)", token.display()));
+    let service = [
+        var("KUBERNETES_SERVICE_HOST")?,
+        var("KUBERNETES_SERVICE_PORT")?,
+    ];
+    let token = environment.service_account.join("token");
+    if token.is_file() {
+        Ok(service)
+    } else {
+        Err(format!("{} (no such file)", token.display()))
     }
-    Ok(ServiceAccount {
-        host,
-        port,
-        directory,
+}
+
+fn server(host: &str, port: &str) -> Result<Server, Error> {
+    let url = if host.contains(':') && !host.starts_with('[') {
+        format!("https://[{host}]:{port}")
+    } else {
+        format!("https://{host}:{port}")
+    };
+    Server::parse(&url, true).map_err(|why| {
+        Error::config(format!(
+            "KUBERNETES_SERVICE_HOST {host:?} and KUBERNETES_SERVICE_PORT {port:?} make no server: {why}"
+        ))
     })
 }
 
-impl ServiceAccount {
-    /// The configuration, with those of kubectl's options that client-go applies in a pod, and those that say who asks:
-    /// to pass over them would be to act as somebody else.
-    pub(super) fn config(
-        &self,
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<Config, Error> {
-        let mut config = Config::new(self.server()?);
-        config.source = format!("service account in {}", self.directory.display());
-        config.credentials =
-            Credentials::token_file(self.directory.join("token"), &Clock::system());
-        kubeconfig::apply(options, &mut config)?;
-        config.tls.authorities = Some(match &options.certificate_authority {
-            Some(path) => Pem::file(path, "--certificate-authority"),
-            None => Pem::file(self.directory.join("ca.crt"), "service account"),
-        });
-        // Fails now rather than at the first handshake, as a kubeconfig that names a missing file does.
-        if let Some(authorities) = &config.tls.authorities {
-            authorities.read()?;
-        }
-        config.namespace = self.namespace(options, environment)?;
-        Ok(config)
+fn namespace(environment: &Environment) -> Result<Option<String>, Error> {
+    if let Some(namespace) = environment.text("POD_NAMESPACE") {
+        return Ok(Some(namespace));
     }
-
-    fn server(&self) -> Result<Server, Error> {
-        let host = if self.host.contains(':') && !self.host.starts_with('[') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
-        Server::parse(&format!("https://{host}:{}", self.port), true).map_err(|why| {
-            Error::new(
-                ErrorKind::Config,
-                format!(
-                    "KUBERNETES_SERVICE_HOST {:?} and KUBERNETES_SERVICE_PORT {:?} make no server: {why}",
-                    self.host, self.port
-                ),
-            )
-        })
+    let path = environment.service_account.join("namespace");
+    if !path.is_file() {
+        return Ok(None);
     }
-
-    fn namespace(
-        &self,
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<String, Error> {
-        if let Some(namespace) = &options.namespace {
-            return Ok(namespace.clone());
-        }
-        if let Some(namespace) = environment.text("POD_NAMESPACE") {
-            return Ok(namespace);
-        }
-        let path = self.directory.join("namespace");
-        if !path.is_file() {
-            return Ok("default".to_owned());
-        }
-        let told = |why: &str| Error::new(ErrorKind::Config, format!("{}: {why}", path.display()));
-        let bytes = read_bounded(&path, NAMESPACE_BYTES_MAX).map_err(|why| told(&why))?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|_position| told("holds bytes that are not text"))?
-            .trim();
-        Ok(if text.is_empty() { "default" } else { text }.to_owned())
-    }
+    let text = read_text(&path, NAMESPACE_BYTES_MAX)
+        .map_err(|why| Error::config(format!("{}: {why}", path.display())))?;
+    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     struct Pod(PathBuf);
@@ -138,7 +122,9 @@ mod tests {
                 ("HOME", "/nonexistent"),
             ];
             let pairs = service.into_iter().chain(more.iter().copied());
-            Environment::from_pairs(pairs).with_service_account_dir(&self.0)
+            let mut environment = Environment::from_pairs(pairs);
+            environment.service_account.clone_from(&self.0);
+            environment
         }
     }
 
@@ -146,6 +132,10 @@ mod tests {
         fn drop(&mut self) {
             drop(std::fs::remove_dir_all(&self.0));
         }
+    }
+
+    fn in_pod(environment: &Environment) -> Result<Result<Config, String>, Error> {
+        load(&KubeconfigOptions::default(), environment)
     }
 
     fn header(config: &Config) -> String {
@@ -157,12 +147,12 @@ mod tests {
     fn a_pod_finds_its_server_its_token_and_its_namespace() {
         let pod = Pod::new("finds");
         let environment = pod.environment("10.96.0.1", &[]);
-        let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+        let config = Config::infer_from(&KubeconfigOptions::default(), &environment).unwrap();
         assert_eq!(config.server_url(), "https://10.96.0.1:443");
         assert_eq!(config.namespace(), "shop");
         assert_eq!(header(&config), "Bearer pod-token");
-        let authorities = config.tls.authorities.as_ref().unwrap().read().unwrap();
-        assert_eq!(authorities.as_slice(), b"the cluster's");
+        let authorities = config.tls.authorities.as_ref().unwrap().loaded().unwrap();
+        assert_eq!(authorities.bytes.as_slice(), b"the cluster's");
     }
 
     #[test]
@@ -170,12 +160,12 @@ mod tests {
         let pod = Pod::new("brackets");
         for host in ["fd00:10:96::1", "[fd00:10:96::1]"] {
             let environment = pod.environment(host, &[("POD_NAMESPACE", "cellar")]);
-            let config = Config::in_cluster(&environment).unwrap();
+            let config = in_pod(&environment).unwrap().unwrap();
             assert_eq!(config.server_url(), "https://[fd00:10:96::1]:443");
             assert_eq!(config.namespace(), "cellar");
         }
         std::fs::remove_file(pod.0.join("namespace")).unwrap();
-        let config = Config::in_cluster(&pod.environment("a.b", &[])).unwrap();
+        let config = in_pod(&pod.environment("a.b", &[])).unwrap().unwrap();
         assert_eq!(config.namespace(), "default");
     }
 
@@ -190,14 +180,14 @@ mod tests {
             disable_compression: true,
             ..KubeconfigOptions::default()
         };
-        let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
+        let config = Config::infer_from(&options, &pod.environment("10.96.0.1", &[])).unwrap();
         assert_eq!(header(&config), "Bearer given");
         assert_eq!(config.namespace(), "attic");
         let acting = [("Impersonate-User".to_owned(), "jane".to_owned())];
         assert_eq!(config.headers, acting);
         assert!(!config.compression);
-        let authorities = config.tls.authorities.as_ref().unwrap().read().unwrap();
-        assert_eq!(authorities.as_slice(), b"shop\n");
+        let authorities = config.tls.authorities.as_ref().unwrap().loaded().unwrap();
+        assert_eq!(authorities.bytes.as_slice(), b"shop\n");
     }
 
     /// The token is for the server that the pod was given it for.
@@ -209,7 +199,7 @@ mod tests {
                 server: Some(server.to_owned()),
                 ..KubeconfigOptions::default()
             };
-            let config = Config::infer_with(&options, &pod.environment("10.96.0.1", &[])).unwrap();
+            let config = Config::infer_from(&options, &pod.environment("10.96.0.1", &[])).unwrap();
             assert!(config.server_url().starts_with(server));
             assert!(
                 config
@@ -226,12 +216,15 @@ mod tests {
     fn what_is_missing_is_named() {
         let pod = Pod::new("missing");
         let told = |environment: &Environment| {
-            let error = Config::in_cluster(environment).unwrap_err();
-            error.to_string().replace(pod.0.to_str().unwrap(), "DIR")
+            let why = match in_pod(environment) {
+                Ok(found) => found.unwrap_err(),
+                Err(error) => error.to_string(),
+            };
+            why.replace(pod.0.to_str().unwrap(), "DIR")
         };
         assert_eq!(
             told(&Environment::from_pairs([("HOME", "/")])),
-            "not in a cluster: KUBERNETES_SERVICE_HOST (not set, so this is no pod)"
+            "KUBERNETES_SERVICE_HOST (not set, so this is no pod)"
         );
         assert_eq!(
             told(&pod.environment("a b", &[])),
@@ -246,7 +239,7 @@ mod tests {
         std::fs::remove_file(pod.0.join("token")).unwrap();
         assert_eq!(
             told(&pod.environment("10.96.0.1", &[])),
-            "not in a cluster: DIR/token (no such file)"
+            "DIR/token (no such file)"
         );
     }
 }

@@ -17,7 +17,7 @@ impl Config {
     /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field,
     /// when a place holds a configuration that cannot work.
     pub fn infer() -> Result<Self, Error> {
-        Self::infer_with(&KubeconfigOptions::default(), &Environment::process())
+        Self::infer_with(&KubeconfigOptions::default())
     }
 
     /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place
@@ -30,31 +30,8 @@ impl Config {
     /// # Errors
     ///
     /// As [`infer`](Self::infer).
-    pub fn infer_with(
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<Self, Error> {
-        let missing = match kubeconfig::load(options, environment)? {
-            Ok(config) => return Ok(config),
-            Err(missing) => missing,
-        };
-        in_cluster::find(environment)
-            .map_err(|absent| nothing_found(&format!("{missing}; {absent}")))?
-            .config(options, environment)
-    }
-
-    /// A configuration out of kubeconfig files alone.
-    ///
-    /// Blocks for reads of local files.
-    ///
-    /// # Errors
-    ///
-    /// As [`infer`](Self::infer).
-    pub fn from_kubeconfig(
-        options: &KubeconfigOptions,
-        environment: &Environment,
-    ) -> Result<Self, Error> {
-        kubeconfig::load(options, environment)?.map_err(|missing| nothing_found(&missing))
+    pub fn infer_with(options: &KubeconfigOptions) -> Result<Self, Error> {
+        Self::infer_from(options, &Environment::process())
     }
 
     /// The configuration of a pod: the service's address out of the environment, the files of its
@@ -65,19 +42,26 @@ impl Config {
     /// # Errors
     ///
     /// `NotConfigured`, naming the variable or file that is missing, or `Config`.
-    pub fn in_cluster(environment: &Environment) -> Result<Self, Error> {
-        in_cluster::find(environment)
-            .map_err(|absent| {
-                Error::new(
-                    ErrorKind::NotConfigured,
-                    format!("not in a cluster: {absent}"),
-                )
-            })?
-            .config(&KubeconfigOptions::default(), environment)
+    pub fn in_cluster() -> Result<Self, Error> {
+        let found = in_cluster::load(&KubeconfigOptions::default(), &Environment::process())?;
+        found.map_err(|absent| not_configured("not in a cluster", &absent))
+    }
+
+    pub(crate) fn infer_from(
+        options: &KubeconfigOptions,
+        environment: &Environment,
+    ) -> Result<Self, Error> {
+        let missing = match kubeconfig::load(options, environment)? {
+            Ok(config) => return Ok(config),
+            Err(missing) => missing,
+        };
+        in_cluster::load(options, environment)?.map_err(|absent| {
+            let looked_for = format!("{missing}; {absent}");
+            not_configured("no cluster is configured; looked for", &looked_for)
+        })
     }
 }
 
-fn nothing_found(looked_for: &str) -> Error {
-    let message = format!("no cluster is configured; looked for: {looked_for}");
-    Error::new(ErrorKind::NotConfigured, message)
+fn not_configured(what: &str, missing: &str) -> Error {
+    Error::new(ErrorKind::NotConfigured, format!("{what}: {missing}"))
 }

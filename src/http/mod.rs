@@ -45,7 +45,6 @@ mod wakeup;
 
 pub use client::Client;
 pub use config::Config;
-pub use environment::Environment;
 pub use kubeconfig::KubeconfigOptions;
 pub use options::ClientOptions;
 #[cfg(feature = "testing")]

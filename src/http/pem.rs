@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::environment::Environment;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::sync::Arc;
 
 /// Bytes of a certificate, bundle or key no file may exceed: system bundles have a quarter of this.
@@ -14,71 +14,51 @@ const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Certificates or a key, with the place they came from for messages.
 #[derive(Clone)]
-pub(crate) enum Pem {
-    /// Bytes that stood in the configuration.
-    Inline {
-        /// The PEM text.
-        bytes: Arc<Zeroizing<Vec<u8>>>,
-        /// Where it stood, such as `/home/u/.kube/config: users[name=admin].user.client-key-data`.
-        field: String,
-    },
-    /// A file, read anew each time: certificates rotate.
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// Which field named it.
-        field: String,
-    },
+pub(crate) struct Pem {
+    /// Where it stood, such as `/home/u/.kube/config: users[name=admin].user.client-key-data`.
+    pub(crate) field: String,
+    /// The file that the field names. It is read anew each time, as certificates rotate.
+    pub(crate) path: Option<PathBuf>,
+    /// The PEM text, inline or [`loaded`](Self::loaded).
+    pub(crate) bytes: Arc<Zeroizing<Vec<u8>>>,
 }
 
 impl Pem {
     pub(crate) fn inline(bytes: Vec<u8>, field: impl Into<String>) -> Self {
-        Self::Inline {
-            bytes: Arc::new(Zeroizing::new(bytes)),
+        Self {
             field: field.into(),
+            path: None,
+            bytes: Arc::new(Zeroizing::new(bytes)),
         }
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>, field: impl Into<String>) -> Self {
-        Self::File {
-            path: path.into(),
-            field: field.into(),
+        Self {
+            path: Some(path.into()),
+            ..Self::inline(Vec::new(), field)
         }
     }
 
-    /// The PEM text as it is now. Blocks for the read of a local file.
+    /// The same with the bytes of the file as they are now. Blocks for the read of a local file.
     ///
     /// # Errors
     ///
     /// `Config`, naming field and file.
-    pub(crate) fn read(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
-        match self {
-            Self::Inline { bytes, .. } => Ok(Zeroizing::clone(bytes)),
-            Self::File { path, .. } => read_bounded(path, PEM_BYTES_MAX)
-                .map_err(|why| Error::new(ErrorKind::Config, format!("{}: {why}", self.origin()))),
+    pub(crate) fn loaded(&self) -> Result<Self, Error> {
+        let mut loaded = self.clone();
+        if let Some(path) = &self.path {
+            let bytes = read_bounded(path, PEM_BYTES_MAX)
+                .map_err(|why| Error::config(format!("{}: {why}", self.origin())))?;
+            loaded.bytes = Arc::new(bytes);
         }
-    }
-
-    /// The file, where it is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match self {
-            Self::Inline { .. } => None,
-            Self::File { path, .. } => Some(path),
-        }
-    }
-
-    /// The field alone.
-    pub(crate) fn field(&self) -> &str {
-        match self {
-            Self::Inline { field, .. } | Self::File { field, .. } => field,
-        }
+        Ok(loaded)
     }
 
     /// The place to look at when the content is wrong: field, and file where there is one.
     pub(crate) fn origin(&self) -> String {
-        match self {
-            Self::Inline { field, .. } => field.clone(),
-            Self::File { path, field } => format!("{field}: {}", path.display()),
+        match &self.path {
+            None => self.field.clone(),
+            Some(path) => format!("{}: {}", self.field, path.display()),
         }
     }
 }
@@ -113,11 +93,10 @@ pub(super) fn system_authorities(environment: &Environment) -> Option<Pem> {
 
 /// The error of a system that trusts nobody.
 pub(super) fn no_system_authorities() -> Error {
-    let message = format!(
+    Error::config(format!(
         "no certificate-authority is configured, and the system has no bundle: looked for {}",
         SYSTEM_BUNDLES.join(", ")
-    );
-    Error::new(ErrorKind::Config, message)
+    ))
 }
 
 /// Why a file cannot be read, in plain words for the usual reasons.
@@ -135,7 +114,7 @@ fn told(error: &std::io::Error) -> String {
 }
 
 /// Reads a whole file of at most `bytes_max`, a reason without the path as error.
-pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).map_err(|error| told(&error))?;
     // Room for all of it at once: a buffer that grows leaves copies behind that nobody overwrites.
@@ -156,14 +135,32 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<
     Ok(bytes)
 }
 
+/// The same for a file of text.
+pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, String> {
+    let mut bytes = read_bounded(path, bytes_max)?;
+    let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
+        drop(Zeroizing::new(error.into_bytes()));
+        "holds bytes that are not text"
+    })?;
+    Ok(Zeroizing::new(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_systems_authorities_are_those_of_ssl_cert_file() {
+        let environment = Environment::from_pairs([("SSL_CERT_FILE", "/mine.pem")]);
+        let pem = system_authorities(&environment).unwrap();
+        assert_eq!(pem.origin(), "SSL_CERT_FILE: /mine.pem");
+    }
 
     #[test]
     fn a_missing_file_is_named_with_its_field() {
         let pem = Pem::file("/nonexistent/ca.crt", "--certificate-authority");
-        let error = pem.read().unwrap_err();
+        let error = pem.loaded().unwrap_err();
         assert_eq!(
             error.to_string(),
             "--certificate-authority: /nonexistent/ca.crt: no such file"
@@ -178,7 +175,7 @@ mod tests {
             format!("{pem:?}"),
             "Pem(users[name=a].user.client-key-data)"
         );
-        assert_eq!(&**pem.read().unwrap(), b"canary");
+        assert_eq!(pem.loaded().unwrap().bytes.as_slice(), b"canary");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Name lookup, so that waiting for it can be stopped; concurrent lookups of a host share one.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use super::blocking::Blocking;
 use super::halt::Halt;
+use super::handover::Taker;
 use super::helpers::Helpers;
 use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
 
 /// The system's resolver, or a test's.
 pub(crate) type Lookup = dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -25,32 +26,17 @@ const THREADS_MAX: usize = 4;
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// Looks names up on helper threads.
-pub(crate) struct Resolver(Helpers<HostPort, Vec<SocketAddr>>);
-
-/// What is looked up.
-#[derive(Clone, PartialEq, Eq)]
-struct HostPort {
-    host: String,
-    port: u16,
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "looking up {}", self.host)
-    }
+pub(crate) struct Resolver {
+    lookup: Arc<Lookup>,
+    helpers: Helpers<Vec<SocketAddr>>,
 }
 
 impl Resolver {
     pub(crate) fn new(lookup: Box<Lookup>) -> Self {
-        let work = move |name: &HostPort| {
-            let why = match lookup(&name.host, name.port) {
-                Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
-                Ok(_) => "the name has no address".to_owned(),
-                Err(error) => error.to_string(),
-            };
-            Err(Error::new(ErrorKind::Unreachable, format!("{name}: {why}")))
-        };
-        Self(Helpers::new("resolver", THREADS_MAX, STUCK_AFTER, work))
+        Self {
+            lookup: lookup.into(),
+            helpers: Helpers::new("resolver", THREADS_MAX, STUCK_AFTER),
+        }
     }
 
     /// The addresses of `host`; needs no thread when it is an address.
@@ -67,8 +53,21 @@ impl Resolver {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        let host = host.to_owned();
-        self.0.ask(HostPort { host, port }).answer(call)
+        self.ask(host, port).answer(call)
+    }
+
+    fn ask(&self, host: &str, port: u16) -> Taker<Result<Vec<SocketAddr>, Error>> {
+        let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
+        // One resolver asks for one server: its port is always the same.
+        let name = format!("looking up {host}");
+        self.helpers.ask(&name.clone(), move || {
+            let why = match lookup(&host, port) {
+                Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
+                Ok(_) => "the name has no address".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            Err(Error::new(ErrorKind::Unreachable, format!("{name}: {why}")))
+        })
     }
 }
 
@@ -78,9 +77,7 @@ mod tests {
 
     use super::super::blocking::Until;
     use super::super::halt::Limit;
-    use super::super::handover::Taker;
     use super::*;
-    use crate::sync::Arc;
     use crate::sync::atomic::{AtomicUsize, Ordering};
     use crate::worker::StopSource;
 
@@ -111,11 +108,6 @@ mod tests {
         }
     }
 
-    fn ask(resolver: &Resolver, host: &str) -> Taker<Result<Vec<SocketAddr>, Error>> {
-        let host = host.to_owned();
-        resolver.0.ask(HostPort { host, port: 1 })
-    }
-
     fn call(source: &StopSource, until: Until) -> Blocking {
         Blocking::new(&source.token(), until).unwrap()
     }
@@ -124,9 +116,9 @@ mod tests {
     fn lookups_of_one_host_share_one_and_a_stop_ends_the_wait_for_it() {
         let (gate, started, open) = gate();
         let resolver = Resolver::new(gate.lookup());
-        let first = ask(&resolver, "api.test");
+        let first = resolver.ask("api.test", 1);
         started.recv().unwrap();
-        let second = ask(&resolver, "api.test");
+        let second = resolver.ask("api.test", 1);
         let source = StopSource::new();
         source.stop();
         let stopped = resolver.resolve("api.test", 1, &call(&source, Until::NEVER));
@@ -166,7 +158,7 @@ mod tests {
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
         };
         let resolver = Resolver::new(Box::new(lookup));
-        let waiting = ask(&resolver, "stuck.test");
+        let waiting = resolver.ask("stuck.test", 1);
         let found = resolver.resolve("api.test", 2, &call(&StopSource::new(), soon()));
         assert_eq!(found.unwrap().len(), 1);
         drop(stuck);

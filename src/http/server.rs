@@ -3,8 +3,6 @@
 use std::fmt;
 use std::net::Ipv6Addr;
 
-use crate::error::{Error, ErrorKind};
-
 /// Where the API server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -58,16 +56,6 @@ impl Server {
             } else {
                 format!("/{path}")
             },
-        })
-    }
-
-    /// Parses a URL that came as an argument of ours.
-    pub(crate) fn from_url(url: &str, tls: bool) -> Result<Self, Error> {
-        Self::parse(url, tls).map_err(|why| {
-            Error::new(
-                ErrorKind::Config,
-                format!("the server's URL cannot be used: {why}"),
-            )
         })
     }
 

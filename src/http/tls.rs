@@ -1,6 +1,7 @@
 //! One TLS configuration per client, made anew when the files it came from change.
 
 use std::hash::{BuildHasher, RandomState};
+use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,19 +11,18 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
-use zeroize::Zeroizing;
 
 use super::blocking::Blocking;
-use super::config::{Identity, TlsSettings};
+use super::config::{Config, Identity, TlsSettings};
 use super::environment::Environment;
 use super::halt::{Halt, Limit};
 use super::helpers::Helpers;
-use super::pem::{self, Pem};
-use super::tls_errors::{self, Origins};
-use super::tls_files::{Stamp, WatchedFiles};
+use super::pem;
+use super::tls_errors;
+use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// Sessions kept for resumption: one server, a few of its tickets.
@@ -34,10 +34,9 @@ const FILE_WAIT: Duration = Duration::from_millis(500);
 /// The TLS side of a client: the current configuration, and the files it is made of.
 pub(crate) struct Tls {
     server_name: ServerName<'static>,
-    origins: Origins,
     shared: Arc<TlsReloader>,
     /// A file system may hang: then the configuration at hand goes on being used.
-    looks: Helpers<&'static str, ()>,
+    looks: Helpers<()>,
 }
 
 struct TlsReloader {
@@ -45,24 +44,14 @@ struct TlsReloader {
     provider: Arc<CryptoProvider>,
     hasher: RandomState,
     current: Mutex<CurrentTls>,
-    files: Mutex<WatchedFiles>,
 }
 
 struct CurrentTls {
     config: Arc<ClientConfig>,
-    /// Counts configurations.
-    generation: u64,
+    files: WatchedFiles,
+    /// Of what was read last, whether it could be used or not.
     fingerprint: u64,
-    failed_fingerprint: Option<u64>,
 }
-
-/// The bytes a configuration is made of.
-struct Material {
-    authorities: Option<Bytes>,
-    identity: Option<(Bytes, Bytes)>,
-}
-
-type Bytes = Zeroizing<Vec<u8>>;
 
 impl Tls {
     /// Reads what the settings name and makes the first configuration. Blocks for local files.
@@ -70,45 +59,37 @@ impl Tls {
     /// # Errors
     ///
     /// `Config` or `Tls`, naming file and cause.
-    pub(crate) fn new(mut settings: TlsSettings, host: &str) -> Result<Self, Error> {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let mut settings = config.tls.clone();
         if settings.authorities.is_none() && !settings.insecure_skip_verify {
             let system = pem::system_authorities(&Environment::process());
             settings.authorities = Some(system.ok_or_else(pem::no_system_authorities)?);
         }
-        let provider = provider(&settings)?;
-        let name = settings.server_name.as_deref().unwrap_or(host);
-        let server_name = ServerName::try_from(name.to_owned()).map_err(|error| {
-            let message = format!("{name:?} is no name a certificate can carry: {error}");
-            Error::new(ErrorKind::Config, message)
+        let provider = provider(config.provider.as_ref())?;
+        let host = || config.server.name().to_owned();
+        let name = settings.server_name.get_or_insert_with(host);
+        let server_name = ServerName::try_from(name.clone()).map_err(|error| {
+            Error::config(format!(
+                "{name:?} is no name a certificate can carry: {error}"
+            ))
         })?;
-        let origins = Origins::new(&settings, name);
-        let material = Material::read(&settings)?;
+        let loaded = settings.loaded()?;
         let hasher = RandomState::new();
-        let fingerprint = material.fingerprint(&hasher);
-        let config = build(&settings, &provider, &material)?;
         let current = CurrentTls {
-            config,
-            generation: 0,
-            fingerprint,
-            failed_fingerprint: None,
+            config: build(&loaded, &provider)?,
+            files: WatchedFiles::default(),
+            fingerprint: loaded.fingerprint(&hasher),
         };
         let shared = Arc::new(TlsReloader {
             settings,
             provider,
             hasher,
             current: Mutex::ranked(Rank::TLS_CONFIG, current),
-            files: Mutex::ranked(Rank::TLS_FILES, WatchedFiles::default()),
-        });
-        let looking = Arc::clone(&shared);
-        let looks = Helpers::new("tls-files", 1, Duration::MAX, move |_| {
-            looking.refresh();
-            Ok(())
         });
         Ok(Self {
             server_name,
-            origins,
             shared,
-            looks,
+            looks: Helpers::new("tls-files", 1, Duration::MAX),
         })
     }
 
@@ -117,15 +98,10 @@ impl Tls {
         self.server_name.clone()
     }
 
-    /// Counts configurations; a connection of an earlier one is not used for another request.
-    pub(crate) fn generation(&self) -> u64 {
-        self.shared.current.lock().generation
-    }
-
-    /// The configuration for a new connection.
-    pub(crate) fn current(&self) -> (Arc<ClientConfig>, u64) {
-        let current = self.shared.current.lock();
-        (Arc::clone(&current.config), current.generation)
+    /// The configuration for a new connection; a connection of an earlier one is not used for
+    /// another request.
+    pub(crate) fn current(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.shared.current.lock().config)
     }
 
     /// Has the files looked at again, and the configuration made anew if they have changed.
@@ -134,11 +110,16 @@ impl Tls {
     /// the configuration as it was and is warned of once. Blocks by `call`, and no longer than a
     /// file system that works takes.
     pub(crate) fn refresh(&self, call: &Blocking) {
-        if !self.shared.settings.has_files() || self.looks.is_stuck(FILE_WAIT) {
+        if self.shared.settings.files().next().is_none() || self.looks.is_stuck(FILE_WAIT) {
             return;
         }
         let call = call.within(FILE_WAIT, Limit::File);
-        match self.looks.ask("reading TLS files").answer(&call) {
+        let shared = Arc::clone(&self.shared);
+        let look = self.looks.ask("reading TLS files", move || {
+            shared.refresh();
+            Ok(())
+        });
+        match look.answer(&call) {
             Ok(()) | Err(Halt::Stopped) => {}
             Err(Halt::Failed(error)) => {
                 log::warn!("TLS files are not looked at, those read last are used: {error}");
@@ -151,7 +132,7 @@ impl Tls {
 
     /// What a failure of TLS means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
-        tls_errors::explain(error, &self.origins)
+        tls_errors::explain(error, &self.shared.settings)
     }
 }
 
@@ -159,90 +140,53 @@ impl TlsReloader {
     /// Looks at the files, and reads them if they may have changed. Blocks for local files.
     fn refresh(&self) {
         // Before they are read: what changes meanwhile is seen at the next look.
-        let stamps: Vec<_> = self.settings.files().map(Stamp::of).collect();
-        if self
-            .files
-            .lock()
-            .may_have_changed(stamps, Clock::system().now())
-        {
-            self.read_again();
+        let stamps: Vec<_> = self.settings.files().map(stamp).collect();
+        let stamp = self.hasher.hash_one(stamps);
+        let now = Clock::system().now();
+        if !self.current.lock().files.may_have_changed(stamp, now) {
+            return;
         }
-    }
-
-    fn read_again(&self) {
-        let (material, fingerprint) = match Material::read(&self.settings) {
-            Ok(material) => {
-                let fingerprint = material.fingerprint(&self.hasher);
-                (Ok(material), fingerprint)
-            }
+        let loaded = self.settings.loaded();
+        let fingerprint = match &loaded {
+            Ok(loaded) => loaded.fingerprint(&self.hasher),
+            Err(error) => self.hasher.hash_one(error.to_string()),
+        };
+        if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
+            return;
+        }
+        match loaded.and_then(|loaded| build(&loaded, &self.provider)) {
+            Ok(config) => self.current.lock().config = config,
             Err(error) => {
-                let fingerprint = self.hasher.hash_one(error.to_string());
-                (Err(error), fingerprint)
+                log::warn!("changed TLS files are not used, those before still are: {error}");
             }
-        };
-        {
-            let current = self.current.lock();
-            let known = current.failed_fingerprint == Some(fingerprint);
-            if current.fingerprint == fingerprint || known {
-                return;
-            }
-        }
-        let built = material.and_then(|material| build(&self.settings, &self.provider, &material));
-        let failure = {
-            let mut current = self.current.lock();
-            match built {
-                Ok(config) => {
-                    current.config = config;
-                    current.fingerprint = fingerprint;
-                    current.failed_fingerprint = None;
-                    current.generation = current.generation.wrapping_add(1);
-                    None
-                }
-                Err(error) => {
-                    current.failed_fingerprint = Some(fingerprint);
-                    Some(error)
-                }
-            }
-        };
-        if let Some(error) = failure {
-            log::warn!("changed TLS files are not used, those before still are: {error}");
         }
     }
 }
 
 impl TlsSettings {
-    fn has_files(&self) -> bool {
-        self.files().next().is_some()
-    }
-
     fn files(&self) -> impl Iterator<Item = &Path> {
-        let identity = self.identity.iter();
-        let pems = identity.flat_map(|identity| [&identity.certificate, &identity.key]);
-        pems.chain(&self.authorities).filter_map(Pem::path)
-    }
-}
-
-impl Material {
-    fn read(settings: &TlsSettings) -> Result<Self, Error> {
-        let authorities = settings.authorities.as_ref();
-        let identity = settings.identity.as_ref();
-        Ok(Self {
-            authorities: authorities.map(Pem::read).transpose()?,
-            identity: identity
-                .map(|identity| {
-                    Ok::<_, Error>((identity.certificate.read()?, identity.key.read()?))
-                })
-                .transpose()?,
-        })
+        self.pems().filter_map(|pem| pem.path.as_deref())
     }
 
+    /// The same with what the files hold now. Blocks for local files.
+    fn loaded(&self) -> Result<Self, Error> {
+        let mut loaded = self.clone();
+        if let Some(authorities) = &mut loaded.authorities {
+            *authorities = authorities.loaded()?;
+        }
+        if let Some(Identity { certificate, key }) = &mut loaded.identity {
+            (*certificate, *key) = (certificate.loaded()?, key.loaded()?);
+        }
+        Ok(loaded)
+    }
+
+    /// A hash of what was loaded.
     fn fingerprint(&self, hasher: &RandomState) -> u64 {
-        let identity = self.identity.as_ref();
-        let identity = identity.map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
-        hasher.hash_one((
-            self.authorities.as_ref().map(|pem| pem.as_slice()),
-            identity,
-        ))
+        hasher.hash_one(
+            self.pems()
+                .map(|pem| pem.bytes.as_slice())
+                .collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -253,28 +197,27 @@ impl Material {
         reason = "without the feature there may be none"
     )
 )]
-fn provider(settings: &TlsSettings) -> Result<Arc<CryptoProvider>, Error> {
-    if let Some(provider) = &settings.provider {
+fn provider(given: Option<&Arc<CryptoProvider>>) -> Result<Arc<CryptoProvider>, Error> {
+    if let Some(provider) = given {
         return Ok(Arc::clone(provider));
     }
     #[cfg(feature = "ring")]
     return Ok(Arc::new(rustls::crypto::ring::default_provider()));
     #[cfg(not(feature = "ring"))]
-    Err(Error::new(
-        ErrorKind::Config,
+    Err(Error::config(
         "TLS needs a crypto provider: hand one in, or build kubecache with its feature `ring`",
     ))
 }
 
+/// The configuration of settings that are loaded.
 fn build(
     settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,
-    material: &Material,
 ) -> Result<Arc<ClientConfig>, Error> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| {
-            config(&format!(
+            Error::config(format!(
                 "the crypto provider: {}",
                 tls_errors::words(&error)
             ))
@@ -285,14 +228,14 @@ fn build(
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
     } else {
-        builder.with_root_certificates(roots(settings, material)?)
+        builder.with_root_certificates(roots(settings)?)
     };
-    let mut tls = match (&settings.identity, &material.identity) {
-        (Some(identity), Some((certificate, key))) => {
-            let certified = certified(identity, certificate, key, provider)?;
-            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+    let mut tls = match &settings.identity {
+        Some(identity) => {
+            let certified = SingleCertAndKey::from(certified(identity, provider)?);
+            builder.with_client_cert_resolver(Arc::new(certified))
         }
-        _ => builder.with_no_client_auth(),
+        None => builder.with_no_client_auth(),
     };
     tls.resumption = if settings.identity.is_some() {
         // A resumed session would keep the identity of the certificate before.
@@ -304,11 +247,11 @@ fn build(
     Ok(Arc::new(tls))
 }
 
-fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStore>, Error> {
-    let origin = settings.authorities.as_ref().map(Pem::origin);
-    let origin = origin.unwrap_or_default();
-    let bytes = material.authorities.as_deref();
-    let bytes = bytes.map(Vec::as_slice).unwrap_or_default();
+fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
+    let (origin, bytes) = match &settings.authorities {
+        Some(authorities) => (authorities.origin(), authorities.bytes.as_slice()),
+        None => (String::new(), &[][..]),
+    };
     let mut roots = RootCertStore::empty();
     let mut refused = None;
     for certificate in CertificateDer::pem_slice_iter(bytes) {
@@ -323,28 +266,25 @@ fn roots(settings: &TlsSettings, material: &Material) -> Result<Arc<RootCertStor
             || "it holds no CERTIFICATE block".to_owned(),
             |error| tls_errors::words(&error),
         );
-        return Err(config(&format!("{origin}: no usable certificate: {why}")));
+        return Err(Error::config(format!(
+            "{origin}: no usable certificate: {why}"
+        )));
     }
     Ok(Arc::new(roots))
 }
 
-fn certified(
-    identity: &Identity,
-    certificate: &[u8],
-    key: &[u8],
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, Error> {
+fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let (certificate_origin, key_origin) = (identity.certificate.origin(), identity.key.origin());
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate)
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&identity.certificate.bytes)
         .collect::<Result<_, _>>()
         .map_err(|error| not_pem(&certificate_origin, &error))?;
     if chain.is_empty() {
         let message = format!("{certificate_origin}: it holds no CERTIFICATE block");
-        return Err(config(&message));
+        return Err(Error::config(message));
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| {
+    let key = PrivateKeyDer::from_pem_slice(&identity.key.bytes).map_err(|error| {
         let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
-        config(&format!(
+        Error::config(format!(
             "{key_origin}: {}: {hint}",
             tls_errors::pem_words(&error)
         ))
@@ -353,13 +293,13 @@ fn certified(
         let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the ring \
                     provider; for P-521 hand in a provider that knows it";
         let why = tls_errors::words(&error);
-        config(&format!("{key_origin}: the key cannot be used ({why}): {hint}"))
+        Error::config(format!("{key_origin}: the key cannot be used ({why}): {hint}"))
     })?;
     let certified = CertifiedKey::new(chain, key);
     match certified.keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(config(&format!(
+            return Err(Error::config(format!(
                 "{certificate_origin} and {key_origin} do not belong together: the certificate is for another key"
             )));
         }
@@ -368,7 +308,7 @@ fn certified(
             log::warn!("{certificate_origin}: an X.509 v1 certificate, which some servers refuse");
         }
         Err(error) => {
-            return Err(config(&format!(
+            return Err(Error::config(format!(
                 "{certificate_origin}: not a certificate: {}",
                 tls_errors::words(&error)
             )));
@@ -379,9 +319,5 @@ fn certified(
 
 fn not_pem(origin: &str, error: &rustls::pki_types::pem::Error) -> Error {
     let why = tls_errors::pem_words(error);
-    config(&format!("{origin}: not PEM: {why}"))
-}
-
-fn config(message: &str) -> Error {
-    Error::new(ErrorKind::Config, message)
+    Error::config(format!("{origin}: not PEM: {why}"))
 }

@@ -8,31 +8,6 @@ use super::pem::Pem;
 use crate::error::{Error, ErrorKind};
 use crate::object::visible;
 
-/// Where the pieces of the configuration came from.
-#[derive(Clone, Debug)]
-pub(crate) struct Origins {
-    server_name: String,
-    authorities: String,
-    identity: Option<String>,
-}
-
-impl Origins {
-    pub(crate) fn new(settings: &TlsSettings, server_name: &str) -> Self {
-        Self {
-            server_name: server_name.to_owned(),
-            authorities: settings
-                .authorities
-                .as_ref()
-                .map(Pem::origin)
-                .unwrap_or_default(),
-            identity: settings
-                .identity
-                .as_ref()
-                .map(|identity| identity.certificate.origin()),
-        }
-    }
-}
-
 /// Whether rustls cannot read a certificate because it is not of X.509 version 3.
 pub(crate) fn is_unsupported_version(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
@@ -46,10 +21,10 @@ pub(crate) fn is_unsupported_version(error: &rustls::Error) -> bool {
     clippy::wildcard_enum_match_arm,
     reason = "rustls's errors are many and grow; the rest speak for themselves"
 )]
-pub(crate) fn explain(error: rustls::Error, origins: &Origins) -> Error {
+pub(crate) fn explain(error: rustls::Error, settings: &TlsSettings) -> Error {
     let message = match &error {
-        rustls::Error::InvalidCertificate(reason) => certificate(reason, &error, origins),
-        rustls::Error::AlertReceived(alert) => alert_received(*alert, origins),
+        rustls::Error::InvalidCertificate(reason) => certificate(reason, &error, settings),
+        rustls::Error::AlertReceived(alert) => alert_received(*alert, settings),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server does not speak TLS: is its address http:// instead of https://?".to_owned()
         }
@@ -124,27 +99,30 @@ fn spelled(value: &str) -> String {
 
 /// A time in the unit that a reader needs.
 fn rough(seconds: u64) -> String {
-    let rows = [(86_400, "day"), (3_600, "hour"), (60, "minute")];
+    let rows = [
+        (86_400, "day"),
+        (3_600, "hour"),
+        (60, "minute"),
+        (1, "second"),
+    ];
     for (unit, name) in rows {
         if seconds >= unit {
             let count = seconds.checked_div(unit).unwrap_or_default();
-            return counted(count, name);
+            let plural = if count == 1 { "" } else { "s" };
+            return format!("{count} {name}{plural}");
         }
     }
-    counted(seconds, "second")
-}
-
-fn counted(count: u64, name: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {name}{plural}")
+    "no time".to_owned()
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "rustls's errors are many and grow; the rest speak for themselves"
 )]
-fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origins) -> String {
-    let (name, authorities) = (&origins.server_name, &origins.authorities);
+fn certificate(reason: &CertificateError, error: &rustls::Error, settings: &TlsSettings) -> String {
+    let name = settings.server_name.as_deref().unwrap_or_default();
+    let authorities = settings.authorities.as_ref().map(Pem::origin);
+    let authorities = authorities.unwrap_or_default();
     match reason {
         CertificateError::UnknownIssuer => format!(
             "the server's certificate is not signed by an authority in {authorities}: the bundle has to hold the \
@@ -154,24 +132,31 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origi
             "the server's certificate names an authority in {authorities} but was signed with another key: the bundle \
              is of another cluster, or of this one before its authority was renewed (BadSignature)"
         ),
-        CertificateError::NotValidForName => not_for_name(name, ""),
         CertificateError::NotValidForNameContext { presented, .. } => {
             let presented: Vec<_> = presented.iter().map(|name| readable(name)).collect();
             let list = match presented.as_slice() {
                 [] => ": it carries no subject alternative name at all".to_owned(),
                 names => format!(", only for {}", names.join(", ")),
             };
-            not_for_name(name, &list)
+            format!(
+                "the server's certificate is not for {name:?}{list}: \
+                 use an address it is for, or set tls-server-name"
+            )
         }
-        CertificateError::Expired => expired(""),
         CertificateError::ExpiredContext { time, not_after } => {
             let seconds = time.as_secs().saturating_sub(not_after.as_secs());
-            expired(&format!(", {} ago", rough(seconds)))
+            format!(
+                "the server's certificate has expired, {} ago: \
+                 renew it, or check this machine's clock",
+                rough(seconds)
+            )
         }
-        CertificateError::NotValidYet => not_yet(""),
         CertificateError::NotValidYetContext { time, not_before } => {
             let seconds = not_before.as_secs().saturating_sub(time.as_secs());
-            not_yet(&format!(", but in {}", rough(seconds)))
+            format!(
+                "the server's certificate is not valid yet, but in {}: check this machine's clock",
+                rough(seconds)
+            )
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
@@ -179,7 +164,7 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origi
              another (ECDSA or RSA with SHA-256), or hand in a crypto provider that knows it"
                 .to_owned()
         }
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+        CertificateError::InvalidPurposeContext { .. } => {
             "the server's certificate is not for servers: its extended key usage lacks server authentication"
                 .to_owned()
         }
@@ -200,20 +185,6 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, origins: &Origi
     }
 }
 
-fn expired(when: &str) -> String {
-    format!("the server's certificate has expired{when}: renew it, or check this machine's clock")
-}
-
-fn not_yet(when: &str) -> String {
-    format!("the server's certificate is not valid yet{when}: check this machine's clock")
-}
-
-fn not_for_name(name: &str, presented: &str) -> String {
-    format!(
-        "the server's certificate is not for {name:?}{presented}: use an address it is for, or set tls-server-name"
-    )
-}
-
 /// rustls prints names as their Rust values.
 fn readable(name: &str) -> String {
     let inner = name
@@ -225,7 +196,7 @@ fn readable(name: &str) -> String {
     visible(inner.trim_end_matches(')').trim_matches('"')).into_owned()
 }
 
-fn alert_received(alert: AlertDescription, origins: &Origins) -> String {
+fn alert_received(alert: AlertDescription, settings: &TlsSettings) -> String {
     let about_us = matches!(
         alert,
         AlertDescription::BadCertificate
@@ -242,9 +213,10 @@ fn alert_received(alert: AlertDescription, origins: &Origins) -> String {
     } else {
         spelled(&format!("{alert:?}"))
     };
-    match &origins.identity {
+    match &settings.identity {
         Some(identity) if about_us => {
-            format!("the server refuses the client certificate {identity}: {alert}")
+            let origin = identity.certificate.origin();
+            format!("the server refuses the client certificate {origin}: {alert}")
         }
         None if about_us => {
             format!("the server asks for a client certificate, and none is configured: {alert}")
@@ -353,13 +325,13 @@ mod tests {
     /// D16: sentences, without numbers of algorithms and without Rust's values.
     #[test]
     fn a_failure_is_told_in_words() {
-        let origins = Origins {
-            server_name: "api.test".to_owned(),
-            authorities: "ca.crt".to_owned(),
-            identity: None,
+        let settings = TlsSettings {
+            server_name: Some("api.test".to_owned()),
+            authorities: Some(Pem::inline(Vec::new(), "ca.crt")),
+            ..TlsSettings::default()
         };
         for (error, text) in certificate_rows().into_iter().chain(other_rows()) {
-            let shown = explain(error, &origins).to_string();
+            let shown = explain(error, &settings).to_string();
             assert!(shown.contains(text), "{shown}");
             let has_values = shown.contains(['[', '{', '"']) || shown.contains("(\"");
             assert!(!has_values, "{shown}");

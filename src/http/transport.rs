@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use rustix::event::PollFlags;
-use rustls::ClientConnection;
+use rustls::{ClientConfig, ClientConnection};
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::blocking;
@@ -27,17 +27,21 @@ pub(crate) struct Connection {
 /// The TLS half of a connection.
 pub(crate) struct Session {
     connection: Box<ClientConnection>,
-    /// Explains failures, and says whether its configuration is still the current one.
+    /// Explains failures, and says whether `config` is still the current one.
     tls: Arc<Tls>,
-    generation: u64,
+    config: Arc<ClientConfig>,
 }
 
 impl Session {
-    pub(crate) fn new(connection: Box<ClientConnection>, tls: Arc<Tls>, generation: u64) -> Self {
+    pub(crate) fn new(
+        connection: Box<ClientConnection>,
+        tls: Arc<Tls>,
+        config: Arc<ClientConfig>,
+    ) -> Self {
         Self {
             connection,
             tls,
-            generation,
+            config,
         }
     }
 
@@ -140,7 +144,7 @@ impl Connection {
             return false;
         }
         let idle = match &mut self.tls {
-            Some(session) if session.generation != session.tls.generation() => false,
+            Some(session) if !Arc::ptr_eq(&session.config, &session.tls.current()) => false,
             // Session tickets may stand there unread; data or an end may not.
             Some(session) => matches!(session.fill(&self.socket, &mut [0]), Ok(None)),
             None => matches!(attempt(|| self.socket.peek(&mut [0])), Ok(None)),

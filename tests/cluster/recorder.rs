@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
+use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use kubecache::list_watch::{EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::object::{Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::testing::{FixtureServer, Recorder};
@@ -80,7 +80,7 @@ fn a_recording_holds_no_secret_and_replays_what_the_client_saw() {
     assert!(token.len() > 8);
     let mut options = KubeconfigOptions::default();
     options.paths = vec![kubeconfig];
-    let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
+    let config = Config::infer_with(&options).unwrap();
     let recorder = Recorder::start(&config, 0).unwrap();
     let change = || apply(&format!("{MANIFEST}canary-of-{}}}\n", std::process::id()));
     let (seen, canary) = look(&recorder.url(), change);

@@ -11,7 +11,7 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use kubecache::Error;
 use kubecache::clock::Clock;
-use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
+use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use kubecache::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
@@ -125,7 +125,7 @@ pub(crate) fn connect(
     client: ClientOptions,
 ) -> Client {
     options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
-    let config = Config::from_kubeconfig(&options, &Environment::process()).unwrap();
+    let config = Config::infer_with(&options).unwrap();
     Client::new(&config, client).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::{Client, Config};
+use kubecache::http::{Client, Config, KubeconfigOptions};
 use kubecache::list_watch::{Api, ListerWatcher};
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
@@ -405,13 +405,26 @@ fn a_gzipped_list_is_taken_and_its_connection_kept() {
 
 #[test]
 fn gzip_is_switchable_per_client_and_per_configuration() {
-    let rows = [(false, true), (true, false)];
-    for (option, compression) in rows {
+    for (is_of_client, disabled) in [(false, false), (true, true)] {
         let server = Server::start();
-        let config = Config::for_server(&server.url()).unwrap();
+        let kubeconfig =
+            std::env::temp_dir().join(format!("kubecache-gzip-{disabled}-{}", std::process::id()));
+        let cluster = format!(
+            "{{server: '{}', disable-compression: {disabled}}}",
+            server.url()
+        );
+        let text = format!(
+            "clusters: [{{name: c, cluster: {cluster}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c}}}}]\ncurrent-context: x\n"
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        let mut options = KubeconfigOptions::default();
+        options.paths = vec![kubeconfig.clone()];
+        let config = Config::infer_with(&options).unwrap();
+        fs::remove_file(kubeconfig).unwrap();
         let mut options = patient();
-        options.gzip = option;
-        let client = Client::new(&config.with_compression(compression), options).unwrap();
+        options.gzip = is_of_client;
+        let client = Client::new(&config, options).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap());
             let mut peer = server.accept();

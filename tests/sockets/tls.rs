@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use kubecache::ErrorKind;
-use kubecache::http::{Config, Environment, KubeconfigOptions};
+use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::worker::StopToken;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
@@ -318,8 +318,9 @@ fn of_files(server: &Server, directory: &Path) -> Config {
         ),
     )
     .unwrap();
-    let environment = Environment::from_pairs([("KUBECONFIG", kubeconfig.as_os_str())]);
-    Config::from_kubeconfig(&KubeconfigOptions::default(), &environment).unwrap()
+    let mut options = KubeconfigOptions::default();
+    options.paths = vec![kubeconfig];
+    Config::infer_with(&options).unwrap()
 }
 
 /// F21: a file on a network whose server is gone: the configuration at hand goes on being used.

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::section::Section;
 use super::yaml::{self, Node};
-use crate::error::{Error, ErrorKind};
-use crate::http::pem::read_bounded;
+use crate::error::Error;
+use crate::http::pem::read_text;
 
 /// Files of a thousand contexts with inline certificates stay below.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -14,36 +14,26 @@ const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// At most so many names are listed in a message.
 const NAMES_MAX: usize = 10;
 
-/// What all files say together.
+/// What all files say together: the current context, and each list's entries by name.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     pub(super) current_context: Option<String>,
-    pub(super) clusters: Entries,
-    pub(super) contexts: Entries,
-    pub(super) users: Entries,
+    pub(super) clusters: BTreeMap<String, Section>,
+    pub(super) contexts: BTreeMap<String, Section>,
+    pub(super) users: BTreeMap<String, Section>,
 }
 
-/// The entries of one list, by name.
-#[derive(Debug, Default)]
-pub(super) struct Entries(BTreeMap<String, Section>);
-
-impl Entries {
-    pub(super) fn get(&self, name: &str) -> Option<&Section> {
-        self.0.get(name)
-    }
-
-    /// What could have been meant: `; there are: a, b`.
-    pub(super) fn choices(&self) -> String {
-        let names: Vec<_> = self.0.keys().take(NAMES_MAX).map(String::as_str).collect();
-        let more = if self.0.len() > NAMES_MAX {
-            ", …"
-        } else {
-            ""
-        };
-        match names.as_slice() {
-            [] => "; there is none".to_owned(),
-            names => format!("; there are: {}{more}", names.join(", ")),
-        }
+/// What could have been meant: `; there are: a, b`.
+pub(super) fn choices(entries: &BTreeMap<String, Section>) -> String {
+    let names: Vec<_> = entries.keys().take(NAMES_MAX).map(String::as_str).collect();
+    let more = if entries.len() > NAMES_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    match names.as_slice() {
+        [] => "; there is none".to_owned(),
+        names => format!("; there are: {}{more}", names.join(", ")),
     }
 }
 
@@ -53,10 +43,8 @@ impl Merged {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(false);
         }
-        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|_position| broken(path, "holds bytes that are not text"))?;
-        self.add_text(path, text)?;
+        let text = read_text(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
+        self.add_text(path, &text)?;
         Ok(true)
     }
 
@@ -70,10 +58,7 @@ impl Merged {
             let why = format!("is no kubeconfig: it holds {kind}, not a mapping");
             return Err(broken(path, &why));
         }
-        self.add_root(&Section::root(root, path))
-    }
-
-    fn add_root(&mut self, root: &Section) -> Result<(), Error> {
+        let root = Section::root(root, path);
         for (field, expected) in [("apiVersion", "v1"), ("kind", "Config")] {
             if let Some(found) = root.text(field)?
                 && found != expected
@@ -87,18 +72,22 @@ impl Merged {
         if self.current_context.is_none() {
             self.current_context = root.text("current-context")?.map(str::to_owned);
         }
-        add_entries(&mut self.clusters, root, "clusters", "cluster")?;
-        add_entries(&mut self.contexts, root, "contexts", "context")?;
-        add_entries(&mut self.users, root, "users", "user")
+        add_entries(&mut self.clusters, &root, "clusters", "cluster")?;
+        add_entries(&mut self.contexts, &root, "contexts", "context")?;
+        add_entries(&mut self.users, &root, "users", "user")
     }
 }
 
 fn broken(path: &Path, why: &str) -> Error {
-    let message = format!("kubeconfig {}: {why}", path.display());
-    Error::new(ErrorKind::Config, message)
+    Error::config(format!("kubeconfig {}: {why}", path.display()))
 }
 
-fn add_entries(into: &mut Entries, root: &Section, list: &str, item: &str) -> Result<(), Error> {
+fn add_entries(
+    into: &mut BTreeMap<String, Section>,
+    root: &Section,
+    list: &str,
+    item: &str,
+) -> Result<(), Error> {
     let mut of_this_file = BTreeMap::new();
     for entry in root.children(list)? {
         let Some(name) = entry.text("name")? else {
@@ -110,8 +99,8 @@ fn add_entries(into: &mut Entries, root: &Section, list: &str, item: &str) -> Re
             return Err(root.error(list, &format!("the name {name:?} stands twice")));
         }
     }
-    for (name, section) in of_this_file {
-        into.0.entry(name).or_insert(section);
-    }
+    // What an earlier file names wins.
+    of_this_file.append(into);
+    *into = of_this_file;
     Ok(())
 }

@@ -2,97 +2,22 @@
 
 mod impersonation;
 mod merge;
+mod options;
 mod resolve;
 mod section;
 #[cfg(test)]
 mod tests;
 mod yaml;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use self::merge::Merged;
+pub use self::options::KubeconfigOptions;
+pub(super) use self::resolve::{apply, credentials};
+pub(super) use self::section::Section;
 use super::config::Config;
 use super::environment::Environment;
-use crate::error::{Error, ErrorKind};
-
-/// Which kubeconfig to read, what to choose in it, and what to put in its place: kubectl's flags of the same names.
-///
-/// Files are read, merged and resolved as client-go does, with these differences, each of which says more or guesses
-/// less:
-///
-/// - a context that names a user no file has is an error (client-go asks as nobody);
-/// - where a field stands inline and as a file, the inline one is taken, as the API says (client-go refuses);
-/// - `token` also puts a `tokenFile`, a password and a plugin aside (with client-go the file wins);
-/// - over `http://` a kubeconfig's credentials are not sent, as with client-go, and a warning says so;
-/// - without a configuration there is an error, not `http://localhost:8080`; `KUBERNETES_MASTER` is not read;
-/// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a line.
-///
-/// # Examples
-///
-/// ```no_run
-/// use kubecache::http::{Config, Environment, KubeconfigOptions};
-///
-/// let mut options = KubeconfigOptions::default();
-/// options.context = Some("staging".to_owned());
-/// let config = Config::infer_with(&options, &Environment::process())?;
-/// # Ok::<(), kubecache::Error>(())
-/// ```
-#[doc(alias = "ConfigOverrides")]
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct KubeconfigOptions {
-    /// Files to read instead of `KUBECONFIG` and `~/.kube/config`; each of them must exist.
-    pub paths: Vec<PathBuf>,
-    /// The context to use instead of the current one.
-    pub context: Option<String>,
-    /// The cluster to use instead of the context's.
-    pub cluster: Option<String>,
-    /// The user to use instead of the context's.
-    pub user: Option<String>,
-    /// The namespace to use instead of the context's.
-    pub namespace: Option<String>,
-    /// The server's URL; the cluster's `tls-server-name` does not apply to it.
-    pub server: Option<String>,
-    /// A bearer token instead of the user's token, password or plugin; a client certificate stays.
-    pub token: Option<String>,
-    /// The name for HTTP basic authentication, instead of the user's name, token or plugin; not beside `token`.
-    pub username: Option<String>,
-    /// The password that goes with the name.
-    pub password: Option<String>,
-    /// Whom to act as (`--as`) instead of the user's `as`; its `as-groups`, `as-uid` and `as-user-extra` stay.
-    pub impersonate_user: Option<String>,
-    /// The groups to act in (`--as-group`), if any, instead of the user's `as-groups`.
-    pub impersonate_groups: Vec<String>,
-    /// The UID to act as (`--as-uid`) instead of the user's `as-uid`.
-    pub impersonate_uid: Option<String>,
-    /// A file of authorities to trust; it also ends the cluster's `insecure-skip-tls-verify`.
-    pub certificate_authority: Option<PathBuf>,
-    /// The client certificate's file.
-    pub client_certificate: Option<PathBuf>,
-    /// The client key's file.
-    pub client_key: Option<PathBuf>,
-    /// The name the server's certificate must carry.
-    pub tls_server_name: Option<String>,
-    /// Trust any certificate: the cluster's authority is put aside.
-    pub insecure_skip_tls_verify: bool,
-    /// Ask for no compressed answers, whatever the cluster says.
-    pub disable_compression: bool,
-}
-
-impl fmt::Debug for KubeconfigOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeconfigOptions")
-            .field("paths", &self.paths)
-            .field("context", &self.context)
-            .field("cluster", &self.cluster)
-            .field("user", &self.user)
-            .field("token", &self.token.as_ref().map(|_secret| ".."))
-            .field("username", &self.username)
-            .field("impersonate_user", &self.impersonate_user)
-            .finish_non_exhaustive()
-    }
-}
+use crate::error::Error;
 
 /// Reads the files that options and environment name, and resolves them. The inner error says which
 /// files were looked at, where none names a cluster.
@@ -100,74 +25,60 @@ pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
 ) -> Result<Result<Config, String>, Error> {
-    let mut merged = Merged::default();
-    let looked_at = if options.paths.is_empty() {
-        add_found(&mut merged, environment)?
+    let is_named = !options.paths.is_empty();
+    let (paths, source) = if is_named {
+        (options.paths.clone(), "")
     } else {
-        add_named(&mut merged, &options.paths)?
+        usual_paths(environment)
     };
-    let config = resolve::resolve(&merged, options, environment)?;
-    if config.is_none() && !options.paths.is_empty() {
-        let message = format!(
-            "kubeconfig {looked_at}: has no current-context: choose a context{}",
-            merged.contexts.choices()
-        );
-        return Err(Error::new(ErrorKind::Config, message));
-    }
-    Ok(config.ok_or(looked_at))
-}
-
-/// Puts the options that say who asks, and how, into a configuration that no kubeconfig made.
-pub(super) fn apply(options: &KubeconfigOptions, config: &mut Config) -> Result<(), Error> {
-    if let Some(given) = resolve::credentials_given(None, options)? {
-        config.credentials = given;
-    }
-    config.headers = impersonation::headers(None, options)?;
-    config.compression &= !options.disable_compression;
-    Ok(())
-}
-
-/// Adds the files that were asked for by name: a missing one is an error.
-fn add_named(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
-    for path in paths {
-        if !merged.add_file(path)? {
+    let mut merged = Merged::default();
+    let mut looked_at = Vec::new();
+    for path in &paths {
+        let found = if merged.add_file(path)? {
+            "has no current-context"
+        } else if is_named {
             let message = format!("kubeconfig {}: no such file", path.display());
-            return Err(Error::new(ErrorKind::Config, message));
-        }
+            return Err(Error::config(message));
+        } else {
+            "no such file"
+        };
+        looked_at.push(format!("{} ({found})", path.display()));
     }
-    let paths = paths.iter().map(|path| path.display().to_string());
-    Ok(paths.collect::<Vec<_>>().join(", "))
+    if let Some(config) = resolve::resolve(&merged, options)? {
+        return Ok(Ok(config));
+    }
+    if is_named {
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        let (paths, choices) = (paths.join(", "), merge::choices(&merged.contexts));
+        return Err(Error::config(format!(
+            "kubeconfig {paths}: has no current-context: choose a context{choices}"
+        )));
+    }
+    Ok(Err(format!("{source}{}", looked_at.join(", "))))
 }
 
-/// Adds what `KUBECONFIG` lists, else the default file, and says what was found of them.
-fn add_found(merged: &mut Merged, environment: &Environment) -> Result<String, Error> {
-    if let Some(value) = environment.var("KUBECONFIG") {
-        let mut paths: Vec<PathBuf> = Vec::new();
-        for path in std::env::split_paths(&value) {
+/// What `KUBECONFIG` lists, else the default file; and what to say before the files.
+fn usual_paths(environment: &Environment) -> (Vec<PathBuf>, &'static str) {
+    if let Some(list) = environment.var("KUBECONFIG") {
+        let mut paths = Vec::new();
+        for path in std::env::split_paths(list) {
             if !path.as_os_str().is_empty() && !paths.contains(&path) {
                 paths.push(path);
             }
         }
-        return Ok(format!("KUBECONFIG: {}", add_each(merged, &paths)?));
+        return (paths, "KUBECONFIG: ");
     }
-    let not_set = "KUBECONFIG (not set)";
-    let Some(home) = environment.var("HOME") else {
-        return Ok(format!("{not_set}; ~/.kube/config (HOME is not set)"));
-    };
-    let path = Path::new(&home).join(".kube").join("config");
-    Ok(format!("{not_set}; {}", add_each(merged, &[path])?))
-}
-
-/// Adds those files that exist.
-fn add_each(merged: &mut Merged, paths: &[PathBuf]) -> Result<String, Error> {
-    let mut told = Vec::with_capacity(paths.len());
-    for path in paths {
-        let found = if merged.add_file(path)? {
-            "has no current-context"
-        } else {
-            "no such file"
-        };
-        told.push(format!("{} ({found})", path.display()));
+    match environment.var("HOME") {
+        Some(home) => (
+            vec![Path::new(home).join(".kube/config")],
+            "KUBECONFIG (not set); ",
+        ),
+        None => (
+            Vec::new(),
+            "KUBECONFIG (not set); ~/.kube/config (HOME is not set)",
+        ),
     }
-    Ok(told.join(", "))
 }

@@ -1,6 +1,6 @@
 //! One mapping of a kubeconfig with the place it stands at: typed reads of its fields, errors that name the field.
 
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -8,7 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
 use super::yaml::Node;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::http::pem::Pem;
 use crate::sync::Arc;
 
@@ -18,11 +18,12 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A mapping, where it stands (`/file: users[name=admin].user`) and against what its relative paths are resolved.
-#[derive(Clone, Debug)]
-pub(super) struct Section {
+/// A mapping, where it stands (`/file: users[name=admin].user`) and against what its relative paths
+/// are resolved. The default is a mapping of nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Section {
     node: Arc<Node>,
-    file: Arc<Path>,
+    file: Arc<PathBuf>,
     /// The way to it from the document's root; empty at the root.
     path: String,
 }
@@ -32,25 +33,29 @@ impl Section {
     pub(super) fn root(node: Arc<Node>, file: &Path) -> Self {
         Self {
             node,
-            file: Arc::from(file),
+            file: Arc::new(file.to_owned()),
             path: String::new(),
         }
     }
 
-    /// The file it stands in.
-    pub(super) fn file(&self) -> &Path {
-        &self.file
+    /// The file it stands in, for messages.
+    pub(super) fn file(&self) -> Display<'_> {
+        self.file.display()
     }
 
     /// The place of a field, for messages.
     pub(super) fn place(&self, field: &str) -> String {
+        format!("{}: {}", self.file(), self.way(field))
+    }
+
+    fn way(&self, field: &str) -> String {
         let dot = if self.path.is_empty() { "" } else { "." };
-        format!("{}: {}{dot}{field}", self.file.display(), self.path)
+        format!("{}{dot}{field}", self.path)
     }
 
     /// What is wrong with a field.
     pub(super) fn error(&self, field: &str, why: &str) -> Error {
-        Error::new(ErrorKind::Config, format!("{}: {why}", self.place(field)))
+        Error::config(format!("{}: {why}", self.place(field)))
     }
 
     /// A field's text; `None` when it is missing, null or empty, which mean the same in a kubeconfig.
@@ -79,33 +84,18 @@ impl Section {
 
     /// A list of texts; empty when it is missing.
     pub(super) fn texts(&self, field: &str) -> Result<Vec<&str>, Error> {
-        let items = match self.node.get(field).map(|node| &**node) {
-            None => return Ok(Vec::new()),
-            Some(Node::Sequence(items)) => items,
-            Some(_) => return Err(self.error(field, "must be a list of texts")),
+        let texts = match self.node.get(field).map(|node| &**node) {
+            None => Some(Vec::new()),
+            Some(Node::Sequence(items)) => items.iter().map(|item| item.text()).collect(),
+            Some(_) => None,
         };
-        items
-            .iter()
-            .map(|item| match &**item {
-                Node::Scalar { text, .. } => Ok(text.as_str()),
-                Node::Sequence(_) | Node::Mapping(_) => {
-                    Err(self.error(field, "must be a list of texts"))
-                }
-            })
-            .collect()
+        texts.ok_or_else(|| self.error(field, "must be a list of texts"))
     }
 
     /// A mapping underneath; an empty one when it is missing.
     pub(super) fn child(&self, field: &str) -> Result<Self, Error> {
-        let node = match self.node.get(field) {
-            None => Arc::new(Node::Mapping(Vec::new())),
-            Some(node) if matches!(**node, Node::Mapping(_)) => Arc::clone(node),
-            Some(other) => {
-                return Err(self.error(field, &format!("must be a mapping, not {}", other.kind())));
-            }
-        };
-        let dot = if self.path.is_empty() { "" } else { "." };
-        Ok(self.at(node, format!("{}{dot}{field}", self.path)))
+        let node = self.node.get(field).map(Arc::clone).unwrap_or_default();
+        self.mapping(node, self.way(field))
     }
 
     /// The mappings of a list underneath; none when it is missing.
@@ -117,29 +107,30 @@ impl Section {
                 return Err(self.error(field, &format!("must be a list, not {}", other.kind())));
             }
         };
-        let children = items.iter().enumerate().map(|(index, node)| {
-            let path = format!("{field}[{index}]");
-            match &**node {
-                Node::Mapping(_) => Ok(self.at(Arc::clone(node), path)),
-                Node::Scalar { .. } | Node::Sequence(_) => {
-                    Err(self.error(&path, &format!("must be a mapping, not {}", node.kind())))
-                }
+        let children = items.iter().enumerate();
+        children
+            .map(|(index, node)| self.mapping(Arc::clone(node), format!("{field}[{index}]")))
+            .collect()
+    }
+
+    fn mapping(&self, node: Arc<Node>, path: String) -> Result<Self, Error> {
+        let file = Arc::clone(&self.file);
+        let section = Self { node, file, path };
+        match &*section.node {
+            Node::Mapping(_) => Ok(section),
+            Node::Scalar { .. } | Node::Sequence(_) => {
+                let (file, kind) = (section.file.display(), section.node.kind());
+                let path = &section.path;
+                Err(Error::config(format!(
+                    "{file}: {path}: must be a mapping, not {kind}"
+                )))
             }
-        });
-        children.collect()
+        }
     }
 
     /// The same section under a way that says more.
     pub(super) fn named(self, path: String) -> Self {
         Self { path, ..self }
-    }
-
-    fn at(&self, node: Arc<Node>, path: String) -> Self {
-        Self {
-            node,
-            file: Arc::clone(&self.file),
-            path,
-        }
     }
 
     /// Whether a field is there and not null.

@@ -9,7 +9,8 @@ mod mistakes;
 use std::path::{Path, PathBuf};
 
 use crate::ErrorKind;
-use crate::http::{Config, Environment, KubeconfigOptions};
+use crate::http::environment::Environment;
+use crate::http::{Config, KubeconfigOptions};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -39,7 +40,7 @@ impl Bed {
     fn load(&self, text: &str) -> Result<Config, String> {
         let mut options = KubeconfigOptions::default();
         options.paths = vec![self.write("config", text)];
-        self.told(Config::infer_with(&options, &nowhere()))
+        self.told(Config::infer_from(&options, &nowhere()))
     }
 
     fn told<T>(&self, result: Result<T, crate::Error>) -> Result<T, String> {
@@ -74,7 +75,7 @@ fn header(config: &Config) -> Option<String> {
 }
 
 fn read(pem: Option<&crate::http::pem::Pem>) -> String {
-    String::from_utf8(pem.unwrap().read().unwrap().to_vec()).unwrap()
+    String::from_utf8(pem.unwrap().loaded().unwrap().bytes.to_vec()).unwrap()
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn of_a_list_the_first_file_that_names_something_wins_whole() {
         fixture("second.yaml"),
         fixture("first.yaml"),
     ]);
-    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    let config = Config::infer_from(&KubeconfigOptions::default(), &environment).unwrap();
     assert_eq!(config.server_url(), "https://shop.example:6443");
     assert_eq!(config.namespace(), "till");
     assert_eq!(header(&config).as_deref(), Some("Bearer first-token"));
@@ -99,30 +100,30 @@ fn of_a_list_the_first_file_that_names_something_wins_whole() {
         Some("kubernetes.default")
     );
 
-    let crossed = Config::infer_with(&at_context("crossed"), &environment).unwrap();
+    let crossed = Config::infer_from(&at_context("crossed"), &environment).unwrap();
     assert_eq!(crossed.server_url(), "http://127.0.0.1:8080/base");
     assert!(!crossed.compression);
 
     let reversed = from_list(&[fixture("second.yaml"), fixture("first.yaml")]);
-    let config = Config::infer_with(&KubeconfigOptions::default(), &reversed).unwrap();
+    let config = Config::infer_from(&KubeconfigOptions::default(), &reversed).unwrap();
     assert_eq!(config.server_url(), "http://127.0.0.1:8080/base");
 }
 
 #[test]
 fn credentials_of_a_kubeconfig_are_not_sent_in_the_clear() {
     let environment = from_list(&[fixture("second.yaml")]);
-    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    let config = Config::infer_from(&KubeconfigOptions::default(), &environment).unwrap();
     assert_eq!(header(&config), None);
     let mut options = at_context("depot");
     options.server = Some("https://depot.example".to_owned());
-    let config = Config::infer_with(&options, &environment).unwrap();
+    let config = Config::infer_from(&options, &environment).unwrap();
     assert_eq!(header(&config).as_deref(), Some("Basic a2VlcGVyOmtleXM="));
 }
 
 #[test]
 fn paths_are_resolved_against_the_file_they_stand_in() {
     let environment = from_list(&[fixture("relative/config")]);
-    let config = Config::infer_with(&KubeconfigOptions::default(), &environment).unwrap();
+    let config = Config::infer_from(&KubeconfigOptions::default(), &environment).unwrap();
     assert_eq!(
         config.server_url(),
         "https://10.0.0.1:6443",
@@ -146,7 +147,7 @@ fn paths_are_resolved_against_the_file_they_stand_in() {
 fn data_wins_over_files_and_impersonation_becomes_headers() {
     let mut options = KubeconfigOptions::default();
     options.paths = vec![fixture("whole.json")];
-    let config = Config::from_kubeconfig(&options, &nowhere()).unwrap();
+    let config = Config::infer_from(&options, &nowhere()).unwrap();
     assert_eq!(config.server_url(), "https://[fd00::10]:6443");
     assert_eq!(config.namespace(), "default");
     assert_eq!(
@@ -184,7 +185,7 @@ fn options_put_what_they_contradict_aside() {
     options.token = Some("mine".to_owned());
     options.namespace = Some("cellar".to_owned());
     let environment = from_list(&[fixture("first.yaml")]);
-    let config = Config::infer_with(&options, &environment).unwrap();
+    let config = Config::infer_from(&options, &environment).unwrap();
     assert!(!config.tls.insecure_skip_verify, "an authority was given");
     assert_eq!(read(config.tls.authorities.as_ref()), "mine");
     assert_eq!(
@@ -197,7 +198,7 @@ fn options_put_what_they_contradict_aside() {
     let mut options = KubeconfigOptions::default();
     options.paths = vec![fixture("whole.json")];
     options.insecure_skip_tls_verify = true;
-    let config = Config::infer_with(&options, &nowhere()).unwrap();
+    let config = Config::infer_from(&options, &nowhere()).unwrap();
     assert!(config.tls.insecure_skip_verify && config.tls.authorities.is_none());
 }
 
@@ -206,9 +207,9 @@ fn a_token_option_takes_the_place_of_a_plugin() {
     let environment = from_list(&[fixture("plugins.yaml")]);
     let mut options = at_context("exec");
     options.token = Some("given".to_owned());
-    let config = Config::infer_with(&options, &environment).unwrap();
+    let config = Config::infer_from(&options, &environment).unwrap();
     assert_eq!(header(&config).as_deref(), Some("Bearer given"));
-    let plain = Config::infer_with(&at_context("plain"), &environment).unwrap();
+    let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
     assert_eq!(header(&plain).as_deref(), Some("Bearer plain-token"));
 }
 
@@ -233,7 +234,7 @@ fn where_nothing_is_found_each_place_is_named() {
     ];
     for (environment, looked_at) in rows {
         let options = KubeconfigOptions::default();
-        let error = Config::infer_with(&options, &environment).unwrap_err();
+        let error = Config::infer_from(&options, &environment).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotConfigured);
         let pod = "KUBERNETES_SERVICE_HOST (not set, so this is no pod)";
         assert_eq!(
@@ -251,7 +252,7 @@ fn the_default_file_is_found_and_a_named_one_must_exist() {
     let text = std::fs::read_to_string(fixture("first.yaml")).unwrap();
     bed.write(".kube/config", text);
     let home = Environment::from_pairs([("HOME", bed.0.to_str().unwrap())]);
-    let config = Config::infer_with(&KubeconfigOptions::default(), &home).unwrap();
+    let config = Config::infer_from(&KubeconfigOptions::default(), &home).unwrap();
     assert!(
         config.source().ends_with("/.kube/config"),
         "{}",
@@ -260,23 +261,11 @@ fn the_default_file_is_found_and_a_named_one_must_exist() {
 
     let mut options = KubeconfigOptions::default();
     options.paths = vec![bed.0.join("missing")];
-    let error = bed.told(Config::infer_with(&options, &home)).unwrap_err();
+    let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR/missing: no such file");
     options.paths = vec![bed.0.clone()];
-    let error = bed.told(Config::infer_with(&options, &home)).unwrap_err();
+    let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR: it is a directory");
-}
-
-#[test]
-fn without_an_authority_the_systems_are_trusted() {
-    let bed = Bed::new("system");
-    let bundle = bed.write("bundle.pem", "system");
-    let mut options = KubeconfigOptions::default();
-    options.server = Some("https://public.example".to_owned());
-    let environment = Environment::from_pairs([("SSL_CERT_FILE", bundle)]);
-    let config = Config::infer_with(&options, &environment).unwrap();
-    assert_eq!(read(config.tls.authorities.as_ref()), "system");
-    assert_eq!(config.source(), "server https://public.example:443");
 }
 
 #[test]
@@ -293,7 +282,7 @@ fn options_say_who_asks_in_place_of_the_user() {
         let mut options = KubeconfigOptions::default();
         options.paths = vec![path.clone()];
         change(&mut options);
-        let config = bed.told(Config::infer_with(&options, &nowhere()))?;
+        let config = bed.told(Config::infer_from(&options, &nowhere()))?;
         let mut told = vec![header(&config).unwrap(), config.compression.to_string()];
         told.extend(config.headers.iter().map(|(_, value)| value.clone()));
         Ok::<_, String>(told.join(" "))
@@ -326,7 +315,7 @@ fn options_say_who_asks_in_place_of_the_user() {
     nobody.server = Some("https://a.test".to_owned());
     nobody.impersonate_uid = Some("8".to_owned());
     assert_eq!(
-        bed.told(Config::infer_with(&nobody, &nowhere()))
+        bed.told(Config::infer_from(&nobody, &nowhere()))
             .unwrap_err(),
         "--as is missing: --as-uid and --as-group need a user to impersonate"
     );

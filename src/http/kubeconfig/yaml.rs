@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle};
+use granit_parser::{Event, Parser, ScalarStyle, StrInput};
 use zeroize::Zeroizing;
 
 use crate::sync::Arc;
 
 /// A node of a document. Text is kept as written: what a scalar means is the reader's question.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Scalar {
         text: Zeroizing<String>,
         /// Written without quotes: only then can it mean null or a truth value.
@@ -17,6 +17,12 @@ pub(super) enum Node {
     },
     Sequence(Vec<Arc<Node>>),
     Mapping(Vec<(String, Arc<Node>)>),
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::Mapping(Vec::new())
+    }
 }
 
 impl Node {
@@ -41,6 +47,14 @@ impl Node {
         }
     }
 
+    /// The text of a single value.
+    pub(super) fn text(&self) -> Option<&str> {
+        match self {
+            Self::Scalar { text, .. } => Some(text.as_str()),
+            Self::Sequence(_) | Self::Mapping(_) => None,
+        }
+    }
+
     /// What it is, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -51,30 +65,48 @@ impl Node {
     }
 }
 
-/// A collection whose end has not come.
-struct Open {
-    anchor: usize,
-    node: Node,
-    /// Of a mapping: the key whose value comes next.
-    key: Option<String>,
-}
-
-#[derive(Default)]
-struct Builder {
-    open: Vec<Open>,
+/// The parser's events into nodes.
+struct Reader<'a> {
+    events: Parser<'a, StrInput<'a>>,
+    /// The line of the last event.
+    line: usize,
     anchors: HashMap<usize, Arc<Node>>,
-    root: Option<Arc<Node>>,
-    documents: usize,
 }
 
 /// Reads the one document of `text`; `None` when it is empty.
 ///
 /// Nesting is bounded by the parser (255), memory by the text's length: an alias shares what it refers to. The error
 /// says where and what, and repeats no more than a character of the text.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all but the ends of streams and documents is for the reader of nodes"
+)]
 pub(super) fn parse(text: &str) -> Result<Option<Arc<Node>>, String> {
     let options = granit_parser::options! { emit_comments: false };
-    let mut builder = Builder::default();
-    for next in Parser::new_from_str_with_options(text, options) {
+    let mut reader = Reader {
+        events: Parser::new_from_str_with_options(text, options),
+        line: 0,
+        anchors: HashMap::new(),
+    };
+    let (mut has_begun, mut root) = (false, None);
+    loop {
+        match reader.next()? {
+            Event::DocumentStart(..) if has_begun => {
+                return Err(reader.refused("a second document starts"));
+            }
+            Event::DocumentStart(..) => has_begun = true,
+            Event::StreamStart | Event::DocumentEnd => {}
+            Event::StreamEnd => return Ok(root.filter(|root: &Arc<Node>| !root.is_null())),
+            event => root = Some(reader.node(event)?),
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Result<Event<'a>, String> {
+        let Some(next) = self.events.next() else {
+            return Ok(Event::StreamEnd);
+        };
         let (event, span) = next.map_err(|error| {
             let at = error.marker();
             format!(
@@ -84,88 +116,60 @@ pub(super) fn parse(text: &str) -> Result<Option<Arc<Node>>, String> {
                 at.col().saturating_add(1)
             )
         })?;
-        builder
-            .take(event)
-            .map_err(|why| format!("{why} at line {}", span.start.line()))?;
+        self.line = span.start.line();
+        Ok(event)
     }
-    Ok(builder.root)
-}
 
-impl Builder {
+    fn refused(&self, why: &str) -> String {
+        format!("{why} at line {}", self.line)
+    }
+
+    /// The node that begins with `event`.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only nodes and document starts matter, whatever else the parser learns to tell"
+        reason = "only nodes matter, whatever else the parser learns to tell"
     )]
-    fn take(&mut self, event: Event<'_>) -> Result<(), String> {
-        match event {
-            Event::DocumentStart(..) => {
-                self.documents = self.documents.saturating_add(1);
-                if self.documents > 1 {
-                    return Err("a second document starts".to_owned());
-                }
+    fn node(&mut self, event: Event<'a>) -> Result<Arc<Node>, String> {
+        let (anchor, node) = match event {
+            Event::Alias(id) => {
+                let node = self.anchors.get(&id).map(Arc::clone);
+                return node.ok_or_else(|| self.refused("an alias refers to what contains it"));
             }
             Event::Scalar(text, style, anchor, _tag) => {
-                let node = Node::Scalar {
-                    text: Zeroizing::new(text.into_owned()),
-                    plain: style == ScalarStyle::Plain,
-                };
-                self.finish(anchor, node)?;
-            }
-            Event::Alias(id) => {
-                let node = self
-                    .anchors
-                    .get(&id)
-                    .map(Arc::clone)
-                    .ok_or("an alias refers to what contains it")?;
-                self.place(node)?;
+                let text = Zeroizing::new(text.into_owned());
+                let plain = style == ScalarStyle::Plain;
+                (anchor, Node::Scalar { text, plain })
             }
             Event::SequenceStart(_, anchor, _tag) => {
-                self.open(anchor, Node::Sequence(Vec::new()));
+                let mut items = Vec::new();
+                loop {
+                    match self.next()? {
+                        Event::SequenceEnd => break (anchor, Node::Sequence(items)),
+                        item => items.push(self.node(item)?),
+                    }
+                }
             }
             Event::MappingStart(_, anchor, _tag) => {
-                self.open(anchor, Node::Mapping(Vec::new()));
+                let mut entries = Vec::new();
+                loop {
+                    match self.next()? {
+                        Event::MappingEnd => break (anchor, Node::Mapping(entries)),
+                        key => {
+                            let key = self.node(key)?;
+                            let key = new_key(&key, &entries).map_err(|why| self.refused(&why))?;
+                            let value = self.next()?;
+                            entries.push((key, self.node(value)?));
+                        }
+                    }
+                }
             }
-            Event::SequenceEnd | Event::MappingEnd => {
-                let ended = self.open.pop();
-                let ended = ended.ok_or("a collection ends that never began")?;
-                self.finish(ended.anchor, ended.node)?;
-            }
-            // Stream and document ends; anchors, comments and unresolved aliases are not asked for.
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn open(&mut self, anchor: usize, node: Node) {
-        let key = None;
-        self.open.push(Open { anchor, node, key });
-    }
-
-    fn finish(&mut self, anchor: usize, node: Node) -> Result<(), String> {
+            _ => return Err(self.refused("something other than a value stands")),
+        };
         let node = Arc::new(node);
         if anchor != 0 {
             self.anchors.insert(anchor, Arc::clone(&node));
         }
-        self.place(node)
-    }
-
-    fn place(&mut self, node: Arc<Node>) -> Result<(), String> {
-        let Some(Open {
-            node: into, key, ..
-        }) = self.open.last_mut()
-        else {
-            self.root = Some(node).filter(|node| !node.is_null());
-            return Ok(());
-        };
-        match into {
-            Node::Sequence(items) => items.push(node),
-            Node::Mapping(entries) => match key.take() {
-                Some(key) => entries.push((key, node)),
-                None => *key = Some(new_key(&node, entries)?),
-            },
-            Node::Scalar { .. } => {}
-        }
-        Ok(())
+        Ok(node)
     }
 }
 

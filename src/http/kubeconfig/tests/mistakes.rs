@@ -28,7 +28,7 @@ fn plugins_providers_and_proxies_are_refused_by_name() {
         ),
     ];
     for (context, expected) in rows {
-        let error = Config::infer_with(&at_context(context), &environment).unwrap_err();
+        let error = Config::infer_from(&at_context(context), &environment).unwrap_err();
         assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
         assert_eq!(error.kind(), ErrorKind::Config);
     }
@@ -221,7 +221,7 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
     let mut options = KubeconfigOptions::default();
     options.paths = vec![bed.write("config", [0xff, 0xfe, 0x00])];
     let error = bed
-        .told(Config::infer_with(&options, &nowhere()))
+        .told(Config::infer_from(&options, &nowhere()))
         .unwrap_err();
     assert_eq!(
         error,
@@ -258,7 +258,7 @@ fn mutated_files_are_answered_with_an_error_or_a_configuration() {
                 let context = ["exec", "proxy", "whole"][at % 3];
                 let resolved = merged
                     .add_text(&path, &mutated)
-                    .and_then(|()| resolve(&merged, &at_context(context), &nowhere()));
+                    .and_then(|()| resolve(&merged, &at_context(context)));
                 if let Err(error) = resolved {
                     refused += 1;
                     assert!(!error.to_string().contains("canary"), "{error}");
