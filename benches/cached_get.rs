@@ -1,5 +1,5 @@
-//! A cached `get_secret` of 1,000 Secrets at random, watched and within its time to live, against a bare map behind a lock
-//! in the same run; allocations counted.
+//! A cached `get_secret` of 1,000 Secrets at random, watched and within its time to live, against a
+//! bare map behind a lock in the same run; allocations counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -40,8 +40,8 @@ const REPEATS: usize = 15;
 /// The budget: our time over the bare map's.
 const RATIO_MAX: f64 = 1.5;
 
-/// A bare map behind a lock: one `parking_lot` mutex around one hashbrown map with the hasher we use ourselves, looked
-/// up by a borrowed key, the `Arc` cloned under the lock.
+/// A bare map behind a lock: one `parking_lot` mutex around one hashbrown map with the hasher we
+/// use ourselves, looked up by a borrowed key, the `Arc` cloned under the lock.
 struct Bare(Mutex<HashMap<ObjectKey, Arc<Held<Secret>>>>);
 
 #[derive(Hash)]

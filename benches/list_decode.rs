@@ -1,4 +1,5 @@
-//! CPU time of decoding a list into kept objects, against `serde_json::from_slice` over the same bytes in memory.
+//! CPU time of decoding a list into kept objects, against `serde_json::from_slice` over the same
+//! bytes in memory.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,8 +27,8 @@ use serde::de::DeserializeOwned;
 /// Objects per body.
 const OBJECTS: usize = 4_000;
 
-/// Repeats per side; the least counts, as the one that was disturbed least. So many, because a busy machine disturbs
-/// most of them, and one side's more than the other's.
+/// Repeats per side; the least counts, as the one that was disturbed least. So many, because a busy
+/// machine disturbs most of them, and one side's more than the other's.
 const REPEATS: usize = 25;
 
 /// The budgets: our CPU time over `serde_json`'s.
@@ -37,7 +38,8 @@ const AS_SERVED_MAX: f64 = 0.8;
 fn main() {
     let mut over = false;
     println!(
-        "CPU time of the thread, least of {REPEATS}, {OBJECTS} objects kept; ratio to serde_json::from_slice::<List<K>>"
+        "CPU time of the thread, least of {REPEATS}, {OBJECTS} objects kept; ratio to \
+         serde_json::from_slice::<List<K>>"
     );
     for (dress, words, budget) in [
         (Dress::Bare, "without managedFields", BARE_MAX),
@@ -77,7 +79,8 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
         "OVER BUDGET"
     };
     println!(
-        "{:<10} {words:<22} {:>5.1} MB  from_slice {:>6.1} ms  ours {:>6.1} ms  ratio {ratio:.2} (budget {budget:.2}) {verdict}",
+        "{:<10} {words:<22} {:>5.1} MB  from_slice {:>6.1} ms  ours {:>6.1} ms  ratio {ratio:.2} \
+         (budget {budget:.2}) {verdict}",
         format!("{kind:?}s"),
         body.len() as f64 / 1e6,
         theirs.as_secs_f64() * 1e3,
@@ -86,8 +89,8 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
     ratio > budget
 }
 
-/// Gives both sides the same heap to start from: freeing this much makes glibc join what small frees have left behind,
-/// which otherwise the first large allocation pays for, whoever makes it.
+/// Gives both sides the same heap to start from: freeing this much makes glibc join what small
+/// frees have left behind, which otherwise the first large allocation pays for, whoever makes it.
 fn settle() {
     drop(black_box(vec![0_u8; 100 * 1024]));
 }

@@ -1,4 +1,5 @@
-//! The pod-status cache: from a set to the return of the wait it ends, beside a bare condvar; a get, beside a bare map.
+//! The pod-status cache: from a set to the return of the wait it ends, beside a bare condvar; a
+//! get, beside a bare map.
 
 #![expect(
     clippy::unwrap_used,
@@ -61,12 +62,14 @@ const POD: &str = "0b3a8f5e-7d0c-4e4e-9a53-6f1f7a1c2d3e";
 
 fn handovers() -> bool {
     println!(
-        "set to a blocked get_newer_than returning, median of {HANDOVERS} (least and 90th percentile in brackets)"
+        "set to a blocked get_newer_than returning, median of {HANDOVERS} (least and 90th \
+         percentile in brackets)"
     );
     let mut pass = true;
     for (others, budget) in BUDGETS {
         let crowd = Crowd::new(others);
-        // In turns, so that both see the same machine; the better median of each, as the one that was disturbed least.
+        // In turns, so that both see the same machine; the better median of each, as the one that
+        // was disturbed least.
         let (mut floor, mut ours) = (Spread::MAX, Spread::MAX);
         for _ in 0..3 {
             floor = floor.least(bare_handovers());
@@ -74,14 +77,16 @@ fn handovers() -> bool {
         }
         let within = ours.median < budget;
         pass &= within;
-        // Where a wake-up goes to a core that sleeps, the machine alone can take longer than the budget.
+        // Where a wake-up goes to a core that sleeps, the machine alone can take longer than the
+        // budget.
         let remark = if within || floor.median < budget {
             ""
         } else {
             " (the bare condvar, too: try again under `taskset -c 0`)"
         };
         println!(
-            "{others:>5} waiters on other pods: bare condvar {floor}  set {ours}  ratio {:.2}  budget {:.1} us  {}{remark}",
+            "{others:>5} waiters on other pods: bare condvar {floor}  set {ours}  ratio {:.2}  \
+             budget {:.1} us  {}{remark}",
             ours.median.as_secs_f64() / floor.median.as_secs_f64(),
             micros(budget),
             verdict(within),
@@ -134,7 +139,8 @@ impl Crowd {
     }
 }
 
-/// The global time answers everybody at once: how long the call takes, and how long until the last one is back.
+/// The global time answers everybody at once: how long the call takes, and how long until the last
+/// one is back.
 fn everybody() {
     let (mut calls, mut returns) = (Vec::new(), Vec::new());
     for _ in 0..EVERYBODY_REPEATS {
@@ -183,7 +189,8 @@ fn bare_handovers() -> Spread {
     })
 }
 
-/// The times from the call of `give` to the return of `wait`, which another thread is blocked in by then.
+/// The times from the call of `give` to the return of `wait`, which another thread is blocked in by
+/// then.
 fn handovers_of(mut wait: impl FnMut() + Send + 'static, give: impl Fn()) -> Spread {
     let (tell, told) = crossbeam_channel::bounded(1);
     let rounds = Arc::new(AtomicUsize::new(0));
@@ -281,8 +288,8 @@ impl std::fmt::Display for Spread {
     }
 }
 
-/// A bare map behind a lock: one `parking_lot` mutex around one hashbrown map with the hasher we use ourselves, the `Arc`
-/// cloned under the lock.
+/// A bare map behind a lock: one `parking_lot` mutex around one hashbrown map with the hasher we
+/// use ourselves, the `Arc` cloned under the lock.
 struct Bare(Mutex<HashMap<Arc<str>, Arc<PodStatus>>>);
 
 impl Bare {
@@ -317,13 +324,15 @@ fn gets() -> bool {
     let within = ratio <= RATIO_MAX;
     println!("get of {PODS} pods at random, least of {REPEATS} x {READS} reads");
     println!(
-        "one thread (CPU time): bare map {:.1} ns  get {:.1} ns  ratio {ratio:.2} (budget {RATIO_MAX:.2})  {}",
+        "one thread (CPU time): bare map {:.1} ns  get {:.1} ns  ratio {ratio:.2} (budget \
+         {RATIO_MAX:.2})  {}",
         nanos_each(theirs),
         nanos_each(ours),
         verdict(within),
     );
     println!(
-        "two threads at once (wall time per read of each): bare map {:.1} ns  get {:.1} ns  ratio {:.2}",
+        "two threads at once (wall time per read of each): bare map {:.1} ns  get {:.1} ns  ratio \
+         {:.2}",
         nanos_each(theirs_of_two),
         nanos_each(ours_of_two),
         ours_of_two.as_secs_f64() / theirs_of_two.as_secs_f64(),

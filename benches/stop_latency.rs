@@ -1,4 +1,5 @@
-//! How long a reflector takes from its stop to its thread's end, blocked in each phase of its work: 1,000 stops each.
+//! How long a reflector takes from its stop to its thread's end, blocked in each phase of its work:
+//! 1,000 stops each.
 
 #![expect(
     clippy::unwrap_used,
@@ -149,7 +150,8 @@ fn lookup() -> Vec<Duration> {
 }
 
 fn connect() -> Vec<Duration> {
-    // The queue of this listener holds one connection, which is there: the next one's packets are dropped.
+    // The queue of this listener holds one connection, which is there: the next one's packets are
+    // dropped.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     rustix::net::listen(&listener, 0).unwrap();
     let address = listener.local_addr().unwrap();

@@ -1,6 +1,8 @@
-//! A shared informer at work: the pods of a namespace, indexed by node and by a label, and what its handlers are told.
+//! A shared informer at work: the pods of a namespace, indexed by node and by a label, and what its
+//! handlers are told.
 //!
-//! `cargo run --features testing --example informer` runs it on recordings of a real kube-apiserver.
+//! `cargo run --features testing --example informer` runs it on recordings of a real
+//! kube-apiserver.
 
 #[path = "informer/args.rs"]
 mod args;

@@ -1,8 +1,9 @@
-//! Pods of child processes: a relist loop keeps the pod-status cache, and a worker per pod waits on it, as in the
-//! kubelet.
+//! Pods of child processes: a relist loop keeps the pod-status cache, and a worker per pod waits on
+//! it, as in the kubelet.
 //!
-//! `cargo run --example pod_status` plays a short story and ends by itself. It needs no cluster and no container
-//! runtime: the containers are processes of this very program, which it starts and ends.
+//! `cargo run --example pod_status` plays a short story and ends by itself. It needs no cluster and
+//! no container runtime: the containers are processes of this very program, which it starts and
+//! ends.
 
 #[path = "pod_status/args.rs"]
 mod args;

@@ -4,8 +4,9 @@
 //! record --out FILE [--kubeconfig FILE] [--context NAME] [--server-version V] [--day YYYY-MM-DD] [--port N] [-- program argument…]
 //! ```
 //!
-//! The program finds the recorder's address in `KUBECACHE_RECORDER_URL`, and as `{}` in its arguments; the recording
-//! ends with the program. Without a program it ends when its standard input does.
+//! The program finds the recorder's address in `KUBECACHE_RECORDER_URL`, and as `{}` in its
+//! arguments; the recording ends with the program. Without a program it ends when its standard
+//! input does.
 
 use std::error::Error;
 use std::io::{self, Read as _, Write as _};

@@ -1,6 +1,8 @@
-//! Against a real kube-apiserver and etcd: what the server accepts and answers, and the main job as a node's identity.
+//! Against a real kube-apiserver and etcd: what the server accepts and answers, and the main job as
+//! a node's identity.
 //!
-//! These tests need a cluster, so a plain `cargo test` ignores them: `tests/cluster/run` starts one and runs them.
+//! These tests need a cluster, so a plain `cargo test` ignores them: `tests/cluster/run` starts one
+//! and runs them.
 
 #[path = "cluster/agent.rs"]
 mod agent;

@@ -1,4 +1,5 @@
-//! `tests/cluster/control`, which starts and ends the servers of the cluster tests: with programs that only wait.
+//! `tests/cluster/control`, which starts and ends the servers of the cluster tests: with programs
+//! that only wait.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};
@@ -19,7 +20,8 @@ const SERVER: &str = "#!/usr/bin/env bash\n\
 /// What knows ports, writes kubeconfigs and waits for the server.
 const STORY: &str = "#!/usr/bin/env bash\nif [[ $1 == ports ]]; then echo 1 2 3; fi\n";
 
-/// A directory of a cluster, and of tools without `ps`. It goes with the test, and so do its servers.
+/// A directory of a cluster, and of tools without `ps`. It goes with the test, and so do its
+/// servers.
 struct Cluster {
     directory: PathBuf,
     /// A line from each server that is up: before that its command line may be another's, or none.
@@ -102,7 +104,8 @@ fn found(tool: &str) -> PathBuf {
     places.find(|place| place.is_file()).unwrap()
 }
 
-/// Whether the process still runs. What is left of one that ended, until somebody asks how, has no command line.
+/// Whether the process still runs. What is left of one that ended, until somebody asks how, has no
+/// command line.
 fn is_alive(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
@@ -117,7 +120,8 @@ impl Drop for Bystander {
     }
 }
 
-/// One test: a process that another test starts would inherit a script while it is written, and it could not be run.
+/// One test: a process that another test starts would inherit a script while it is written, and it
+/// could not be run.
 #[test]
 fn without_ps_the_servers_are_started_found_and_ended_and_nobody_else() {
     let mut cluster = Cluster::new("control-without-ps");

@@ -1,6 +1,8 @@
-//! The decoders over a corpus of odd bodies: each comes to exactly what stands beside it, however it is cut.
+//! The decoders over a corpus of odd bodies: each comes to exactly what stands beside it, however
+//! it is cut.
 //!
-//! `fixtures/corpus/list` and `…/watch` hold bodies; `NAME.outcome` says what `NAME` comes to, read as Secrets.
+//! `fixtures/corpus/list` and `…/watch` hold bodies; `NAME.outcome` says what `NAME` comes to, read
+//! as Secrets.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +15,8 @@ use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder, Listed, ObjectEv
 /// How the bytes of a body are handed in.
 const CHUNKS: [usize; 4] = [usize::MAX, 1, 2, 13];
 
-/// The fewest bodies each half of the corpus is known to have: a test over an empty folder would say nothing.
+/// The fewest bodies each half of the corpus is known to have: a test over an empty folder would
+/// say nothing.
 const BODIES_MIN: usize = 20;
 
 #[test]

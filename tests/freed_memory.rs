@@ -1,4 +1,5 @@
-//! What a client gives back: no memory of the process holds the values of a Secret once nobody holds the Secret.
+//! What a client gives back: no memory of the process holds the values of a Secret once nobody
+//! holds the Secret.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, File};

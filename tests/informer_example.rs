@@ -1,5 +1,5 @@
-//! The example `informer` as a newcomer meets it: what its handlers and indices tell of the recorded story, and how it
-//! ends.
+//! The example `informer` as a newcomer meets it: what its handlers and indices tell of the
+//! recorded story, and how it ends.
 #![cfg(feature = "testing")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -96,7 +96,8 @@ fn the_handlers_are_told_the_recorded_story_in_order() {
     );
 }
 
-/// CT-10: who begins to match is added, who ceases to match is deleted in the last state that matched.
+/// CT-10: who begins to match is added, who ceases to match is deleted in the last state that
+/// matched.
 #[test]
 fn ct_10_the_filter_lets_only_pods_through_that_run() {
     let ended = story(&["--demo-speed", "60"]);
@@ -158,7 +159,8 @@ fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
     assert_eq!(hashes.last().unwrap(), &["<none>", "3", "3"]);
     assert_eq!(handlers[1][..3], ["pods", "true", "11"]);
     assert_eq!(handlers[2][..3], ["running", "true", "11"]);
-    let told = "Demo: no cluster is asked; recordings of a real kube-apiserver are served on http://127.0.0.1:";
+    let told = "Demo: no cluster is asked; recordings of a real kube-apiserver are served on \
+        http://127.0.0.1:";
     assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
 }

@@ -1,4 +1,5 @@
-//! The heap's peak while an informer lists 20,000 unchanged objects again. `--nocapture` prints the figures.
+//! The heap's peak while an informer lists 20,000 unchanged objects again. `--nocapture` prints the
+//! figures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +28,8 @@ const PEAK_MAX_PERCENT: usize = 130;
 struct Relisted {
     steady_bytes: usize,
     peak_bytes: usize,
-    /// Objects of the first list, the one that the watch adds excepted, and how many of them are where they were.
+    /// Objects of the first list, the one that the watch adds excepted, and how many of them are
+    /// where they were.
     objects: usize,
     kept: usize,
 }
@@ -38,8 +40,8 @@ impl Relisted {
     }
 }
 
-/// Lists [`OBJECTS`] `ConfigMap`s into an informer with two indices and one handler, lets its watch expire, and watches the
-/// heap until the second list has been taken in.
+/// Lists [`OBJECTS`] `ConfigMap`s into an informer with two indices and one handler, lets its watch
+/// expire, and watches the heap until the second list has been taken in.
 fn relist() -> Relisted {
     let before = HEAP.current_usage();
     let (source, lines) = Canned::new(Box::new(body));
@@ -87,7 +89,8 @@ fn relist() -> Relisted {
 /// The figures as a line.
 fn line_of(relisted: &Relisted) -> String {
     format!(
-        "steady {} KiB, peak {} KiB, {} % of steady (budget {PEAK_MAX_PERCENT}); {} of {} objects keep their allocation",
+        "steady {} KiB, peak {} KiB, {} % of steady (budget {PEAK_MAX_PERCENT}); {} of {} objects \
+         keep their allocation",
         relisted.steady_bytes / 1024,
         relisted.peak_bytes / 1024,
         relisted.percent(),

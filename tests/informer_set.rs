@@ -1,4 +1,5 @@
-//! An informer set over the HTTP client: kinds with and without namespaces on one server, and one that it does not serve.
+//! An informer set over the HTTP client: kinds with and without namespaces on one server, and one
+//! that it does not serve.
 
 #![cfg(feature = "testing")]
 
@@ -45,7 +46,8 @@ fn synced(result: &SyncResult) -> Vec<&str> {
         .collect()
 }
 
-/// IS-7, IS-9, R28: the set's namespace is that of the kinds that have one; what the server does not serve, it says.
+/// IS-7, IS-9, R28: the set's namespace is that of the kinds that have one; what the server does
+/// not serve, it says.
 #[test]
 fn is_9_one_client_serves_kinds_with_and_without_namespaces() {
     let secret = r#"{"name":"db","namespace":"shop","uid":"s","resourceVersion":"5"}"#;

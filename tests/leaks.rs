@@ -1,4 +1,5 @@
-//! Nothing outlives its owner: threads and descriptors return to where they were, however a session ends (R20).
+//! Nothing outlives its owner: threads and descriptors return to where they were, however a session
+//! ends (R20).
 
 #![cfg(all(feature = "testing", target_os = "linux"))]
 
@@ -63,7 +64,8 @@ fn story() -> Recording {
         .with(Exchange::get(WATCH, open))
 }
 
-/// One session, ended in one of several ways: client first, server first, in mid-list, in mid-watch, recorded.
+/// One session, ended in one of several ways: client first, server first, in mid-list, in
+/// mid-watch, recorded.
 fn session(way: usize) {
     let fault = match way % 5 {
         1 => Some(Fault::new(Act::Hang).reads()),

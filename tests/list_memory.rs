@@ -1,4 +1,5 @@
-//! The heap's peak while a list is decoded: what is kept, one item, and little more. `--nocapture` prints the figures.
+//! The heap's peak while a list is decoded: what is kept, one item, and little more. `--nocapture`
+//! prints the figures.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::object::Object;
@@ -34,7 +35,8 @@ fn measure<K: Object>(kind: Kind, dress: Dress) {
     assert_eq!(objects.len(), OBJECTS);
     let percent = peak * 100 / kept;
     println!(
-        "{kind:?}s {dress:?}: body {} KiB, kept {} KiB, peak {} KiB, {percent} % of what is kept (budget {PEAK_MAX_PERCENT})",
+        "{kind:?}s {dress:?}: body {} KiB, kept {} KiB, peak {} KiB, {percent} % of what is kept \
+         (budget {PEAK_MAX_PERCENT})",
         body.len() / 1024,
         kept / 1024,
         peak / 1024

@@ -1,4 +1,5 @@
-//! A logger that takes every record of every crate must not be given a secret: the client refuses to work with it.
+//! A logger that takes every record of every crate must not be given a secret: the client refuses
+//! to work with it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! A client takes its threads along: alone in its process, so that the count is of this test's threads only.
+//! A client takes its threads along: alone in its process, so that the count is of this test's
+//! threads only.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +38,8 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
             let mut stream = BufReader::new(listener.accept().unwrap().0);
             let list = "{\"kind\":\"SecretList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
             let length = list.len();
-            answer(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{list}"));
+            answer(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: \
+                {length}\r\n\r\n{list}"));
             let event = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\
                          \"metadata\":{\"resourceVersion\":\"2\"}}}\n";
             let length = event.len();

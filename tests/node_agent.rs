@@ -1,4 +1,5 @@
-//! The example `node_agent` as a user meets it: what it prints, how it ends, what it says of bad input.
+//! The example `node_agent` as a user meets it: what it prints, how it ends, what it says of bad
+//! input.
 #![cfg(feature = "testing")]
 
 #[path = "node_agent/bad_input.rs"]

@@ -1,4 +1,5 @@
-//! What a panic of the user's own code formats may hold what is in an object: it stands in no log line of the crate's.
+//! What a panic of the user's own code formats may hold what is in an object: it stands in no log
+//! line of the crate's.
 #![cfg(feature = "testing")]
 
 use std::sync::{Arc, OnceLock};

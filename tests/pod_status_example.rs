@@ -1,5 +1,5 @@
-//! The example `pod_status` as a newcomer meets it: what it tells, and that it leaves no process behind however it
-//! ends.
+//! The example `pod_status` as a newcomer meets it: what it tells, and that it leaves no process
+//! behind however it ends.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_mins(5);
 
 static POD_STATUS: Example = Example::new("pod_status");
 
-/// A run whose output is read as it comes. Its containers write to the same pipes, so the end of the output is the end
-/// of the last of them.
+/// A run whose output is read as it comes. Its containers write to the same pipes, so the end of
+/// the output is the end of the last of them.
 struct Run {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -79,7 +79,8 @@ impl Run {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Reads to the end of the output; gives the exit code, what was printed, and what was complained of.
+    /// Reads to the end of the output; gives the exit code, what was printed, and what was
+    /// complained of.
     fn end(mut self) -> (Option<i32>, Vec<String>, String) {
         self.seen.extend((&mut self.lines).map(Result::unwrap));
         let mut complaints = String::new();

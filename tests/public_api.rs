@@ -1,8 +1,8 @@
 //! The list of the crate's public API, the test that holds it current, and rules for its docs.
 //!
-//! `KUBECACHE_WRITE_PUBLIC_API=1 cargo test --test tidy` writes the list anew. Its difference to the
-//! last release is what the changelog has to say. The list has what a program can name: items, their
-//! public fields, variants and functions. Implementations of traits are not in it.
+//! `KUBECACHE_WRITE_PUBLIC_API=1 cargo test --test tidy` writes the list anew. Its difference to
+//! the last release is what the changelog has to say. The list has what a program can name: items,
+//! their public fields, variants and functions. Implementations of traits are not in it.
 
 #![expect(
     clippy::panic,
@@ -427,16 +427,15 @@ fn sentences(docs: &str) -> Vec<String> {
         if line.starts_with("```") {
             is_code = !is_code;
         }
-        let is_prose = !is_code && !line.starts_with(['|', '#', '`']);
-        let begins = line.is_empty() || line.starts_with(['-', '*']) || !is_prose;
-        if begins
+        let is_prose = !is_code && !line.starts_with(['|', '#']) && !line.starts_with("```");
+        let is_item = line.starts_with(['-', '*'])
             || line
                 .split_once(". ")
-                .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
-        {
+                .is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        if line.is_empty() || is_item || !is_prose {
             paragraphs.push(String::new());
         }
-        if is_prose || (!is_code && line.starts_with('`') && !line.starts_with("```")) {
+        if is_prose {
             let paragraph = paragraphs.last_mut().unwrap();
             paragraph.push_str(line);
             paragraph.push(' ');

@@ -1,4 +1,5 @@
-//! The heap's peak while unchanged objects are listed again through a queue. `--nocapture` prints the figures.
+//! The heap's peak while unchanged objects are listed again through a queue. `--nocapture` prints
+//! the figures.
 
 use std::sync::Arc;
 
@@ -111,7 +112,8 @@ fn the_peak_of_a_relist_of_unchanged_objects_is_the_steady_state_and_little_more
             let mode = format!("{:?}", follower.writer);
             let percent = peak * 100 / steady;
             println!(
-                "{mode}: steady {} KiB, peak {} KiB, {percent} % of steady (budget {PEAK_MAX_PERCENT})",
+                "{mode}: steady {} KiB, peak {} KiB, {percent} % of steady (budget \
+                 {PEAK_MAX_PERCENT})",
                 steady / 1024,
                 peak / 1024,
             );

@@ -1,4 +1,5 @@
-//! A relist loop takes its thread along: alone in its process, so that the count is of this test's threads only.
+//! A relist loop takes its thread along: alone in its process, so that the count is of this test's
+//! threads only.
 
 use std::time::Duration;
 

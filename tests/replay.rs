@@ -1,4 +1,5 @@
-//! The recorded story through the whole house: sockets, decoding, reflectors and managers end where the server ended.
+//! The recorded story through the whole house: sockets, decoding, reflectors and managers end where
+//! the server ended.
 
 #![cfg(feature = "testing")]
 
@@ -289,8 +290,8 @@ fn the_caches_end_where_the_recorded_server_ended() {
     drop(reflector);
 }
 
-/// Whether the story is told to its end: who was refused once is refused again, and asks at other times than in the
-/// recording; everything else has been asked for.
+/// Whether the story is told to its end: who was refused once is refused again, and asks at other
+/// times than in the recording; everything else has been asked for.
 fn has_all_been_asked(server: &FixtureServer) -> bool {
     server
         .unused()

@@ -1,4 +1,5 @@
-//! Holds the house to its plan: arrows between rooms, file heads, sizes, and words that mark unfinished work.
+//! Holds the house to its plan: arrows between rooms, file heads, sizes, and words that mark
+//! unfinished work.
 
 #![expect(
     clippy::unwrap_used,
@@ -339,7 +340,8 @@ fn only_the_guard_and_the_ends_of_threads_catch_panics() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The library that counts can be replaced: no type of it is in the public face, which is the room's first file.
+/// The library that counts can be replaced: no type of it is in the public face, which is the
+/// room's first file.
 #[test]
 fn only_the_inside_of_metrics_knows_prometheus() {
     let mut wrong = Vec::new();

@@ -16,7 +16,8 @@ pub(crate) use decode::decode;
 pub(crate) enum Dress {
     /// Neither managed fields nor a last-applied annotation.
     Bare,
-    /// Managed fields on all, a last-applied annotation on every third, as on a server that people and controllers use.
+    /// Managed fields on all, a last-applied annotation on every third, as on a server that people
+    /// and controllers use.
     AsServed,
 }
 

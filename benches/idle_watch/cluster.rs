@@ -1,4 +1,5 @@
-//! What the same watches cost a real kube-apiserver: `tests/cluster/run -- cargo bench --bench idle_watch -- cluster`.
+//! What the same watches cost a real kube-apiserver: `tests/cluster/run -- cargo bench --bench
+//! idle_watch -- cluster`.
 
 use std::collections::HashSet;
 use std::fs;
@@ -82,7 +83,8 @@ pub(crate) fn run() {
         "{WATCHES} idle TLS watches of single Secrets at a real kube-apiserver, after their lists:"
     );
     println!(
-        "  {:.1} KiB resident per watch here, {:.1} KiB in the kube-apiserver, {:.2} connections and handshakes",
+        "  {:.1} KiB resident per watch here, {:.1} KiB in the kube-apiserver, {:.2} connections \
+         and handshakes",
         per_watch(memory::resident("self"), ours),
         per_watch(memory::resident(&server), theirs),
         per_watch(self::sockets(), sockets),

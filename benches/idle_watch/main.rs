@@ -1,6 +1,8 @@
-//! What an idle TLS watch costs: resident bytes per watch, thread included, after a list, one MODIFIED and a reopening.
+//! What an idle TLS watch costs: resident bytes per watch, thread included, after a list, one
+//! MODIFIED and a reopening.
 //!
-//! The servers run in processes of their own (this program started again), so that only the client's memory is counted.
+//! The servers run in processes of their own (this program started again), so that only the
+//! client's memory is counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -97,7 +99,8 @@ fn measure(count: usize) -> bool {
         .collect();
     let per_watch = numbers[0] / count as f64;
     println!(
-        "{count} idle TLS watches, each with its thread, one Secret held, after list + MODIFIED + reopening:"
+        "{count} idle TLS watches, each with its thread, one Secret held, after list + MODIFIED + \
+         reopening:"
     );
     println!(
         "  {per_watch:.1} KiB resident per watch (budget {BUDGET_KIB}: {})",
@@ -114,7 +117,8 @@ fn measure(count: usize) -> bool {
         numbers[2] / 1024.0
     );
     println!(
-        "  kernel: {:.1} KiB page tables, {:.0} descriptors; both ends together {:.1} KiB stacks, {:.1} KiB slab",
+        "  kernel: {:.1} KiB page tables, {:.0} descriptors; both ends together {:.1} KiB stacks, \
+         {:.1} KiB slab",
         numbers[3] / count as f64,
         numbers[4] / count as f64,
         kernel.stacks / count as f64,

@@ -1,4 +1,5 @@
-//! The server's process: a list, a watch that tells of one change and ends, and then watches that stay open.
+//! The server's process: a list, a watch that tells of one change and ends, and then watches that
+//! stay open.
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
@@ -54,7 +55,8 @@ fn serve(mut stream: Stream) -> std::io::Result<()> {
         if line.contains("watch=true") {
             write!(
                 out,
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: \
+                 chunked\r\n\r\n"
             )?;
             let again = !changed.insert(name.clone());
             let event = if again {
@@ -77,7 +79,8 @@ fn serve(mut stream: Stream) -> std::io::Result<()> {
             );
             write!(
                 out,
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: \
+                 {}\r\n\r\n{body}",
                 body.len()
             )?;
         }

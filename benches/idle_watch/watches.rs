@@ -1,4 +1,5 @@
-//! The client's process: reflectors that keep one Secret each, started together, measured when all are idle.
+//! The client's process: reflectors that keep one Secret each, started together, measured when all
+//! are idle.
 
 use std::io::BufRead;
 use std::num::NonZeroU32;

@@ -1,4 +1,5 @@
-//! A server in memory: a list and watch lines as bytes, decoded as a client decodes them, no network in between.
+//! A server in memory: a list and watch lines as bytes, decoded as a client decodes them, no
+//! network in between.
 
 #![allow(
     dead_code,
@@ -107,7 +108,8 @@ impl<K: Object> Decoding<K> {
     }
 }
 
-/// An open watch. As the HTTP client, it decodes what has come, up to a limit, before it hands over the first event of it.
+/// An open watch. As the HTTP client, it decodes what has come, up to a limit, before it hands over
+/// the first event of it.
 struct Lines<K: Object> {
     decoding: Decoding<K>,
     decoded: VecDeque<WatchEvent<K>>,

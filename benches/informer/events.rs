@@ -165,7 +165,8 @@ fn of<K: Object>(
     );
     let rate = floor.wall.as_secs_f64() / ours.wall.as_secs_f64();
     println!(
-        "  informer {:.1} us each, rate {rate:.2} of the floor ({:.2} of the bare map)  CPU of all threads {:.1} us each, {:.2} x the floor's ({:.2} x the bare map's)  {}",
+        "  informer {:.1} us each, rate {rate:.2} of the floor ({:.2} of the bare map)  CPU of \
+         all threads {:.1} us each, {:.2} x the floor's ({:.2} x the bare map's)  {}",
         each(ours.wall),
         kept.wall.as_secs_f64() / ours.wall.as_secs_f64(),
         each(ours.cpu),
@@ -245,7 +246,8 @@ fn served_of<K: Object>(
     }
     let each = |time: Duration| time.as_secs_f64() * 1e6 / history.count as f64;
     println!(
-        "{objects} {:<11} read and dropped: {:.1} us each (CPU {:.1})  informer {:.1} us each, rate {:.2}  (CPU {:.1}, {:.2} x)",
+        "{objects} {:<11} read and dropped: {:.1} us each (CPU {:.1})  informer {:.1} us each, \
+         rate {:.2}  (CPU {:.1}, {:.2} x)",
         format!("{kind:?}s"),
         each(floor.wall),
         each(floor.cpu),
@@ -309,7 +311,8 @@ impl Through<'_> {
         Cost::since(before)
     }
 
-    /// From the moment at which the bytes are there until the handler has been told of the last event.
+    /// From the moment at which the bytes are there until the handler has been told of the last
+    /// event.
     fn informer<K: Object>(
         &self,
         source: Arc<dyn ListerWatcher<K>>,

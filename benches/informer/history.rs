@@ -55,7 +55,8 @@ impl Template {
 }
 
 impl History {
-    /// `objects` in the list, then `changes`: eight of ten are MODIFIED, the others DELETED and ADDED in turns.
+    /// `objects` in the list, then `changes`: eight of ten are MODIFIED, the others DELETED and
+    /// ADDED in turns.
     pub(crate) fn new(kind: Kind, objects: usize, changes: usize) -> Self {
         let mut all: Vec<Template> = (0..objects)
             .map(|nth| Template::new(kind, nth, 0))

@@ -32,7 +32,8 @@ const RATIO_MAX: f64 = 2.0;
 /// Whether the budget is kept.
 pub(crate) fn run() -> bool {
     println!(
-        "by_index in stores of {} and {} objects, least CPU time of {REPEATS} (budget: ratio {RATIO_MAX:.2}; the store is 20 times as large)",
+        "by_index in stores of {} and {} objects, least CPU time of {REPEATS} (budget: ratio \
+         {RATIO_MAX:.2}; the store is 20 times as large)",
         STORES[0], STORES[1]
     );
     let stores = STORES.map(filled);
@@ -50,7 +51,8 @@ pub(crate) fn run() -> bool {
         let ratio = nanos[1] / nanos[0];
         fine &= ratio <= RATIO_MAX;
         println!(
-            "  answer of {answer:>5}: {:>9.0} ns and {:>9.0} ns, {:.0} ns per object, ratio {ratio:.2}  {}  (looking at all of the larger one: {:.0} us)",
+            "  answer of {answer:>5}: {:>9.0} ns and {:>9.0} ns, {:.0} ns per object, ratio \
+             {ratio:.2}  {}  (looking at all of the larger one: {:.0} us)",
             nanos[0],
             nanos[1],
             nanos[1] / answer as f64,
@@ -61,7 +63,8 @@ pub(crate) fn run() -> bool {
     fine
 }
 
-/// A store with as many objects, of which 1, 10, 100 and 1,000 share a value; the writer keeps it open.
+/// A store with as many objects, of which 1, 10, 100 and 1,000 share a value; the writer keeps it
+/// open.
 fn filled(objects: usize) -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
     let indexers = Indexers::new().by_namespace().with("share", values);
     let (store, mut writer) = Store::new(indexers, Clock::system());

@@ -1,4 +1,5 @@
-//! A server on loopback: a list, and a watch in chunks of one event each, as kube-apiserver sends it.
+//! A server on loopback: a list, and a watch in chunks of one event each, as kube-apiserver sends
+//! it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,5 @@
-//! Reads at random of things with names, timed on one thread and on two: the same for each side of a comparison.
+//! Reads at random of things with names, timed on one thread and on two: the same for each side of
+//! a comparison.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -31,8 +32,8 @@ pub(crate) fn time(reads: &[String], read: impl Fn(&str)) -> Duration {
     clock(ClockId::ThreadCPUTime).saturating_sub(before)
 }
 
-/// Wall time of two threads that make the same reads from different ends, from the first one's begin to the last one's
-/// end: a thread that waits for the lock spends no time of its own.
+/// Wall time of two threads that make the same reads from different ends, from the first one's
+/// begin to the last one's end: a thread that waits for the lock spends no time of its own.
 pub(crate) fn time_two(reads: &[String], read: impl Fn(&str) + Copy + Send) -> Duration {
     let start = &Barrier::new(2);
     let run = move |names: [&[String]; 2]| {

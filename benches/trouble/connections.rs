@@ -58,7 +58,8 @@ fn every_other_is_dead() -> bool {
     let met = synced() >= goal && took <= SYNCED_BUDGET;
     let reached = synced();
     println!(
-        "  every other connection dead: {reached} of {OBJECTS} objects synced after {took:.1?}{} (budget 95 % within {SYNCED_BUDGET:?})",
+        "  every other connection dead: {reached} of {OBJECTS} objects synced after {took:.1?}{} \
+         (budget 95 % within {SYNCED_BUDGET:?})",
         at_budget
             .map(|count| format!(", {count} after {SYNCED_BUDGET:?}"))
             .unwrap_or_default(),
@@ -112,7 +113,8 @@ fn most_hang() -> bool {
     stop.stop();
     drop(workers);
     println!(
-        "  60 lists, 49 of them hang: {answered} of 11 healthy ones answered, the last after {slowest:.1?} (budget {HEALTHY_BUDGET:?})"
+        "  60 lists, 49 of them hang: {answered} of 11 healthy ones answered, the last after \
+         {slowest:.1?} (budget {HEALTHY_BUDGET:?})"
     );
     answered == 11 && slowest <= HEALTHY_BUDGET
 }

@@ -1,4 +1,5 @@
-//! How long a read waits behind 900 registrations that the client's rate limit spreads over 16 seconds.
+//! How long a read waits behind 900 registrations that the client's rate limit spreads over 16
+//! seconds.
 
 use std::time::Duration;
 

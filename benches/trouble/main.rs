@@ -1,4 +1,5 @@
-//! How much of the work one bad peer holds up, as figures: dead connections, a full rate limit, unfinished lines, a killed server.
+//! How much of the work one bad peer holds up, as figures: dead connections, a full rate limit,
+//! unfinished lines, a killed server.
 
 #![expect(
     clippy::unwrap_used,

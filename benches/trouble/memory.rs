@@ -1,4 +1,5 @@
-//! What 200 watches hold, each with an unfinished line of 15 MiB, while they are open and after their end.
+//! What 200 watches hold, each with an unfinished line of 15 MiB, while they are open and after
+//! their end.
 
 use std::fs;
 use std::io::Write as _;
@@ -95,7 +96,8 @@ pub(crate) fn run() -> bool {
     let after = resident_mib() - before;
     let peak = peak - before;
     println!(
-        "  {WATCHES} watches with an unfinished line of 15 MiB each: {peak:.0} MiB at the peak (budget {BUDGET_MIB:.0}), {closed} closed, {after:.0} MiB after the end"
+        "  {WATCHES} watches with an unfinished line of 15 MiB each: {peak:.0} MiB at the peak \
+         (budget {BUDGET_MIB:.0}), {closed} closed, {after:.0} MiB after the end"
     );
     peak <= BUDGET_MIB
 }

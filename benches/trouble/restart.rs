@@ -1,4 +1,5 @@
-//! How soon caches follow after a killed API server is ready again: `tests/cluster/run -- cargo bench --bench trouble -- restart`.
+//! How soon caches follow after a killed API server is ready again: `tests/cluster/run -- cargo
+//! bench --bench trouble -- restart`.
 
 use std::env::var_os;
 use std::fmt::Write as _;
@@ -25,7 +26,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 
 fn environment(name: &str) -> PathBuf {
     let value = var_os(name).expect(
-        "no cluster: tests/cluster/run -- cargo bench --features testing --bench trouble -- restart starts one",
+        "no cluster: tests/cluster/run -- cargo bench --features testing --bench trouble -- \
+         restart starts one",
     );
     PathBuf::from(value)
 }
@@ -109,7 +111,8 @@ pub(crate) fn run() -> bool {
         });
         let p99 = times[OBJECTS * 99 / 100];
         println!(
-            "  kill {round}, {OBJECTS} objects that nobody reads, written within {written:.1?} of ready: they followed within {:.1?} of ready (p50), {p99:.1?} (p99, budget {BUDGET:?}), {:.1?} (all)",
+            "  kill {round}, {OBJECTS} objects that nobody reads, written within {written:.1?} of \
+             ready: they followed within {:.1?} of ready (p50), {p99:.1?} (p99, budget {BUDGET:?}), {:.1?} (all)",
             times[OBJECTS / 2],
             times[OBJECTS - 1],
         );
@@ -118,7 +121,8 @@ pub(crate) fn run() -> bool {
     met
 }
 
-/// When each object has another version than before, sorted. Reads nothing: a reader would hasten the caches.
+/// When each object has another version than before, sorted. Reads nothing: a reader would hasten
+/// the caches.
 fn follow(
     manager: &SecretManager,
     versions: &mut [ResourceVersion],

@@ -5,7 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-/// What a connection is for: its number, its request line, and the way back. `false` leaves it silent for ever.
+/// What a connection is for: its number, its request line, and the way back. `false` leaves it
+/// silent for ever.
 type Script = dyn Fn(usize, &str, &mut TcpStream) -> bool + Send + Sync;
 
 /// Starts a server on a port of its own, whose threads end with the process, and returns its URL.
@@ -68,7 +69,8 @@ pub(crate) fn is_watch(request: &str) -> bool {
     request.contains("watch=true")
 }
 
-/// Answers a list with one Secret of that name, a get with the Secret alone, and a watch with its head.
+/// Answers a list with one Secret of that name, a get with the Secret alone, and a watch with its
+/// head.
 pub(crate) fn answer(request: &str, socket: &mut TcpStream) {
     if is_watch(request) {
         return begin_watch(socket);

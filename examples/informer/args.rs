@@ -145,7 +145,8 @@ where
     match options.beyond_the_recording() {
         None => Ok(Command::Run(Box::new(options))),
         Some(flag) => Err(format!(
-            "{flag}: the recording is of namespace {}; name a cluster, such as with --kubeconfig, or give --demo=false",
+            "{flag}: the recording is of namespace {}; name a cluster, such as with --kubeconfig, \
+             or give --demo=false",
             demo::NAMESPACE
         )),
     }
@@ -219,7 +220,8 @@ mod tests {
 
     #[test]
     fn each_mistake_is_one_line_that_names_the_flag() {
-        let elsewhere = "the recording is of namespace shop; name a cluster, such as with --kubeconfig, or give --demo=false";
+        let elsewhere = "the recording is of namespace shop; name a cluster, such as with \
+            --kubeconfig, or give --demo=false";
         let rows = [
             ("-A", format!("--all-namespaces: {elsewhere}")),
             ("-n ops", format!("--namespace: {elsewhere}")),
@@ -238,7 +240,8 @@ mod tests {
     #[test]
     fn the_help_names_each_flag() {
         let help = help();
-        let flags = "namespace all-namespaces selector index-label resync once timeout demo demo-speed kubeconfig v";
+        let flags = "namespace all-namespaces selector index-label resync once timeout demo \
+            demo-speed kubeconfig v";
         for flag in flags.split_whitespace() {
             let named = format!("--{flag}");
             assert!(help.contains(&named), "{named}");

@@ -9,7 +9,8 @@ use kubecache::informer::SharedInformer;
 use kubecache::worker::Worker;
 use parking_lot::Mutex;
 
-/// Stops an informer when a signal comes or the output fails: whoever waits for the informer then waits no more.
+/// Stops an informer when a signal comes or the output fails: whoever waits for the informer then
+/// waits no more.
 pub(crate) struct Ending {
     cause: Arc<Mutex<Option<Cause>>>,
     _thread: Worker,

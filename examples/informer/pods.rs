@@ -47,7 +47,8 @@ pub(crate) fn is_running(pod: &Pod) -> bool {
     phase == Some("Running") && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// One word for how it stands, as kubectl finds it: what a container waits for says more than the phase.
+/// One word for how it stands, as kubectl finds it: what a container waits for says more than the
+/// phase.
 pub(crate) fn status(pod: &Pod) -> &str {
     if pod.metadata.deletion_timestamp.is_some() {
         return "Terminating";

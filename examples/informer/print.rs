@@ -29,7 +29,8 @@ pub(crate) struct Printer {
 struct Page {
     /// The table that goes on; none behind another table.
     told: Option<Table<TOLD>>,
-    /// The initial list, held back until it is complete: its columns are then as wide as they have to be.
+    /// The initial list, held back until it is complete: its columns are then as wide as they have
+    /// to be.
     initial: Vec<Line>,
     is_empty: bool,
 }
@@ -158,7 +159,8 @@ impl Page {
     }
 }
 
-/// What the notification is. A resync, and a list that is fetched anew, deliver a pod once more as it is.
+/// What the notification is. A resync, and a list that is fetched anew, deliver a pod once more as
+/// it is.
 fn word(notification: &Notification<Pod>) -> &'static str {
     match notification {
         Notification::Added {

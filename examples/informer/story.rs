@@ -26,7 +26,8 @@ use crate::tell::tell;
 /// How long the handlers may take for the call they are in when the informer stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What may wait in the channel; what is more waits in the handler's queue, where it can be counted.
+/// What may wait in the channel; what is more waits in the handler's queue, where it can be
+/// counted.
 const CHANNEL_MAX: usize = 16;
 
 /// How a run ended.
@@ -134,7 +135,8 @@ fn printing(printer: &Arc<Printer>) -> Handlers<Pod> {
         .on_delete(move |pod| deleted.told("pods", &Notification::Deleted(pod)))
 }
 
-/// A thread that tells of what comes through the channel; dropping it waits until the channel closes.
+/// A thread that tells of what comes through the channel; dropping it waits until the channel
+/// closes.
 fn pull(printer: &Arc<Printer>, running: Receiver<Notification<Pod>>) -> Result<Worker, Error> {
     let printer = Arc::clone(printer);
     let puller = Worker::spawn("running", move |_| {

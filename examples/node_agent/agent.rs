@@ -1,4 +1,5 @@
-//! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one after the other.
+//! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one
+//! after the other.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -67,7 +68,8 @@ struct Ears {
     secrets: Changes,
     config_maps: Changes,
     reflector: Arc<Reflector>,
-    /// Held until the pods are known: somebody waits for them, so a failed first list is tried again fast.
+    /// Held until the pods are known: somebody waits for them, so a failed first list is tried
+    /// again fast.
     waits: Option<DemandGuard>,
 }
 

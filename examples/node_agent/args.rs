@@ -248,8 +248,10 @@ mod tests {
     #[test]
     fn flags_take_their_value_after_a_space_or_an_equals_sign() {
         for line in [
-            "--node-name n -o json --timeout 1m30s -s https://x --kubeconfig /k --request-timeout 5s",
-            "--node-name=n -ojson --timeout=1m30s -s=https://x --kubeconfig=/k --request-timeout=5s",
+            "--node-name n -o json --timeout 1m30s -s https://x --kubeconfig /k --request-timeout \
+             5s",
+            "--node-name=n -ojson --timeout=1m30s -s=https://x --kubeconfig=/k \
+             --request-timeout=5s",
         ] {
             let options = run(line);
             assert_eq!(options.node_name.as_deref(), Some("n"));

@@ -1,4 +1,5 @@
-//! Where the endpoints listen: addresses as controller-runtime's flags have them, bound before anything else happens.
+//! Where the endpoints listen: addresses as controller-runtime's flags have them, bound before
+//! anything else happens.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs as _};

@@ -1,4 +1,5 @@
-//! The endpoints as a whole: which addresses serve which pages, bound early, and served once there is something to tell.
+//! The endpoints as a whole: which addresses serve which pages, bound early, and served once there
+//! is something to tell.
 
 use std::net::TcpListener;
 

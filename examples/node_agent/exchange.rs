@@ -10,7 +10,8 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
 /// How long a client may take to send its head, and as long again to take its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the client's side is read on for behind the answer: closed before, what is unread would take the answer back.
+/// How long the client's side is read on for behind the answer: closed before, what is unread would
+/// take the answer back.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// An answer as a page gives it.

@@ -1,4 +1,5 @@
-//! Flags that several examples have: kubectl's for the connection, and the readers of flags of their own.
+//! Flags that several examples have: kubectl's for the connection, and the readers of flags of
+//! their own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,7 +37,8 @@ The connection, as with kubectl:
 /// The short flags of every program.
 const SHORT: [(char, &str); 3] = [('h', "help"), ('s', "server"), ('v', "v")];
 
-/// The name of the next flag, `None` at the end of the line; `own` are the short ones that only one program has.
+/// The name of the next flag, `None` at the end of the line; `own` are the short ones that only one
+/// program has.
 pub(crate) fn next(
     parser: &mut lexopt::Parser,
     own: &[(char, &str)],

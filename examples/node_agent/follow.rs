@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::print::Rows;
 use crate::rows::{Facts, RowKey};
 
-/// An object that waits for its answer is shown only after this: most answers come sooner, and one line is enough.
+/// An object that waits for its answer is shown only after this: most answers come sooner, and one
+/// line is enough.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was printed last of each row, and since when others wait to be.

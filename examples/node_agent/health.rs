@@ -1,4 +1,5 @@
-//! What the health probes answer: kube components' paths and words, by whether the server keeps confirming what is known.
+//! What the health probes answer: kube components' paths and words, by whether the server keeps
+//! confirming what is known.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ impl Synced {
     }
 }
 
-/// Well, or what is wrong. No object's name and no word of the server: whoever reaches the port can read it.
+/// Well, or what is wrong. No object's name and no word of the server: whoever reaches the port can
+/// read it.
 type Verdict = Result<(), String>;
 
 /// One line of `?verbose`.
@@ -85,7 +87,8 @@ fn ping() -> Check {
     ("ping", Ok(()))
 }
 
-/// A thread that ended before the agent, which only a panic leads to, owes nothing to the library; to the agent it does.
+/// A thread that ended before the agent, which only a panic leads to, owes nothing to the library;
+/// to the agent it does.
 fn followed(reflector: &Reflector) -> Result<(), Error> {
     if reflector.is_finished() {
         return Err(Error::stopped("the thread that follows the server"));
@@ -109,7 +112,8 @@ fn told(what: &str, health: Result<(), Error>) -> Verdict {
     })
 }
 
-/// A page as kube components write it: `ok`, or each check where one failed or `?verbose` asks for them.
+/// A page as kube components write it: `ok`, or each check where one failed or `?verbose` asks for
+/// them.
 fn all(probe: &str, mut checks: Vec<Check>, query: &str) -> Page {
     let parameters = || query.split('&').filter(|parameter| !parameter.is_empty());
     let verbose = parameters().any(|one| one == "verbose" || one.starts_with("verbose="));

@@ -32,7 +32,8 @@ pub(crate) fn install(verbosity: u8, told_otherwise: &'static [&'static str]) {
 
 impl Log for Stderr {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Below warnings only this project speaks: what the TLS and HTTP libraries trace helps nobody here.
+        // Below warnings only this project speaks: what the TLS and HTTP libraries trace helps
+        // nobody here.
         let target = metadata.target();
         let mut told_otherwise = TOLD_OTHERWISE.get().into_iter().copied().flatten();
         if told_otherwise.any(|room| target.starts_with(room)) {

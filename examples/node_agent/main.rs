@@ -1,7 +1,8 @@
-//! A node agent: keeps the Secrets and ConfigMaps that the pods of its node name, as the kubelet does, and shows them.
+//! A node agent: keeps the Secrets and ConfigMaps that the pods of its node name, as the kubelet
+//! does, and shows them.
 //!
-//! `cargo run --features testing --example node_agent -- --demo` runs it on recordings of a real kube-apiserver. All it
-//! stands on is the library's public API.
+//! `cargo run --features testing --example node_agent -- --demo` runs it on recordings of a real
+//! kube-apiserver. All it stands on is the library's public API.
 
 mod agent;
 mod args;
@@ -123,7 +124,8 @@ fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
     agent.run(&client)
 }
 
-/// One socket per watched object: the default limit of 1,024 descriptors is soon reached on a full node.
+/// One socket per watched object: the default limit of 1,024 descriptors is soon reached on a full
+/// node.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

@@ -15,7 +15,8 @@ pub(crate) enum Demo {}
 impl Demo {
     /// Says how to build an agent that has the recordings.
     pub(crate) fn serve(_speed: f64) -> Result<Self, Error> {
-        let what = "--demo: this agent was built without the recordings; build it with `--features testing`";
+        let what = "--demo: this agent was built without the recordings; build it with \
+            `--features testing`";
         Err(Error::new(ErrorKind::Config, what))
     }
 

@@ -118,8 +118,8 @@ impl Node {
         reports.iter().flat_map(rows_of).collect()
     }
 
-    /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads is not watched for
-    /// long, and what is fetched is fetched by a read.
+    /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads
+    /// is not watched for long, and what is fetched is fetched by a read.
     pub(crate) fn read(&self, rows: &mut dyn Iterator<Item = &RowKey>) {
         // An object that several pods name is read once.
         let objects: BTreeSet<_> = rows.map(ObjectId::of).collect();
@@ -136,7 +136,8 @@ impl Node {
         if is_finished(&pod) {
             return self.forget(&key);
         }
-        // A pod of the same name and another uid is another pod: the old one's references have to go.
+        // A pod of the same name and another uid is another pod: the old one's references have to
+        // go.
         let is_another = |known: &Arc<Held<Pod>>| known.uid() != pod.uid();
         if self.pods.get(&key).is_some_and(is_another) {
             self.forget(&key);

@@ -1,4 +1,5 @@
-//! The node's own object, followed for its time to live: the cluster's word on how long objects may be cached.
+//! The node's own object, followed for its time to live: the cluster's word on how long objects may
+//! be cached.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -48,7 +48,8 @@ impl<W: Write> Printer<W> {
         }
     }
 
-    /// Writes the whole node: a table, or one object of JSON with each pod, also those that name no object.
+    /// Writes the whole node: a table, or one object of JSON with each pod, also those that name no
+    /// object.
     pub(crate) fn node(
         &mut self,
         pods: &[ObjectKey],

@@ -1,4 +1,5 @@
-//! Reads of what nobody watches: on threads of their own, so that a slow server does not hold up the table, and when.
+//! Reads of what nobody watches: on threads of their own, so that a slow server does not hold up
+//! the table, and when.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,10 +12,12 @@ use kubecache::{Error, ErrorKind};
 
 use crate::managers::{Managers, ObjectId};
 
-/// After this a read that failed is tried again, then after twice as long, and so on up to the period.
+/// After this a read that failed is tried again, then after twice as long, and so on up to the
+/// period.
 const AGAIN_FIRST: Duration = Duration::from_millis(500);
 
-/// Reads at a time: an object that the server does not answer holds one of them up for as long as a read may take.
+/// Reads at a time: an object that the server does not answer holds one of them up for as long as a
+/// read may take.
 const HANDS: usize = 8;
 
 /// The threads that read. Dropping it ends the managers' requests, and so the threads, at once.
@@ -179,7 +182,8 @@ impl Schedule {
             .map_or(self.all_at, |again| again.min(self.all_at))
     }
 
-    /// What is due at `now`; `failing` says whether a read has failed and nothing was answered since.
+    /// What is due at `now`; `failing` says whether a read has failed and nothing was answered
+    /// since.
     pub(crate) fn due(&mut self, now: Instant, failing: bool) -> Due {
         if !failing {
             self.again_at = None;

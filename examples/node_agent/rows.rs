@@ -82,7 +82,8 @@ impl Facts {
         }
     }
 
-    /// Whether it says the same as before; ages and the wording of a failure are no news, that there is one is.
+    /// Whether it says the same as before; ages and the wording of a failure are no news, that
+    /// there is one is.
     pub(crate) fn says_the_same(&self, before: &Self) -> bool {
         let now_says_why = self.failed && !before.failed && !self.is_definite();
         !now_says_why && (self.state, &self.content) == (before.state, &before.content)

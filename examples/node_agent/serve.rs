@@ -1,4 +1,5 @@
-//! The endpoints' server: one thread that accepts, reads and answers, and sleeps in poll(2) between.
+//! The endpoints' server: one thread that accepts, reads and answers, and sleeps in poll(2)
+//! between.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::exchange::{Exchange, Left, Pages};
 
-/// Clients at a time: a kubelet, a scraper, somebody who looks. One more takes the place of the oldest.
+/// Clients at a time: a kubelet, a scraper, somebody who looks. One more takes the place of the
+/// oldest.
 const CLIENTS_MAX: usize = 16;
 /// Until descriptors are looked for again: who waits keeps the listener readable meanwhile.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
@@ -97,7 +99,8 @@ impl Serving {
         }
     }
 
-    /// Blocks until somebody connects, sends, takes, is late, or the stop is raised; says which clients can go on.
+    /// Blocks until somebody connects, sends, takes, is late, or the stop is raised; says which
+    /// clients can go on.
     fn wait(&self, now: Instant) -> io::Result<Vec<bool>> {
         let arrivals = match self.accepts_from {
             None => PollFlags::IN,

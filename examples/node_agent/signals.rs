@@ -1,11 +1,13 @@
-//! SIGINT and SIGTERM as a message: whoever selects on it ends cleanly. The second one ends the process at once.
+//! SIGINT and SIGTERM as a message: whoever selects on it ends cleanly. The second one ends the
+//! process at once.
 
 use crossbeam_channel::{Receiver, bounded};
 use kubecache::worker::Worker;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
-/// Receives a message at the first signal. Dropping it ends its thread; the signals then end the process as ever.
+/// Receives a message at the first signal. Dropping it ends its thread; the signals then end the
+/// process as ever.
 pub(crate) struct Stop {
     pub(crate) came: Receiver<()>,
     handle: Handle,

@@ -50,8 +50,8 @@ impl Run {
     }
 }
 
-/// Lives as long as the run lasts, and at most as long as the program that started it: that one holds the other end of
-/// stdin, which closes however it ends.
+/// Lives as long as the run lasts, and at most as long as the program that started it: that one
+/// holds the other end of stdin, which closes however it ends.
 pub(crate) fn live(run: Run) -> ExitCode {
     let clock = Clock::system();
     let end = run

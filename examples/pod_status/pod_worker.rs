@@ -1,4 +1,5 @@
-//! A pod worker: waits for what the cache knows of its pod, compares it with what should be, and acts.
+//! A pod worker: waits for what the cache knows of its pod, compares it with what should be, and
+//! acts.
 
 use std::collections::BTreeMap;
 
@@ -56,8 +57,8 @@ impl PodWorker {
     pub(crate) fn work(self, stop: &StopToken) {
         let mut told = BTreeMap::new();
         let mut syncs = 0_u32;
-        // The first sync takes any status; each one after it only what was found after the one before had ended: it
-        // sees what that one did, and does not do it twice.
+        // The first sync takes any status; each one after it only what was found after the one
+        // before had ended: it sees what that one did, and does not do it twice.
         let mut end_of_sync = Timestamp::ZERO;
         while let Ok(reading) =
             self.cache

@@ -19,7 +19,8 @@ use kubecache::worker::StopToken;
 
 use crate::container::Run;
 
-/// The handle of the runtime, for who starts and removes pods; cheap to clone. Every process ends with the last handle.
+/// The handle of the runtime, for who starts and removes pods; cheap to clone. Every process ends
+/// with the last handle.
 #[derive(Clone, Default)]
 pub(crate) struct Processes(Arc<Mutex<Pods>>);
 
@@ -43,8 +44,8 @@ struct Container {
 }
 
 impl Processes {
-    /// Starts a container as a process of its own; its number says how often it was started before. A pod that was
-    /// removed gets none.
+    /// Starts a container as a process of its own; its number says how often it was started before.
+    /// A pod that was removed gets none.
     pub(crate) fn start(&self, uid: &str, name: &str, restarts: u32, run: Run) -> io::Result<()> {
         // Held all along, so that no container starts behind its pod's removal.
         let mut pods = self.lock();

@@ -1,4 +1,5 @@
-//! As much HTTP/1.1 as a server of recordings needs: request heads in, bodies out in chunks or at a stated length.
+//! As much HTTP/1.1 as a server of recordings needs: request heads in, bodies out in chunks or at a
+//! stated length.
 
 use std::io::{self, Read, Write};
 
@@ -130,7 +131,8 @@ pub(super) enum Framing {
     Length,
 }
 
-/// Sends status line and headers; connection-level headers of `headers` are left out, they are this connection's own.
+/// Sends status line and headers; connection-level headers of `headers` are left out, they are this
+/// connection's own.
 pub(super) fn write_head(
     stream: &mut impl Write,
     status: u16,

@@ -1,5 +1,5 @@
-//! Where the values of a JSON text stand: a scan that keeps byte ranges, so that values can be replaced in place and
-//! texts be carried verbatim.
+//! Where the values of a JSON text stand: a scan that keeps byte ranges, so that values can be
+//! replaced in place and texts be carried verbatim.
 
 use std::ops::Range;
 
@@ -53,7 +53,8 @@ impl Node {
     }
 }
 
-/// Scans one value and the white space around it; a text that ends too early is scanned as far as it goes.
+/// Scans one value and the white space around it; a text that ends too early is scanned as far as
+/// it goes.
 pub(super) fn scan(text: &[u8]) -> Result<Scanned, NotJson> {
     let mut scanner = Scanner {
         text,

@@ -1,5 +1,5 @@
-//! For tests of this crate and of others: recordings of real servers, the server that replays them, and builders of
-//! objects. Feature `testing`.
+//! For tests of this crate and of others: recordings of real servers, the server that replays them,
+//! and builders of objects. Feature `testing`.
 
 pub mod objects;
 

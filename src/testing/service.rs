@@ -1,8 +1,8 @@
-//! A loopback listener whose connections are threads with an owner: the ground under the fixture server and the
-//! recorder.
+//! A loopback listener whose connections are threads with an owner: the ground under the fixture
+//! server and the recorder.
 //!
-//! One thread accepts, notices clients that hang up, joins the threads that have ended, and at its stop ends and joins
-//! the others. It alone owns the connections, so they need no lock.
+//! One thread accepts, notices clients that hang up, joins the threads that have ended, and at its
+//! stop ends and joins the others. It alone owns the connections, so they need no lock.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,14 +16,15 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, Wake, Worker};
 
-/// Until descriptors or threads are looked for again: a waiting client keeps the listener readable meanwhile.
+/// Until descriptors or threads are looked for again: a waiting client keeps the listener readable
+/// meanwhile.
 const EXHAUSTED_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a blocked read or
-/// write of the socket too.
+/// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a
+/// blocked read or write of the socket too.
 pub(super) trait Handler: Send + Sync + 'static {
     fn serve(&self, socket: TcpStream, stop: &StopToken);
 }
@@ -36,7 +37,8 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Listens on `port` of the loopback address, or on a free one for 0. `name` is that of its threads.
+    /// Listens on `port` of the loopback address, or on a free one for 0. `name` is that of its
+    /// threads.
     pub(super) fn spawn(
         name: &'static str,
         port: u16,
@@ -99,7 +101,8 @@ struct Acceptor {
     bell: Arc<Bell>,
     handler: Arc<dyn Handler>,
     connections: Vec<Connection>,
-    /// The system has nothing to give for another connection: none is looked for until the next turn.
+    /// The system has nothing to give for another connection: none is looked for until the next
+    /// turn.
     exhausted: bool,
 }
 
@@ -220,7 +223,8 @@ const HUNG_UP: PollFlags = PollFlags::RDHUP;
 #[cfg(not(target_os = "linux"))]
 const HUNG_UP: PollFlags = PollFlags::HUP;
 
-/// The last act of a connection's thread, a panic included: the client sees the end, the acceptor joins the thread.
+/// The last act of a connection's thread, a panic included: the client sees the end, the acceptor
+/// joins the thread.
 struct End {
     ended: Arc<AtomicBool>,
     bell: Arc<Bell>,

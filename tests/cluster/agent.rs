@@ -1,4 +1,5 @@
-//! The main job as the node's own identity: the story of the shop, told by a real server, kept by the managers.
+//! The main job as the node's own identity: the story of the shop, told by a real server, kept by
+//! the managers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,7 +96,8 @@ impl Agent {
         }
     }
 
-    /// Follows the server until `reached` holds. Silence beyond the patience fails the test with the present state.
+    /// Follows the server until `reached` holds. Silence beyond the patience fails the test with
+    /// the present state.
     fn until(&mut self, what: &str, reached: impl Fn(&Self) -> bool) {
         while !reached(self) {
             select! {
@@ -172,7 +174,8 @@ fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
     objects.all(|object| object.state.is_answer())
 }
 
-/// Every object in memory is the one that a read with quorum gives now, and what is not in memory is not there.
+/// Every object in memory is the one that a read with quorum gives now, and what is not in memory
+/// is not there.
 fn equals_the_server<K: Object>(manager: &ObjectManager<K>) -> usize {
     let admin = client_of("admin.yaml");
     let mut compared = 0;

@@ -1,4 +1,5 @@
-//! The example `node_agent` against the real server: the node's own rows, and what wrong identities and trust are told.
+//! The example `node_agent` against the real server: the node's own rows, and what wrong identities
+//! and trust are told.
 
 use super::audit::asked_as;
 use super::support::{NODE, cluster, cluster_alone, directory};
@@ -41,7 +42,8 @@ fn assert_sees_the_node(ended: &Ended) {
     );
 }
 
-/// SC-2, OS-7, OS-18: the same rows without a list or watch of them; with `Cache` the node's own object is followed.
+/// SC-2, OS-7, OS-18: the same rows without a list or watch of them; with `Cache` the node's own
+/// object is followed.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn sc_2_os_18_the_node_sees_the_same_where_it_fetches() {
@@ -88,7 +90,8 @@ fn wrong_identities_and_wrong_trust_are_told_apart() {
         (
             "nobody.yaml",
             &[],
-            "Error from server (Forbidden): pods is forbidden: User \"nobody\" cannot list resource \"pods\"",
+            "Error from server (Forbidden): pods is forbidden: User \"nobody\" cannot list \
+             resource \"pods\"",
         ),
         (
             "wrong-ca.yaml",

@@ -1,4 +1,5 @@
-//! The server's audit log: which requests it received from whom, so that a test can say "these and no others".
+//! The server's audit log: which requests it received from whom, so that a test can say "these and
+//! no others".
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -18,7 +18,8 @@ use super::support::directory;
 /// Where the objects are.
 pub(crate) const NAMESPACE: &str = "churn";
 
-/// `story churn`: it creates, updates and deletes from several writers, and waits for a server that is away.
+/// `story churn`: it creates, updates and deletes from several writers, and waits for a server that
+/// is away.
 pub(crate) struct Churn {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -131,7 +132,8 @@ impl Watcher {
         Self::behind(crossbeam_channel::bounded(0).1)
     }
 
-    /// A handler that stands still in its first call until the gate is opened by dropping its other end.
+    /// A handler that stands still in its first call until the gate is opened by dropping its other
+    /// end.
     pub(crate) fn behind(gate: Receiver<()>) -> (Self, Arc<View>) {
         let view = Arc::<View>::default();
         let watcher = Self {

@@ -1,5 +1,5 @@
-//! An informer set against a real server: several types over one client, one that may not be listed, one that the server
-//! does not know.
+//! An informer set against a real server: several types over one client, one that may not be
+//! listed, one that the server does not know.
 
 use k8s_openapi::api::apiserverinternal::v1alpha1::StorageVersion;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -28,7 +28,8 @@ fn allow(kind: &str, group: &str, resource: &str) {
         "rules: [{{apiGroups: [\"{group}\"], resources: [{resource}], verbs: [list, watch]}}]"
     );
     let role = format!(
-        "roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: informer-set-{resource}}}"
+        "roleRef: \
+         {{apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: informer-set-{resource}}}"
     );
     let subjects =
         format!("subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {USER}}}]");
@@ -84,7 +85,8 @@ fn assert_partial(result: SyncResult) {
     );
     let refused = result.get("secrets").unwrap().error.as_ref().unwrap();
     assert_eq!(refused.kind(), ErrorKind::Forbidden);
-    let words = "secrets is forbidden: User \"informer-set\" cannot list resource \"secrets\" in API group \"\" in the namespace \"informer-set\"";
+    let words = "secrets is forbidden: User \"informer-set\" cannot list resource \"secrets\" in \
+        API group \"\" in the namespace \"informer-set\"";
     assert_eq!(refused.status().unwrap().message(), words);
     let unknown = result.get(UNKNOWN).unwrap().error.as_ref().unwrap();
     assert_eq!(unknown.kind(), ErrorKind::NotFound, "{unknown}");
@@ -101,8 +103,8 @@ fn assert_partial(result: SyncResult) {
     assert!(!first.contains("configmaps"), "{error}");
 }
 
-/// WT-1, R28: what is refused, and what the server does not know, are told with the server's words and hold up nobody; what
-/// is allowed later comes by itself.
+/// WT-1, R28: what is refused, and what the server does not know, are told with the server's words
+/// and hold up nobody; what is allowed later comes by itself.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn wt_1_a_set_goes_on_without_the_types_that_are_refused_or_unknown() {

@@ -1,5 +1,6 @@
-//! Shared informers against a real server: thousands of objects that change all the time, a restart and an expired
-//! history in between, and in the end store, indices and handlers agree with a fresh list.
+//! Shared informers against a real server: thousands of objects that change all the time, a restart
+//! and an expired history in between, and in the end store, indices and handlers agree with a fresh
+//! list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -56,7 +57,8 @@ fn without_change(object: &mut ConfigMap) {
 }
 
 impl Followed {
-    /// Starts an informer with three handlers: one of each kind, and one that stands still until it is let go.
+    /// Starts an informer with three handlers: one of each kind, and one that stands still until it
+    /// is let go.
     fn start(client: &Client, way: &str, watch_list: bool) -> Self {
         let name = format!("{way}, {}", if watch_list { "streamed" } else { "plain" });
         let mut reflector = ReflectorOptions::default();
@@ -214,9 +216,10 @@ fn write(namespace: &str, name: &str, value: &str) {
     ));
 }
 
-/// Informers that saw all objects come, by streamed lists, and such as came later, by plain ones. A third of the changes
-/// happen while most of them are cut off, then the server restarts: their history has expired (410), and lists tell of
-/// the deletes that they missed. The others are cut off by the restart alone.
+/// Informers that saw all objects come, by streamed lists, and such as came later, by plain ones. A
+/// third of the changes happen while most of them are cut off, then the server restarts: their
+/// history has expired (410), and lists tell of the deletes that they missed. The others are cut
+/// off by the restart alone.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn informers_agree_with_a_list_after_churn_an_outage_and_a_restart() {
@@ -341,7 +344,8 @@ fn r4_a_refused_namespace_is_told_in_the_servers_words() {
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden, "{error}");
     let words = error.status().unwrap().message();
-    let expected = "configmaps is forbidden: User \"nobody\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"shop\"";
+    let expected = "configmaps is forbidden: User \"nobody\" cannot list resource \"configmaps\" \
+        in API group \"\" in the namespace \"shop\"";
     assert_eq!(words, expected);
     assert!(error.to_string().contains(expected), "{error}");
     assert!(!informer.has_synced() && !handler.has_synced());

@@ -1,4 +1,5 @@
-//! The managers against a real server in bulk: what the kubelet's own integration test asks of its watch-based manager.
+//! The managers against a real server in bulk: what the kubelet's own integration test asks of its
+//! watch-based manager.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,8 +49,8 @@ fn apply_the_secrets() {
     apply(&manifest);
 }
 
-/// `TestWatchBasedManager`: many Secrets from ten workers at once, each readable within ten seconds; the end of the
-/// manager ends every watch.
+/// `TestWatchBasedManager`: many Secrets from ten workers at once, each readable within ten
+/// seconds; the end of the manager ends every watch.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn many_secrets_from_ten_workers_are_readable_within_ten_seconds() {

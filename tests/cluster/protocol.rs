@@ -1,4 +1,5 @@
-//! What a real server accepts and answers: pages, identities, refusals, expiry, bookmarks, streamed lists.
+//! What a real server accepts and answers: pages, identities, refusals, expiry, bookmarks, streamed
+//! lists.
 
 use std::sync::Arc;
 use std::time::Duration;

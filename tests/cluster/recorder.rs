@@ -1,5 +1,5 @@
-//! What passes from a real server through the recorder: whole for the client, without a secret for the recording, and
-//! the same again when it is replayed.
+//! What passes from a real server through the recorder: whole for the client, without a secret for
+//! the recording, and the same again when it is replayed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,8 @@ use kubecache::worker::StopToken;
 
 use super::support::*;
 
-const MANIFEST: &str = "apiVersion: v1\nkind: Secret\nmetadata: {name: recorded, namespace: shop}\nstringData: {value: ";
+const MANIFEST: &str = "apiVersion: v1\nkind: Secret\nmetadata: \
+    {name: recorded, namespace: shop}\nstringData: {value: ";
 
 /// Version and length of the values, by key.
 type Seen = BTreeMap<ObjectKey, (ResourceVersion, usize)>;

@@ -1,4 +1,5 @@
-//! A reflector and its store against a real server: streamed and plain lists, a restart, and agreement with a list.
+//! A reflector and its store against a real server: streamed and plain lists, a restart, and
+//! agreement with a list.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +57,8 @@ fn contents(objects: &[Arc<Held<ConfigMap>>]) -> Contents {
     each.collect()
 }
 
-/// Waits for the change the caller made last, and compares the store with a list at the most recent version.
+/// Waits for the change the caller made last, and compares the store with a list at the most recent
+/// version.
 fn assert_agrees(store: &Store<ConfigMap>, source: &dyn ListerWatcher<ConfigMap>, last: &str) {
     let written = get::<ConfigMap>(&client_of("admin.yaml"), NAMESPACE, last).unwrap();
     let version = written.metadata.resource_version.as_deref().unwrap().into();

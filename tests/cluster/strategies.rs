@@ -1,4 +1,5 @@
-//! The three strategies against a real server: when each sees a change, and by its audit log which requests that took.
+//! The three strategies against a real server: when each sees a change, and by its audit log which
+//! requests that took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -118,7 +119,8 @@ fn read_at_least(secrets: &SecretManager, name: &str, version: &ResourceVersion)
     value_of(&read.unwrap())
 }
 
-/// OC-2, OC-6, OC-14: one list out of the server's cache, one watch from there on; a change comes by itself.
+/// OC-2, OC-6, OC-14: one list out of the server's cache, one watch from there on; a change comes
+/// by itself.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn oc_2_oc_6_a_watched_secret_is_listed_once_and_its_changes_come_by_themselves() {
@@ -361,7 +363,8 @@ fn sc_2_each_read_of_a_fetching_manager_is_one_consistent_get() {
     assert_eq!(asked_by(agent).len(), 6, "and no list, no watch");
 }
 
-/// OC-10, OS-11, OS-16: a Secret that was deleted, and then is made again, is seen by each strategy.
+/// OC-10, OS-11, OS-16: a Secret that was deleted, and then is made again, is seen by each
+/// strategy.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn os_11_os_16_a_deletion_and_a_new_creation_are_seen_by_each_strategy() {
@@ -532,7 +535,8 @@ fn a_version_from_the_future_is_waited_for_and_then_told_in_the_servers_words() 
     }
 }
 
-/// The API of a client, with its gets counted: the audit log cannot count what a stopped server does not see.
+/// The API of a client, with its gets counted: the audit log cannot count what a stopped server
+/// does not see.
 struct Counting {
     client: Client,
     gets: Arc<AtomicUsize>,
@@ -569,8 +573,8 @@ impl Getter<Secret> for CountingGetter {
     }
 }
 
-/// B17, OS-13: while the server is away the cached object is served with its age and the failure, and requests back off;
-/// when it is back, one request brings the present state.
+/// B17, OS-13: while the server is away the cached object is served with its age and the failure,
+/// and requests back off; when it is back, one request brings the present state.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is_served() {

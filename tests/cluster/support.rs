@@ -30,7 +30,8 @@ pub(crate) fn directory() -> PathBuf {
 /// Held shared by tests that use the server, and alone by the one that restarts it.
 static SERVER: RwLock<()> = RwLock::new(());
 
-/// The first phase of the story, played once for all tests; the server stays up while the guard lives.
+/// The first phase of the story, played once for all tests; the server stays up while the guard
+/// lives.
 pub(crate) fn cluster() -> RwLockReadGuard<'static, ()> {
     static OPENED: OnceLock<()> = OnceLock::new();
     let up = SERVER.read();

@@ -1,4 +1,5 @@
-//! The endpoints for probes: what they answer while the server is there, silent and back, and how they end.
+//! The endpoints for probes: what they answer while the server is there, silent and back, and how
+//! they end.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -89,10 +90,12 @@ fn soon() -> kubecache::clock::Deadline {
     Clock::system().after(Duration::from_mins(5))
 }
 
-/// B11, B14: a server that falls silent turns the probes within the idle limit, and its return turns them back.
+/// B11, B14: a server that falls silent turns the probes within the idle limit, and its return
+/// turns them back.
 #[test]
 fn b14_a_server_that_falls_silent_fails_the_probes_until_it_is_back() {
-    // One bookmark, so that silence has a meaning, and then nothing; nor is the next watch answered.
+    // One bookmark, so that silence has a meaning, and then nothing; nor is the next watch
+    // answered.
     let silent = Fault::new(Act::Hang).on("/api/v1/pods").watches().from(3);
     let server = FixtureServer::replaying(node_that_changes(&[], bookmarks(1)))
         .fault(silent)
@@ -137,7 +140,8 @@ fn b14_a_server_that_falls_silent_fails_the_probes_until_it_is_back() {
         .unwrap();
     told(&mut agent, "the pods of the node are followed again");
     wait_for_answer(probes, "/healthz", "ok");
-    let listed = "[+]ping ok\n[+]pods ok\n[+]secrets ok\n[+]configmaps ok\n[+]synced ok\nreadyz check passed\n";
+    let listed = "[+]ping ok\n[+]pods ok\n[+]secrets ok\n[+]configmaps ok\n[+]synced ok\nreadyz \
+        check passed\n";
     wait_for_answer(probes, "/readyz?verbose", listed);
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -227,7 +231,8 @@ fn an_address_that_is_taken_ends_it_with_the_flag_and_the_address() {
 fn without_the_feature_the_metrics_flag_says_how_to_build_them() {
     let ended = AGENT.run(&["--demo", "--metrics-bind-address", ":0"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (2, ""));
-    let told = "error: --metrics-bind-address: this agent was built without metrics; build it with `--features metrics`\n";
+    let told = "error: --metrics-bind-address: this agent was built without metrics; build it \
+        with `--features metrics`\n";
     assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
 }
 
@@ -246,7 +251,8 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
     let (code, text) = get(address, "/metrics");
     assert_eq!(code, 200);
     for series in [
-        "reflector_lists_total{group=\"\",name=\"pods-of-node\",resource=\"pods\",version=\"v1\"} 2\n",
+        "reflector_lists_total{group=\"\",name=\"pods-of-node\",resource=\"pods\",version=\"v1\"} \
+         2\n",
         "kubecache_object_cache_objects{kind=\"Secret\",strategy=\"Watch\"} 1\n",
         "kubecache_object_cache_objects{kind=\"ConfigMap\",strategy=\"Watch\"} 0\n",
         "kubecache_build_info{version=\"",

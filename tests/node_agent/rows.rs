@@ -35,7 +35,8 @@ pub(crate) fn node(pods: &[Value]) -> Recording {
 pub(crate) fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
     let refused = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
-        "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+        "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is \
+            enabled",
     });
     let streamed = format!(
         "{PODS}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"

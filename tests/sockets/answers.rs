@@ -1,4 +1,5 @@
-//! Answers of every kind: statuses, pages of proxies, tokens that rotate, compressed lists, heads too large.
+//! Answers of every kind: statuses, pages of proxies, tokens that rotate, compressed lists, heads
+//! too large.
 
 use std::fs;
 use std::thread;

@@ -19,16 +19,21 @@ const ANSWERS: [&str; 13] = [
     "{}\r\n\r\n",
     "HTTP/1.1 200 Ok\r\n{} x\r\n\r\n",
     "HTTP/1.1 200 Ok\r\nTransfer-Encoding: chunked\r\n\r\n{}\r\n",
-    "HTTP/1.1 401 No\r\nContent-Length: 9999\r\n\r\n{\"kind\":\"Status\",\"message\":\"who is {}?\",\"reason\":\"{}\"}",
-    "HTTP/1.1 403 No\r\n\r\n{\"kind\":\"Status\",\"code\":403,\"message\":\"who is {}?\",\"details\":{\"name\":\"{}\",\"causes\":[{\"message\":\"{}\"}]}}",
+    "HTTP/1.1 401 No\r\nContent-Length: \
+     9999\r\n\r\n{\"kind\":\"Status\",\"message\":\"who is {}?\",\"reason\":\"{}\"}",
+    "HTTP/1.1 403 \
+     No\r\n\r\n{\"kind\":\"Status\",\"code\":403,\"message\":\"who is \
+         {}?\",\"details\":{\"name\":\"{}\",\"causes\":[{\"message\":\"{}\"}]}}",
     "HTTP/1.1 502 No\r\n\r\n<html><title>Authorization: {}</title></html>",
     "HTTP/1.1 500 No\r\n\r\nAuthorization: {}\r\n",
     "HTTP/1.1 404 No\r\n\r\nno page for {}\r\n",
     "HTTP/1.1 302 No\r\nLocation: /login?{}\r\n\r\n",
     "HTTP/1.1 200 Ok\r\nContent-Type: text/{}\r\n\r\nhello",
     "HTTP/1.1 200 Ok\r\nContent-Encoding: {}\r\n\r\nhello",
-    "HTTP/1.1 200 Ok\r\nContent-Type: application/json\r\n\r\n{\"kind\":\"{}\",\"apiVersion\":\"{}\"}",
-    "HTTP/1.1 200 Ok\r\nContent-Type: application/json\r\n\r\n{\"kind\":\"Status\",\"message\":\"{}\",\"code\":500}",
+    "HTTP/1.1 200 Ok\r\nContent-Type: \
+     application/json\r\n\r\n{\"kind\":\"{}\",\"apiVersion\":\"{}\"}",
+    "HTTP/1.1 200 Ok\r\nContent-Type: \
+     application/json\r\n\r\n{\"kind\":\"Status\",\"message\":\"{}\",\"code\":500}",
 ];
 
 fn shown(error: &Error) -> String {

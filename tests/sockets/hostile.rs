@@ -1,4 +1,5 @@
-//! Peers that never come to the point: memory stays bounded, and the stop and the limits reach whoever reads them.
+//! Peers that never come to the point: memory stays bounded, and the stop and the limits reach
+//! whoever reads them.
 
 use std::io::{Read, Write};
 use std::sync::Arc;

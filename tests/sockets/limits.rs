@@ -1,4 +1,5 @@
-//! Connect, first byte, silence in a body, the caller's deadline: separate limits, each named when it ends a call.
+//! Connect, first byte, silence in a body, the caller's deadline: separate limits, each named when
+//! it ends a call.
 
 #[cfg(feature = "ring")]
 use std::io::Read;
@@ -92,7 +93,8 @@ fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
         let socket = server.accept_socket();
-        // It waits for the handshake for longer than for an answer: peeking ends by its own limit, not by a close.
+        // It waits for the handshake for longer than for an answer: peeking ends by its own limit,
+        // not by a close.
         let mut hello = [0; 16 * 1024];
         let came = socket.peek(&mut hello).unwrap();
         (&socket).read_exact(&mut hello[..came]).unwrap();
@@ -174,7 +176,8 @@ fn of_the_whole_body_of_a_list_or_a_get() {
     });
 }
 
-/// Promise 6, for memory: the items of others that a list of one object brings are put aside, but not for ever.
+/// Promise 6, for memory: the items of others that a list of one object brings are put aside, but
+/// not for ever.
 #[test]
 fn of_the_items_of_a_list_of_one_object() {
     let server = Server::start();
@@ -234,7 +237,8 @@ fn of_the_items_of_a_streamed_list() {
     });
 }
 
-/// B8, B11: what comes without a pause, and is no event, does not keep its reader from its deadline.
+/// B8, B11: what comes without a pause, and is no event, does not keep its reader from its
+/// deadline.
 #[test]
 fn of_the_caller_in_a_flood_of_blank_lines() {
     let server = Server::start();

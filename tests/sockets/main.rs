@@ -1,6 +1,8 @@
-//! The client against servers of the tests' own making: plain sockets, scripted byte by byte from the test's thread.
+//! The client against servers of the tests' own making: plain sockets, scripted byte by byte from
+//! the test's thread.
 //!
-//! The client's calls run on other threads; each step waits for the peer to be where the test wants it, never for time.
+//! The client's calls run on other threads; each step waits for the peer to be where the test wants
+//! it, never for time.
 
 mod answers;
 mod budget;

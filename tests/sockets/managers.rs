@@ -1,4 +1,5 @@
-//! A fetching manager over sockets: what its reads look like on the wire, and what answers and deadlines make of them.
+//! A fetching manager over sockets: what its reads look like on the wire, and what answers and
+//! deadlines make of them.
 
 use std::thread;
 use std::time::Duration;
@@ -23,7 +24,8 @@ fn too_large(current: u32) -> String {
     format!(
         "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"reason\":\"Timeout\",\"code\":504,\
          \"message\":\"Too large resource version: 20, current: {current}\",\"details\":{{\"causes\":\
-         [{{\"reason\":\"ResourceVersionTooLarge\",\"message\":\"Too large resource version\"}}]}}}}\n"
+         [{{\"reason\":\"ResourceVersionTooLarge\",\"message\":\"Too large resource \
+             version\"}}]}}}}\n"
     )
 }
 
@@ -33,7 +35,8 @@ fn asked(peer: &mut Peer) -> String {
     line.strip_suffix(" HTTP/1.1").unwrap().to_owned()
 }
 
-/// SC-2, R11: the version goes over the wire as the caller gave it, again while the server has not come so far.
+/// SC-2, R11: the version goes over the wire as the caller gave it, again while the server has not
+/// come so far.
 #[test]
 fn sc_2_r11_reads_on_the_wire() {
     const PATH: &str = "/api/v1/namespaces/shop/secrets/db";
@@ -66,7 +69,8 @@ fn sc_2_r11_reads_on_the_wire() {
     });
 }
 
-/// SC-2, B2: a server that says nothing costs the caller's deadline, and the error says what was waited for.
+/// SC-2, B2: a server that says nothing costs the caller's deadline, and the error says what was
+/// waited for.
 #[test]
 fn sc_2_a_silent_server_ends_at_the_callers_deadline() {
     // Nobody accepts: on a busy machine the deadline may pass before there is a connection.

@@ -1,4 +1,5 @@
-//! Bytes of a watch as they come: delivery by line, ends of every kind, one connection after the other.
+//! Bytes of a watch as they come: delivery by line, ends of every kind, one connection after the
+//! other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -213,7 +214,8 @@ fn serve(server: &Server, bytes: &str, reset: bool) {
     }
 }
 
-/// RS-4: what is neither an event nor an everyday end is told as an error event, then the stream is at its end.
+/// RS-4: what is neither an event nor an everyday end is told as an error event, then the stream is
+/// at its end.
 #[test]
 fn broken_framing_and_broken_lines_end_the_stream_with_an_error_event() {
     let broken_line = "6\r\n{\"a\"}\n\r\n";

@@ -1,4 +1,5 @@
-//! TLS as it is configured: authorities, names, client certificates, their rotation, and what is said when it fails.
+//! TLS as it is configured: authorities, names, client certificates, their rotation, and what is
+//! said when it fails.
 
 use std::fs;
 use std::net::TcpStream;
@@ -36,7 +37,8 @@ fn der(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(&pem(name)).unwrap()
 }
 
-/// Takes any client certificate, and none, and remembers it: what an API server does before it authenticates.
+/// Takes any client certificate, and none, and remembers it: what an API server does before it
+/// authenticates.
 #[derive(Debug)]
 struct Anybody {
     mandatory: bool,
@@ -235,7 +237,8 @@ fn a_certificate_for_another_name_names_both_and_the_way_out() {
     let server = Server::start();
     let tls = config("name-only.pem", "name-only.key", false);
     let error = failure(&server, &tls, &trusting(&server));
-    let text = "not for \"127.0.0.1\", only for api.test: use an address it is for, or set tls-server-name";
+    let text = "not for \"127.0.0.1\", only for api.test: use an address it is for, or set \
+        tls-server-name";
     assert!(error.contains(text), "{error}");
 }
 

@@ -1,4 +1,5 @@
-//! The recorder: stands between a client and an API server and keeps what passes, with secret values replaced.
+//! The recorder: stands between a client and an API server and keeps what passes, with secret
+//! values replaced.
 
 mod redact;
 mod tap;
@@ -21,8 +22,8 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, WaitEnd};
 
-/// Headers of an answer that mean something to a client's next step; the others are the server's own business. Of a
-/// request none is kept: `Authorization` neither stays nor passes.
+/// Headers of an answer that mean something to a client's next step; the others are the server's
+/// own business. Of a request none is kept: `Authorization` neither stays nor passes.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
 
 /// For so long a server that was there is waited for: a restart takes seconds.
@@ -36,10 +37,11 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// A reverse proxy on a loopback port that records.
 ///
-/// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its configuration.
-/// It passes reads only (`GET`): what a client writes is nobody's recording. While a server that has answered before is
-/// gone, requests wait up to a minute until it says that it is ready (`/readyz`): a client whose connection was cut
-/// by a restart meets the restarted server, with all that this one has forgotten.
+/// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its
+/// configuration. It passes reads only (`GET`): what a client writes is nobody's recording. While a
+/// server that has answered before is gone, requests wait up to a minute until it says that it is
+/// ready (`/readyz`): a client whose connection was cut by a restart meets the restarted server,
+/// with all that this one has forgotten.
 ///
 /// The recorder redacts what it records before it keeps it:
 ///
@@ -47,8 +49,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// - all annotations of Secrets, and the last-applied annotation of every object;
 /// - signed and bearer tokens.
 ///
-/// Replacements have the same length, equal values get equal ones. Values of ConfigMaps are kept. A body that cannot
-/// be read as JSON is kept as its length alone.
+/// Replacements have the same length, equal values get equal ones. Values of ConfigMaps are kept. A
+/// body that cannot be read as JSON is kept as its length alone.
 ///
 /// # Examples
 ///
@@ -89,13 +91,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Recorder {
-    /// Starts to record what passes to the server of `config`; listens on `port` of the loopback address, 0 for a
-    /// free one.
+    /// Starts to record what passes to the server of `config`; listens on `port` of the loopback
+    /// address, 0 for a free one.
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket or thread to
-    /// give.
+    /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket
+    /// or thread to give.
     pub fn start(config: &http::Config, port: u16) -> Result<Self, Error> {
         Self::start_on(config, port, Clock::system())
     }
@@ -131,15 +133,16 @@ impl Recorder {
         format!("http://{}", self.address())
     }
 
-    /// How many requests could not be passed on to the server, and why the last of them could not. Their clients saw
-    /// a connection that closed without an answer, and nothing of them is recorded.
+    /// How many requests could not be passed on to the server, and why the last of them could not.
+    /// Their clients saw a connection that closed without an answer, and nothing of them is
+    /// recorded.
     pub fn failures(&self) -> Option<(usize, Error)> {
         let (count, last) = self.shared.failures.lock().clone();
         last.map(|last| (count, last))
     }
 
-    /// Ends every connection and gives what was recorded, in the order of the requests. Answers that were under way
-    /// end [`End::Open`].
+    /// Ends every connection and gives what was recorded, in the order of the requests. Answers
+    /// that were under way end [`End::Open`].
     pub fn finish(self) -> Recording {
         self.service.stop();
         let mut exchanges = std::mem::take(&mut *self.shared.exchanges.lock());
@@ -186,7 +189,8 @@ impl Shared {
             Err(error) if error.is_stopped() => return Ok(false),
             Err(error) => {
                 self.failed(error);
-                // The client sees what it would have seen without a recorder: a connection without an answer.
+                // The client sees what it would have seen without a recorder: a connection without
+                // an answer.
                 return Ok(false);
             }
         };

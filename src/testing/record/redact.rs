@@ -1,7 +1,8 @@
 //! Secret values in the bodies of answers, replaced in place by made-up ones of the same length.
 //!
-//! Equal lengths keep what a replay needs true: the sizes, the content length, and where the pieces of a body were
-//! cut. Equal values get equal replacements and different ones different ones, so that a changed value still shows.
+//! Equal lengths keep what a replay needs true: the sizes, the content length, and where the pieces
+//! of a body were cut. Equal values get equal replacements and different ones different ones, so
+//! that a changed value still shows.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -46,10 +47,11 @@ enum How {
 }
 
 impl Redactor {
-    /// Replaces what is secret in one JSON text, whole or cut off; returns whether it could be read as JSON.
+    /// Replaces what is secret in one JSON text, whole or cut off; returns whether it could be read
+    /// as JSON.
     ///
-    /// `of_secrets` says that the request was for Secrets, whatever the text says of itself. What is not JSON may
-    /// be anything, and nothing of it is kept.
+    /// `of_secrets` says that the request was for Secrets, whatever the text says of itself. What
+    /// is not JSON may be anything, and nothing of it is kept.
     pub(super) fn redact(&mut self, text: &mut [u8], of_secrets: bool) -> bool {
         let Ok(scanned) = json::scan(text) else {
             blank(text);
@@ -87,8 +89,8 @@ impl Redactor {
         *self.numbers.entry(self.key.hash_one(value)).or_insert(next)
     }
 
-    /// Signed tokens and bearer headers, wherever they stand: a `ServiceAccount`'s token in an env value, a log line in
-    /// a status.
+    /// Signed tokens and bearer headers, wherever they stand: a `ServiceAccount`'s token in an env
+    /// value, a log line in a status.
     fn tokens(&mut self, text: &mut [u8]) {
         for span in token_spans(text) {
             let how = How::Text;
@@ -226,7 +228,8 @@ mod tests {
         STANDARD.encode(text)
     }
 
-    /// The canary: wherever a secret value can stand, nothing of it is left; what is no secret stays to the byte.
+    /// The canary: wherever a secret value can stand, nothing of it is left; what is no secret
+    /// stays to the byte.
     #[test]
     fn no_canary_survives_and_nothing_else_changes() {
         let canary = base64("canary-of-a-password");

@@ -6,11 +6,12 @@ use super::redact::{Redactor, blank};
 use crate::sync::{Arc, Mutex};
 use crate::testing::recording::Chunk;
 
-/// Pieces of a body with an end, or of one line, that come closer than this are one: the gap is this machine's doing, not the server's.
+/// Pieces of a body with an end, or of one line, that come closer than this are one: the gap is
+/// this machine's doing, not the server's.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line, another body
-/// when it is whole.
+/// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line,
+/// another body when it is whole.
 pub(super) struct Tap {
     redactor: Arc<Mutex<Redactor>>,
     of_secrets: bool,
@@ -65,7 +66,8 @@ impl Tap {
         let mut from = 0_usize;
         let mut ends = self.ends.iter().peekable();
         while let Some((end, after)) = ends.next() {
-            // Pieces of one body or line that came together, and pieces that would cut a character, are one.
+            // Pieces of one body or line that came together, and pieces that would cut a character,
+            // are one.
             let next = ends.peek().map(|(_, next)| next.saturating_sub(*after));
             let whole = self.lines && text.get(..*end).is_some_and(|text| text.ends_with('\n'));
             let together = !whole && next.is_some_and(|gap| gap < TOGETHER);
@@ -108,7 +110,8 @@ mod tests {
             .collect()
     }
 
-    /// However a body is cut into pieces, no part of a value passes, and the pieces keep their places.
+    /// However a body is cut into pieces, no part of a value passes, and the pieces keep their
+    /// places.
     #[test]
     fn values_are_replaced_across_the_borders_of_pieces() {
         let line = "{\"object\":{\"kind\":\"Secret\",\"data\":{\"p\":\"Y2FuYXJ5IGNhbmFyeSBjYW5hcnk=\"}}}\n";

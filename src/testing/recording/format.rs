@@ -1,4 +1,5 @@
-//! The recording as text: one JSON value per line, bodies verbatim where they are lines of JSON themselves.
+//! The recording as text: one JSON value per line, bodies verbatim where they are lines of JSON
+//! themselves.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -72,7 +73,8 @@ fn write_headers(headers: &[(String, String)], text: &mut String) -> std::fmt::R
     write!(text, ",\"headers\":{}", Value::from(map))
 }
 
-/// A chunk that is one line of JSON stands in the file as it is: no escapes, and the reader gets back every byte.
+/// A chunk that is one line of JSON stands in the file as it is: no escapes, and the reader gets
+/// back every byte.
 fn verbatim(chunk: &str) -> Option<&str> {
     let line = chunk.strip_suffix('\n')?;
     if !line.starts_with('{') || !line.ends_with('}') || line.contains(['\n', '\r']) {
@@ -372,7 +374,8 @@ mod tests {
         );
     }
 
-    /// Whatever is done to a file, reading it ends with a recording or with an error that names the line.
+    /// Whatever is done to a file, reading it ends with a recording or with an error that names the
+    /// line.
     #[test]
     fn a_damaged_recording_is_an_error_and_no_panic() {
         for at in 0..STORY.len() {

@@ -14,9 +14,11 @@ use crate::object::Object;
 
 pub(in crate::testing) use target::{Target, is_true};
 
-/// Exchanges in the order in which their requests came: what a recorder wrote, or what a test put together.
+/// Exchanges in the order in which their requests came: what a recorder wrote, or what a test put
+/// together.
 ///
-/// As a file it is text, one JSON value per line, made to be read and compared; see [`Recording::parse`].
+/// As a file it is text, one JSON value per line, made to be read and compared; see
+/// [`Recording::parse`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     pub(in crate::testing) server: String,
@@ -75,11 +77,16 @@ impl Recording {
 
     /// Reads the text of a recording; `name` stands in errors, before the line.
     ///
-    /// The first line is `{"recording":1,…}`. An exchange is a line `{"request":"GET /…","at":…}`, a line
-    /// `{"response":200,"after":…}`, its chunks `{"after":…,"line":{…}}` (a JSON text and a newline, verbatim) or
-    /// `{"after":…,"text":"…"}`, and `{"end":"clean","after":…}`, or `cut`, or `open`. Times are in milliseconds:
-    /// `at` counts from the recording's start, `after` from the request. Empty lines and lines that begin with `#`
-    /// say nothing.
+    /// The first line is `{"recording":1,…}`. An exchange has these lines:
+    ///
+    /// - the question: `{"request":"GET /…","at":…}`;
+    /// - the head of its answer: `{"response":200,"after":…}`;
+    /// - its chunks: `{"after":…,"line":{…}}` (a JSON text and a newline, verbatim), or
+    ///   `{"after":…,"text":"…"}`;
+    /// - its end: `{"end":"clean","after":…}`, or `cut`, or `open`.
+    ///
+    /// Times are in milliseconds: `at` counts from the recording's start, `after` from the request.
+    /// Empty lines and lines that begin with `#` do not count.
     ///
     /// # Errors
     ///
@@ -175,8 +182,8 @@ impl Exchange {
         }
     }
 
-    /// Matches only requests whose `parameter` has the recorded value, although replays ignore that parameter
-    /// otherwise (`resourceVersion`, `limit`, …).
+    /// Matches only requests whose `parameter` has the recorded value, although replays ignore that
+    /// parameter otherwise (`resourceVersion`, `limit`, …).
     #[must_use]
     pub fn only_with(mut self, parameter: &str) -> Self {
         self.matches.push(parameter.to_owned());
@@ -210,7 +217,8 @@ impl Exchange {
 }
 
 impl Answer {
-    /// An answer without a body yet, of type `application/json`, that comes at once and ends cleanly.
+    /// An answer without a body yet, of type `application/json`, that comes at once and ends
+    /// cleanly.
     pub fn new(status: u16) -> Self {
         Self {
             status,
@@ -273,7 +281,8 @@ impl Answer {
         self.change(after, "MODIFIED", object)
     }
 
-    /// Adds the watch event that `object` is gone, with its last state, sent `after` the arrival of the request.
+    /// Adds the watch event that `object` is gone, with its last state, sent `after` the arrival of
+    /// the request.
     ///
     /// # Errors
     ///
@@ -297,7 +306,8 @@ impl Answer {
         self.chunk(after, format!("{json}\n"))
     }
 
-    /// Adds a header; a `content-length` makes the body one of that length, otherwise it is sent in chunks.
+    /// Adds a header; a `content-length` makes the body one of that length, otherwise it is sent in
+    /// chunks.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers

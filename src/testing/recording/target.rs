@@ -1,4 +1,5 @@
-//! What a request line asks for: path and query, taken apart for matching and put together again for the file.
+//! What a request line asks for: path and query, taken apart for matching and put together again
+//! for the file.
 
 use std::fmt;
 

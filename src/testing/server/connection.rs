@@ -1,4 +1,5 @@
-//! One client's connection: requests in, recorded answers out, piece by piece, with the faults on top.
+//! One client's connection: requests in, recorded answers out, piece by piece, with the faults on
+//! top.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

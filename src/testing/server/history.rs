@@ -1,4 +1,5 @@
-//! What a recording tells of single objects: its lists and watches read as facts, and the state they add up to.
+//! What a recording tells of single objects: its lists and watches read as facts, and the state
+//! they add up to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -94,7 +95,8 @@ impl History {
         Self(facts)
     }
 
-    /// How the object stands when what is `past` has happened; `None` when no list and no watch tells of it.
+    /// How the object stands when what is `past` has happened; `None` when no list and no watch
+    /// tells of it.
     ///
     /// What was before the first that is told of it follows from that.
     pub(super) fn state(&self, place: &Place, past: &dyn Fn(&Point) -> bool) -> Option<State<'_>> {

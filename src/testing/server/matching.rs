@@ -1,5 +1,6 @@
-//! Which answer a request gets: the recorded one by verb, path, selectors and the how-manieth request of its kind it
-//! is; for a get of one object that was not recorded, one by what the recording tells of the object.
+//! Which answer a request gets: the recorded one by verb, path, selectors and the how-manieth
+//! request of its kind it is; for a get of one object that was not recorded, one by what the
+//! recording tells of the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -11,8 +12,8 @@ use super::single;
 use crate::sync::Arc;
 use crate::testing::recording::{Exchange, Recording, Target, is_true};
 
-/// Parameters that say where a client stands, not what it asks for. A replay ignores them unless the recording says
-/// otherwise.
+/// Parameters that say where a client stands, not what it asks for. A replay ignores them unless
+/// the recording says otherwise.
 const IGNORED: [&str; 7] = [
     "resourceVersion",
     "resourceVersionMatch",
@@ -26,7 +27,8 @@ const IGNORED: [&str; 7] = [
 /// Parameters that are absent when they are false.
 const FLAGS: [&str; 2] = ["watch", "sendInitialEvents"];
 
-/// What makes two requests ask for the same, whatever the order of their parameters and selector terms.
+/// What makes two requests ask for the same, whatever the order of their parameters and selector
+/// terms.
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     method: String,
@@ -133,7 +135,8 @@ impl Page {
         self.begun.is_some()
     }
 
-    /// How far into the recording it has brought the replay, when so much of recorded time has passed since it began.
+    /// How far into the recording it has brought the replay, when so much of recorded time has
+    /// passed since it began.
     fn reached(&self, passed: Duration) -> Duration {
         let answer = &self.exchange.answer;
         let sent = self.sent.checked_sub(1);
@@ -158,8 +161,8 @@ impl Book {
         }
     }
 
-    /// The first exchange of that kind which nobody had yet, or what stands for it; `Err` says what was asked and what
-    /// there would be.
+    /// The first exchange of that kind which nobody had yet, or what stands for it; `Err` says what
+    /// was asked and what there would be.
     pub(super) fn take(
         &mut self,
         method: &str,
@@ -249,7 +252,8 @@ impl Book {
         };
         if alike > 0 {
             say(format_args!(
-                ": all {alike} recorded answers to this question are given out or have other conditions"
+                ": all {alike} recorded answers to this question are given out or have other \
+                 conditions"
             ));
         }
         let mut there = BTreeMap::<_, (usize, usize)>::new();

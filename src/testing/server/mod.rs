@@ -1,4 +1,5 @@
-//! The fixture server: recordings replayed over real HTTP on a loopback port, with faults on request.
+//! The fixture server: recordings replayed over real HTTP on a loopback port, with faults on
+//! request.
 
 mod connection;
 mod faults;
@@ -30,21 +31,22 @@ pub use self::pace::{Speed, Step};
 /// A request gets the first unused recorded answer to the same verb, path and parameters. The order
 /// of parameters and of the terms of a selector does not count. `resourceVersion`, `limit`,
 /// `timeoutSeconds` and their like count only where the recording has them. A request without a
-/// recorded answer gets a 404 that says what was asked and what the recording has. A recorded refusal
-/// (status 400 and above) is repeated for each such request.
+/// recorded answer gets a 404 that says what was asked and what the recording has. A recorded
+/// refusal (status 400 and above) is repeated for each such request.
 ///
 /// A get of one object that was not recorded is answered from the recorded lists and watches, up to
-/// the present position of the replay. It gets the object, the API server's 404 while the object does
-/// not exist, or the refusal that its list got. The position is that of the furthest piece sent. In a
-/// recording with times, everything recorded before it counts as past, also on watches that nobody
-/// has opened. With [`Speed::Times`] the position also moves between two pieces. The state of an
-/// object before its first event follows from that event.
+/// the present position of the replay. It gets the object, the API server's 404 while the object
+/// does not exist, or the refusal that its list got. The position is that of the furthest piece
+/// sent. In a recording with times, everything recorded before it counts as past, also on watches
+/// that nobody has opened. With [`Speed::Times`] the position also moves between two pieces. The
+/// state of an object before its first event follows from that event.
 ///
 /// Such a get with the version `""` or `0` asks for the present state. Any other version asks for a
-/// state that is not older: the answer is the API server's 504 while the replay has not reached it. A
-/// recorded get goes first, once the replay is at most a second of recorded time before it.
+/// state that is not older: the answer is the API server's 504 while the replay has not reached it.
+/// A recorded get goes first, once the replay is at most a second of recorded time before it.
 ///
-/// Each connection is a thread with this server as its owner; dropping the server ends and joins them all.
+/// Each connection is a thread with this server as its owner; dropping the server ends and joins
+/// them all.
 ///
 /// # Examples
 ///
@@ -183,15 +185,18 @@ impl FixtureServer {
         }
     }
 
-    /// Lets the piece of a watch pass that was recorded earliest of those whose turn it is, and says what it was.
+    /// Lets the piece of a watch pass that was recorded earliest of those whose turn it is, and
+    /// says what it was.
     ///
-    /// Blocks until there is one, at most until `deadline`: then `None`. Only with [`Speed::Stepped`].
+    /// Blocks until there is one, at most until `deadline`: then `None`. Only with
+    /// [`Speed::Stepped`].
     pub fn step(&self, deadline: Deadline) -> Option<Step> {
         let pace = &self.shared.pace;
         pace.gate.step(&pace.clock, deadline)
     }
 
-    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`; whether they do.
+    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`; whether
+    /// they do.
     pub fn wait_for_steps(&self, count: usize, deadline: Deadline) -> bool {
         let pace = &self.shared.pace;
         pace.gate.gathered(count, &pace.clock, deadline)
@@ -249,15 +254,17 @@ impl FixtureServerBuilder {
         self
     }
 
-    /// Goes on behind the end of the recording, for demonstrations: a watch that was recorded opens again and stays
-    /// silent, another request gets its last answer once more. The default is a 404, which a test will notice.
+    /// Goes on behind the end of the recording, for demonstrations: a watch that was recorded opens
+    /// again and stays silent, another request gets its last answer once more. The default is a
+    /// 404, which a test will notice.
     #[must_use]
     pub fn endless(mut self) -> Self {
         self.endless = true;
         self
     }
 
-    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in PEM.
+    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in
+    /// PEM.
     ///
     /// # Errors
     ///
@@ -276,8 +283,8 @@ impl FixtureServerBuilder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] for a speed that is not above zero; [`ErrorKind::Resources`] when the system has no
-    /// socket, port or thread to give.
+    /// [`ErrorKind::Config`] for a speed that is not above zero; [`ErrorKind::Resources`] when the
+    /// system has no socket, port or thread to give.
     pub fn start(self) -> Result<FixtureServer, Error> {
         if let Speed::Times(factor) = self.speed
             && !(factor.is_finite() && factor > 0.0)

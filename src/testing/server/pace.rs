@@ -15,8 +15,8 @@ pub enum Speed {
     AtOnce,
     /// So many times as fast as it was recorded: 1.0 keeps the recorded times.
     Times(f64),
-    /// Each piece of a watch, and its end, waits for [`FixtureServer::step`](super::FixtureServer::step); other
-    /// answers come at once.
+    /// Each piece of a watch, and its end, waits for
+    /// [`FixtureServer::step`](super::FixtureServer::step); other answers come at once.
     Stepped,
 }
 
@@ -39,7 +39,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Waits until `after` of recorded time has passed since `from`; whether it has, and not the stop come first.
+    /// Waits until `after` of recorded time has passed since `from`; whether it has, and not the
+    /// stop come first.
     pub(super) fn wait(&self, from: Instant, after: Duration, stop: &StopToken) -> bool {
         let Speed::Times(factor) = self.speed else {
             return !stop.is_stopped();
@@ -114,7 +115,8 @@ impl Gate {
         }
     }
 
-    /// Lets the earliest waiting piece pass; waits for one, and for those on the way, at most until `deadline`.
+    /// Lets the earliest waiting piece pass; waits for one, and for those on the way, at most until
+    /// `deadline`.
     pub(super) fn step(&self, clock: &Clock, deadline: Deadline) -> Option<Step> {
         let mut queue = self.0.lock();
         loop {
@@ -139,7 +141,8 @@ impl Gate {
     }
 }
 
-/// One answer's way through the gate: between two pieces it is at the gate or on the way, and both are known.
+/// One answer's way through the gate: between two pieces it is at the gate or on the way, and both
+/// are known.
 pub(super) struct Passage<'a> {
     gate: &'a Gate,
     moving: bool,
@@ -159,7 +162,8 @@ impl<'a> Passage<'a> {
         let wake: Arc<dyn Wake> = Arc::new(Knock(Arc::clone(monitor)));
         let registration = stop.register(&wake);
         let mut queue = monitor.lock();
-        // One lock for both, or a step could fall between this piece's arrival and its place in the queue.
+        // One lock for both, or a step could fall between this piece's arrival and its place in the
+        // queue.
         if std::mem::take(&mut self.moving) {
             queue.moving = queue.moving.saturating_sub(1);
         }

@@ -31,7 +31,8 @@ pub(super) struct Scope {
     pub(super) resource: Resource,
     namespace: Option<String>,
     name: Option<String>,
-    /// Whether it picks objects by more than namespace and name, so that an object it does not tell of may exist.
+    /// Whether it picks objects by more than namespace and name, so that an object it does not tell
+    /// of may exist.
     picks: bool,
 }
 

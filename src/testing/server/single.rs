@@ -1,4 +1,5 @@
-//! What a get of one object is answered that was not recorded: the object, or the API server's words for why not.
+//! What a get of one object is answered that was not recorded: the object, or the API server's
+//! words for why not.
 
 use std::cmp::Ordering;
 
@@ -9,7 +10,8 @@ use super::place::Place;
 use crate::object::ResourceVersion;
 use crate::testing::recording::{Answer, Exchange, Target};
 
-/// The answer to a get of `place` when what is `past` has happened; `None` when the recording does not tell.
+/// The answer to a get of `place` when what is `past` has happened; `None` when the recording does
+/// not tell.
 pub(super) fn answer(
     history: &History,
     place: &Place,

@@ -1,4 +1,5 @@
-//! The fixture server seen from a client's socket: answers, times, faults, and that nothing outlives it.
+//! The fixture server seen from a client's socket: answers, times, faults, and that nothing
+//! outlives it.
 
 use std::io;
 use std::time::Duration;
@@ -43,7 +44,8 @@ fn answers_follow_each_other_on_one_connection_and_are_logged_without_a_header_i
 
     assert_eq!(
         client.unmatched(),
-        "no recorded answer for GET /api/v1/namespaces/shop/configmaps; nothing is recorded for this path"
+        "no recorded answer for GET /api/v1/namespaces/shop/configmaps; nothing is recorded for \
+         this path"
     );
     let log = server.requests();
     assert_eq!(log[2].answered(), Answered::Unmatched);

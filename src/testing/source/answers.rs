@@ -1,4 +1,5 @@
-//! How the fake server answers: a page at a version, the version a list reads at, what a get finds, what a watch is fed with.
+//! How the fake server answers: a page at a version, the version a list reads at, what a get finds,
+//! what a watch is fed with.
 
 use super::Server;
 use super::faults::SourceFault;
@@ -9,8 +10,8 @@ use crate::list_watch::{ListPage, ListRequest, Listed, WatchRequest};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
 impl<K: Object> Server<K> {
-    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or (in pages) at
-    /// exactly that version.
+    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or
+    /// (in pages) at exactly that version.
     pub(super) fn page(
         &self,
         request: &ListRequest,
@@ -71,7 +72,8 @@ impl<K: Object> Server<K> {
         Ok(asked)
     }
 
-    /// One object: at the most recent version, out of the cache at `0`, or not older than a version.
+    /// One object: at the most recent version, out of the cache at `0`, or not older than a
+    /// version.
     pub(super) fn one(
         &self,
         key: &ObjectKey,

@@ -1,5 +1,5 @@
-//! An API server for tests, without sockets: history, compaction, pages, bookmarks, scripted faults, and a record
-//! of every request.
+//! An API server for tests, without sockets: history, compaction, pages, bookmarks, scripted
+//! faults, and a record of every request.
 
 mod answers;
 mod faults;
@@ -24,11 +24,13 @@ use faults::Plan;
 use model::{Model, expired, undecodable};
 use stream::{Feed, Stream};
 
-/// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one server.
+/// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one
+/// server.
 ///
-/// Lists, watches and gets behave as an API server's do: consistent and cached reads, pages that expire, a watch cache
-/// that may lag, `410` after compaction, streamed lists. Faults are scripted with [`fail_next`](Self::fail_next) or
-/// decided per request with [`plan`](Self::plan). Of the selectors, namespace and `metadata.name` count.
+/// Lists, watches and gets behave as an API server's do: consistent and cached reads, pages that
+/// expire, a watch cache that may lag, `410` after compaction, streamed lists. Faults are scripted
+/// with [`fail_next`](Self::fail_next) or decided per request with [`plan`](Self::plan). Of the
+/// selectors, namespace and `metadata.name` count.
 ///
 /// # Examples
 ///
@@ -114,8 +116,8 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Creates or changes an object; the server gives it the next version, and a uid if it is new. Returns the
-    /// version.
+    /// Creates or changes an object; the server gives it the next version, and a uid if it is new.
+    /// Returns the version.
     pub fn set(&self, mut object: K) -> u64 {
         self.change(|server| {
             let key = object.key();
@@ -147,7 +149,8 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.model.skip_to(version));
     }
 
-    /// Forgets the history: watches that open from before it, and pages and exact lists of it, get `410`.
+    /// Forgets the history: watches that open from before it, and pages and exact lists of it, get
+    /// `410`.
     pub fn compact(&self) {
         self.change(|server| server.model.compact());
     }
@@ -203,7 +206,8 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Puts an event of the test's own on every open watch: duplicates, older versions, foreign types, errors.
+    /// Puts an event of the test's own on every open watch: duplicates, older versions, foreign
+    /// types, errors.
     pub fn send(&self, mut event: impl FnMut() -> WatchEvent<K>) {
         self.change(|server| {
             for (_, feed) in &mut server.feeds {
@@ -212,7 +216,8 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Ends every open watch, once it has delivered what is due: cleanly, or broken off with an error.
+    /// Ends every open watch, once it has delivered what is due: cleanly, or broken off with an
+    /// error.
     pub fn end_watches(&self, end: Option<&Error>) {
         self.change(|server| {
             for (_, feed) in &mut server.feeds {
@@ -226,7 +231,8 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.plan.push(kind, fault));
     }
 
-    /// Every request of a kind fails so until [`heal`](Self::heal), after those of [`fail_next`](Self::fail_next).
+    /// Every request of a kind fails so until [`heal`](Self::heal), after those of
+    /// [`fail_next`](Self::fail_next).
     pub fn fail_all(&self, kind: RequestKind, error: Error) {
         self.change(|server| server.plan.always(kind, error));
     }
@@ -320,8 +326,8 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Hangs until the server is healed more often than `healed`, which was so when the request came: who has seen the
-    /// request and heals the server ends its hanging, however far it is.
+    /// Hangs until the server is healed more often than `healed`, which was so when the request
+    /// came: who has seen the request and heals the server ends its hanging, however far it is.
     fn hang(&self, healed: u64, deadline: Deadline, stop: &StopToken) -> Result<(), Error> {
         let _registration = stop.register(&stream::waker(&self.server));
         let mut server = self.server.lock();
@@ -343,8 +349,8 @@ impl<K: Object> FakeSource<K> {
 }
 
 impl<K: Object + Clone> FakeSource<K> {
-    /// Deletes an object; its last state carries the version of the deletion. Returns the version, or `None` when
-    /// there is no such object.
+    /// Deletes an object; its last state carries the version of the deletion. Returns the version,
+    /// or `None` when there is no such object.
     pub fn delete(&self, namespace: &str, name: &str) -> Option<u64> {
         let key = ObjectKey::new(namespace, name);
         self.change(|server| {

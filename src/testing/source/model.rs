@@ -1,4 +1,5 @@
-//! A small model of an API server for one kind: every version it went through, and what of that it still knows.
+//! A small model of an API server for one kind: every version it went through, and what of that it
+//! still knows.
 
 use std::collections::BTreeMap;
 
@@ -149,7 +150,8 @@ impl<K: Object> Model<K> {
     }
 }
 
-/// Whether a scope selects a key: namespace and `metadata.name` count, other selectors select everything.
+/// Whether a scope selects a key: namespace and `metadata.name` count, other selectors select
+/// everything.
 pub(super) fn selects(scope: &Scope, key: &ObjectKey) -> bool {
     let in_namespace = scope
         .namespace_name()

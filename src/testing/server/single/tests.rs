@@ -1,4 +1,5 @@
-//! Gets of single objects while a recording is replayed: as far as the replay has come, in the API server's words.
+//! Gets of single objects while a recording is replayed: as far as the replay has come, in the API
+//! server's words.
 
 use std::time::Duration;
 
@@ -197,7 +198,8 @@ fn with_recorded_times_the_past_is_what_was_before_the_furthest_piece() {
     let mut pods = Client::of(server.address());
     pods.write("GET", PODS);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 3));
-    // The second phase of the story was played after some 15 s, on watches that nobody has opened here.
+    // The second phase of the story was played after some 15 s, on watches that nobody has opened
+    // here.
     fake.advance(ms(6_500));
     assert_eq!(gets.version(settings), before);
     fake.advance(ms(1_500));
@@ -237,7 +239,8 @@ fn a_recorded_get_is_given_out_when_its_time_has_come_and_not_before() {
     let mut gets = Gets::of(&server);
     let (_, first) = gets.get(key);
     assert_eq!(server.requests()[0].answered(), Answered::Derived);
-    // The watch of the pods, opened again whenever it ends, brings the replay to the last phase of the story.
+    // The watch of the pods, opened again whenever it ends, brings the replay to the last phase of
+    // the story.
     let told = |pods: &mut Client| loop {
         match pods.chunk() {
             Ok(chunk) if chunk.contains("\"DELETED\"") && chunk.contains("checkout-") => {
