@@ -135,11 +135,13 @@ impl<K: Object> Delta<K> {
         }))
     }
 
-    /// A list came without the object, which is gone after this already.
-    pub(super) fn mark_unlisted(&mut self) {
-        if let Self::Deleted(deletion) = self {
-            deletion.unlisted = true;
-        }
+    /// Notes that a list does not hold the object, which this deletes; `false` if it does not.
+    pub(super) fn mark_unlisted(&mut self) -> bool {
+        let Self::Deleted(deletion) = self else {
+            return false;
+        };
+        deletion.unlisted = true;
+        true
     }
 }
 
@@ -201,11 +203,6 @@ impl<K: Object> Deltas<K> {
 
     pub(super) fn shared_key(&self) -> Option<&Arc<ObjectKey>> {
         self.key.as_ref()
-    }
-
-    /// The first of the changes.
-    pub fn oldest(&self) -> &Delta<K> {
-        &self.oldest
     }
 
     /// The last of the changes.

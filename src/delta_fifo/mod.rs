@@ -132,7 +132,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::object::Object;
 use crate::reflector::Demand;
-use crate::sync::{Arc, Monitor, Rank, ThreadId, current_thread};
+use crate::sync::{Arc, Monitor, Rank, current_thread};
 
 use options::ask;
 use state::{QueueEnd, QueueState};
@@ -214,9 +214,7 @@ impl<K: Object> DeltaFifo<K> {
         deadline: Deadline,
         process: impl FnOnce(Deltas<K>, bool) -> R,
     ) -> Result<R, Error> {
-        let known = self.known.as_ref().map(Arc::clone);
-        self.run(deadline, QueueState::take, |mut deltas, is_initial| {
-            complete(known.as_deref(), &mut deltas);
+        self.run(1, deadline, |deltas, _, is_initial| {
             process(deltas, is_initial)
         })
     }
@@ -236,13 +234,9 @@ impl<K: Object> DeltaFifo<K> {
         deadline: Deadline,
         process: impl FnOnce(Vec<Deltas<K>>, bool) -> R,
     ) -> Result<R, Error> {
-        let known = self.known.as_ref().map(Arc::clone);
-        let take = |state: &mut QueueState<K>, thread| state.take_batch(max.get(), thread);
-        self.run(deadline, take, |mut batch, is_initial| {
-            for deltas in &mut batch {
-                complete(known.as_deref(), deltas);
-            }
-            process(batch, is_initial)
+        self.run(max.get(), deadline, |first, more, is_initial| {
+            let batch = std::iter::once(first).chain(more);
+            process(batch.collect(), is_initial)
         })
     }
 
@@ -257,11 +251,18 @@ impl<K: Object> DeltaFifo<K> {
         self.queue.state.lock().cause = Some(cause);
     }
 
-    fn run<T, R>(
+    /// Adds the last state to a deletion whose final state does not decode (B12): everything before
+    /// it has been processed, so the view shows that.
+    fn complete(&self, deltas: &mut Deltas<K>) {
+        let known = self.known.as_deref();
+        deltas.complete(|key| ask(known?, |known| known.last_good(key)).ok().flatten());
+    }
+
+    fn run<R>(
         &mut self,
+        max: usize,
         deadline: Deadline,
-        take: impl Fn(&mut QueueState<K>, ThreadId) -> Option<(T, bool)>,
-        process: impl FnOnce(T, bool) -> R,
+        process: impl FnOnce(Deltas<K>, Vec<Deltas<K>>, bool) -> R,
     ) -> Result<R, Error> {
         let DeltaFifoHandle { state, clock, .. } = &self.queue;
         let thread = current_thread();
@@ -270,29 +271,24 @@ impl<K: Object> DeltaFifo<K> {
             if state.paused {
                 return None;
             }
-            match take(state, thread) {
-                None if state.end != QueueEnd::Open => Some(None),
-                None => None,
-                taken => Some(taken),
-            }
+            let taken = state.take(max, thread);
+            (taken.is_some() || state.end != QueueEnd::Open).then_some(taken)
         });
         drop(locked);
         let text = format!("waiting for a change of a {}: the deadline passed", K::KIND);
         let taken = taken.ok_or_else(|| Error::new(ErrorKind::Timeout, text))?;
         let text = "DeltaFIFO: manipulating with closed queue";
-        let (taken, initial) = taken.ok_or_else(|| Error::new(ErrorKind::Stopped, text))?;
+        let (mut first, mut more, initial) =
+            taken.ok_or_else(|| Error::new(ErrorKind::Stopped, text))?;
+        for deltas in std::iter::once(&mut first).chain(&mut more) {
+            self.complete(deltas);
+        }
         let port = format_args!("the process function of a {} queue", K::KIND);
-        let result = guard(port, || process(taken, initial));
+        let result = guard(port, || process(first, more, initial));
         state.lock().finish();
         state.notify_all();
         result
     }
-}
-
-/// Adds the last state to a deletion whose final state does not decode (B12): everything before it
-/// has been processed, so the view shows that.
-fn complete<K: Object>(known: Option<&dyn KnownObjects<K>>, deltas: &mut Deltas<K>) {
-    deltas.complete(|key| ask(known?, |known| known.last_good(key)).ok().flatten());
 }
 
 impl<K: Object> Drop for DeltaFifo<K> {

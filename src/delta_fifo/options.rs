@@ -5,7 +5,7 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard;
-use crate::object::{Held, Object, ObjectKey};
+use crate::object::{Held, Object, ObjectKey, Transform};
 use crate::store::Store;
 use crate::sync::Arc;
 
@@ -62,10 +62,6 @@ pub(super) fn ask<K: Object, T>(
     let port = format_args!("the known objects of a {} queue", K::KIND);
     guard(port, || question(known))
 }
-
-/// A function that changes each object before it is queued.
-pub(super) type Transform<K> =
-    Arc<dyn Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync>;
 
 /// Options of a queue; start from the default and set what differs.
 ///
@@ -166,7 +162,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         mut self,
         transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
     ) -> Self {
-        self.transform = Some(Arc::new(transform));
+        self.transform = Some(Transform::new(transform));
         self
     }
 

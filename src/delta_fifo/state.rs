@@ -9,6 +9,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::delta::{Delta, Deltas};
 use crate::error::Error;
+use crate::list_watch::Listed;
 use crate::object::{Held, Object, ObjectKey};
 use crate::reflector::ReflectorStatus;
 use crate::sync::{Arc, ThreadId};
@@ -26,9 +27,6 @@ pub(super) enum QueueEnd {
     /// The consumer is gone: nothing will ever be taken.
     Abandoned,
 }
-
-/// An object of the consumer that a list goes without, with its last state that decodes.
-pub(super) type Known<K> = (Arc<ObjectKey>, Option<Arc<Held<K>>>);
 
 /// Everything under the queue's one mutex.
 pub(super) struct QueueState<K: Object> {
@@ -148,24 +146,26 @@ impl<K: Object> QueueState<K> {
         (delta.is_bookmark() && last.newest().is_bookmark()).then_some(last)
     }
 
-    /// Queues a list: its items, and a deletion of each object it goes without, which are those
-    /// that wait and `missing`, those of the consumer (DF-8, RQ-3).
+    /// Queues a list: its items, and a deletion of each object that it does not hold, which are
+    /// those that wait and `missing`, those of the consumer (DF-8, RQ-3). Each object is with its
+    /// last state that decodes.
     pub(super) fn replace(
         &mut self,
-        items: Vec<(Arc<ObjectKey>, Delta<K>)>,
-        is_listed: impl Fn(&ObjectKey) -> bool,
-        missing: &[Known<K>],
+        items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
+        missing: Vec<(Arc<ObjectKey>, Option<Arc<Held<K>>>)>,
     ) -> Vec<Delta<K>> {
         if self.compressed {
             self.forget_bookmarks();
         }
-        let gone = self.end_unlisted(is_listed, missing);
-        let gone = gone.into_iter().map(|(key, last)| {
-            let delta = Delta::unlisted(&key, last);
-            (key, delta)
-        });
+        let gone = self
+            .end_unlisted(|key| items.contains_key(key), missing)
+            .into_iter();
+        let mut items: Vec<_> = items.into_iter().collect();
+        items.sort_unstable_by_key(|(_, (place, _))| *place);
+        let items = items.into_iter();
+        let items = items.map(|(key, (_, item))| (key, Delta::Replaced(item)));
         let deltas: Vec<_> = if self.compressed {
-            items.into_iter().chain(gone).collect()
+            items.chain(gone).collect()
         } else {
             gone.chain(items).collect()
         };
@@ -202,80 +202,67 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// The objects that a list goes without and that are to be deleted by it. Those that are
-    /// deleted already when what waits is processed are marked.
+    /// Deletions of the objects that a list does not hold, in the order in which these wait. A
+    /// deletion that waits as the last change of an object is marked instead.
     fn end_unlisted(
         &mut self,
         is_listed: impl Fn(&ObjectKey) -> bool,
-        missing: &[Known<K>],
-    ) -> Vec<Known<K>> {
-        let mut newest: HashMap<Arc<ObjectKey>, (usize, Option<_>)> = HashMap::new();
-        let mut first_queued = Vec::new();
+        missing: Vec<(Arc<ObjectKey>, Option<Arc<Held<K>>>)>,
+    ) -> Vec<(Arc<ObjectKey>, Delta<K>)> {
+        // By key: the order, the newest entry that waits, the last state.
+        let mut gone: HashMap<Arc<ObjectKey>, (usize, Option<usize>, Option<_>)> = HashMap::new();
         for (at, entry) in self.entries.iter().enumerate() {
             let key = entry.shared_key().filter(|key| !is_listed(key));
             let Some(key) = key else { continue };
-            let waiting = newest.entry(Arc::clone(key)).or_insert_with(|| {
-                first_queued.push(Arc::clone(key));
-                (at, None)
-            });
-            waiting.0 = at;
+            let unlisted = (gone.len(), None, None);
+            let (_, newest, last) = gone.entry(Arc::clone(key)).or_insert(unlisted);
+            *newest = Some(at);
             if let Some(object) = entry.last_object() {
-                waiting.1 = Some(Arc::clone(object));
+                *last = Some(Arc::clone(object));
             }
         }
-        let mut unknown = Vec::new();
-        for (key, last) in missing {
-            match newest.get_mut(key) {
-                Some((_, Some(_))) => {}
-                Some((_, none)) => none.clone_from(last),
-                None => unknown.push((Arc::clone(key), last.clone())),
-            }
+        for (key, known) in missing {
+            let unlisted = (gone.len(), None, None);
+            let (.., last) = gone.entry(key).or_insert(unlisted);
+            *last = last.take().or(known);
         }
-        let mut gone = Vec::new();
-        for key in first_queued {
-            let Some((at, last)) = newest.remove(&key) else {
-                continue;
-            };
-            match self.entries.get_mut(at).map(Deltas::newest_mut) {
-                Some(deletion) if deletion.is_deletion() => deletion.mark_unlisted(),
-                Some(_) | None => gone.push((key, last)),
-            }
-        }
-        gone.extend(unknown);
-        gone
+        let mut gone: Vec<_> = gone.into_iter().collect();
+        gone.sort_unstable_by_key(|(_, (order, ..))| *order);
+        let gone = gone.into_iter().filter_map(|(key, (_, newest, last))| {
+            let newest = newest.and_then(|at| self.entries.get_mut(at));
+            let is_marked = newest.is_some_and(|entry| entry.newest_mut().mark_unlisted());
+            (!is_marked).then(|| {
+                let delta = Delta::unlisted(&key, last);
+                (key, delta)
+            })
+        });
+        gone.collect()
     }
 
-    /// Hands the first entry over to `thread`, and says whether the queue had not synced (DF-13,
-    /// RQ-7).
-    pub(super) fn take(&mut self, thread: ThreadId) -> Option<(Deltas<K>, bool)> {
-        let taken = self.pop()?;
-        Some((taken, self.begin(thread, 1)))
-    }
-
-    /// Hands over up to `max` entries, each about another object, and either all of the first list
-    /// or none (RQ-13).
-    pub(super) fn take_batch(
+    /// Hands over to `thread` the first entry and up to `max` in all, each about another object,
+    /// and either all of the first list or none (RQ-13). Says whether the queue had not synced
+    /// (DF-13, RQ-7).
+    pub(super) fn take(
         &mut self,
         max: usize,
         thread: ThreadId,
-    ) -> Option<(Vec<Deltas<K>>, bool)> {
-        let max = match self.initial {
-            None | Some(0) => max,
-            Some(left) => max.min(left),
-        };
+    ) -> Option<(Deltas<K>, Vec<Deltas<K>>, bool)> {
+        let initial = self.initial.filter(|left| *left > 0);
+        let max = initial.map_or(max, |left| max.min(left));
         let first = self.pop()?;
         let mut keys: HashSet<_> = first.shared_key().map(Arc::clone).into_iter().collect();
         let is_alone = keys.is_empty();
-        let mut batch = vec![first];
-        while !is_alone && batch.len() < max {
+        let mut more = Vec::new();
+        while !is_alone && more.len().saturating_add(1) < max {
             let next = self.entries.front().and_then(Deltas::shared_key);
             if !next.is_some_and(|key| keys.insert(Arc::clone(key))) {
                 break;
             }
-            batch.extend(self.pop());
+            more.extend(self.pop());
         }
-        let initial = self.begin(thread, batch.len());
-        Some((batch, initial))
+        let taken = more.len().saturating_add(1);
+        self.processing = Some((thread, if initial.is_some() { taken } else { 0 }));
+        Some((first, more, !self.has_synced()))
     }
 
     fn pop(&mut self) -> Option<Deltas<K>> {
@@ -291,12 +278,6 @@ impl<K: Object> QueueState<K> {
             self.places = HashMap::new();
         }
         Some(taken)
-    }
-
-    fn begin(&mut self, thread: ThreadId, entries: usize) -> bool {
-        let counts = self.initial.is_some_and(|left| left > 0);
-        self.processing = Some((thread, if counts { entries } else { 0 }));
-        !self.has_synced()
     }
 
     /// What was taken is processed. The count of initial entries falls here, not before (RQ-6,

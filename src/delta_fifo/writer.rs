@@ -2,15 +2,14 @@
 
 use std::fmt;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 
 use super::delta::{Deletion, Delta, ReplacedAll};
 use super::handle::DeltaFifoHandle;
 use super::options::{DeltaFifoOptions, KnownObjects, ask};
-use super::state::{Known, QueueEnd, QueueState};
+use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::guard::guard_call;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
@@ -42,9 +41,10 @@ pub struct DeltaFifoWriter<K: Object> {
 
 /// A list on its way into a queue; dropping it leaves the queue as it was.
 pub struct DeltaFifoStaging<K: Object> {
-    /// In the list's order; an item that was taken back out leaves its place empty.
-    items: Vec<Option<(Arc<ObjectKey>, Listed<K>)>>,
-    places: HashMap<Arc<ObjectKey>, usize>,
+    /// With the place of each in the list's order, from 0 on.
+    pub(super) items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
+    /// Places given so far. Those of items that were taken back stay empty.
+    places: usize,
     /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
     failed: Option<Error>,
 }
@@ -83,30 +83,18 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
     }
 
-    fn transformed(&self, key: &ObjectKey, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
-        let Some(transform) = &self.options.transform else {
-            return Ok(object);
-        };
-        let port = format_args!("the transform of {key}");
-        let transformed = guard_call(port, || transform(object));
-        let object = transformed.map_err(|error| error.context("transforming"))?;
-        let became = object.key();
-        if became == *key {
-            return Ok(object);
+    fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+        match &self.options.transform {
+            Some(transform) => transform.apply(object),
+            None => Ok(object),
         }
-        let text = format!("transforming: {key} became {became}");
-        Err(Error::new(ErrorKind::Config, text))
     }
 
     /// The object that the consumer holds, if the listed one is no other state of it.
-    fn unchanged(&self, key: &ObjectKey, object: &K) -> Option<Arc<Held<K>>> {
+    fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
         let known = self.options.known.as_deref()?;
         let held = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
-        let version = object.metadata().resource_version.as_deref();
-        let same = version.is_some_and(|version| !version.is_empty())
-            && held.metadata().resource_version.as_deref() == version
-            && held.uid() == object.uid();
-        same.then_some(held)
+        object.is_same_state(&held).then_some(held)
     }
 
     /// Locks the queue for a write, as soon as `is_ready` says so.
@@ -172,11 +160,13 @@ impl<K: Object> DeltaFifoWriter<K> {
         Ok((answer?, state))
     }
 
-    /// Whether anybody knows of the object, so that its deletion has a meaning (DF-5, RQ-2).
-    fn takes_deletion(&self, key: &ObjectKey) -> Result<bool, Error> {
+    /// Notes that a change came, and says whether it is to be queued: a deletion only if the queue
+    /// or the consumer knows of the object (DF-5, RQ-2).
+    fn takes(&self, kind: EventKind, key: &ObjectKey) -> Result<bool, Error> {
         let mut state = self.lock_when(|_| true)?;
         state.populate();
-        let (is_queued, is_idle) = (state.takes_deletion(key), state.is_idle());
+        let is_queued = kind != EventKind::Deleted || state.takes_deletion(key);
+        let is_idle = state.is_idle();
         drop(state);
         self.queue.state.notify_all();
         Ok(match &self.options.known {
@@ -191,19 +181,16 @@ impl<K: Object> DeltaFifoWriter<K> {
 
     /// Queues what a list brings, and what it ends.
     fn replace(&self, staging: DeltaFifoStaging<K>) -> Result<(), Error> {
-        let DeltaFifoStaging { items, places, .. } = staging;
-        let is_listed = |key: &ObjectKey| places.contains_key(key);
+        let items = staging.items;
         let (missing, mut state) = self.ask_while_idle(|known| {
-            let keys = known.keys().into_iter().filter(|key| !is_listed(key));
-            let missing = keys.map(|key| {
+            let keys = known.keys().into_iter();
+            let missing = keys.filter(|key| !items.contains_key(key)).map(|key| {
                 let last_known = known.last_good(&key);
                 (Arc::new(key), last_known)
             });
-            missing.collect::<Vec<Known<K>>>()
+            missing.collect()
         })?;
-        let items = items.into_iter().flatten();
-        let items = items.map(|(key, item)| (key, Delta::Replaced(item)));
-        let left_out = state.replace(items.collect(), is_listed, &missing);
+        let left_out = state.replace(items, missing);
         drop(state);
         drop(left_out);
         Ok(())
@@ -227,8 +214,8 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
 
     fn begin(&mut self) -> DeltaFifoStaging<K> {
         DeltaFifoStaging {
-            items: Vec::new(),
-            places: HashMap::new(),
+            items: HashMap::new(),
+            places: 0,
             failed: None,
         }
     }
@@ -236,11 +223,11 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
         let key = event.object.key();
         match event.object {
-            _ if event.kind == EventKind::Deleted => staging.remove(&key),
+            _ if event.kind == EventKind::Deleted => drop(staging.items.remove(&key)),
             Listed::Object(object) => {
                 let object = match self.unchanged(&key, &object) {
                     Some(held) => Ok(held),
-                    None => self.transformed(&key, object),
+                    None => self.transformed(object),
                 };
                 match object {
                     Ok(object) => staging.put(key, Listed::Object(object)),
@@ -257,10 +244,11 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         }
         self.admit(of)?;
         if self.options.atomic_lists {
-            let items = staging.items.into_iter().flatten();
+            let mut items: Vec<_> = staging.items.into_values().collect();
+            items.sort_unstable_by_key(|(place, _)| *place);
             let list = ReplacedAll {
                 of: of.clone(),
-                items: items.map(|(_, item)| item).collect(),
+                items: items.into_iter().map(|(_, item)| item).collect(),
             };
             let list = Delta::ReplacedAll(Box::new(list));
             self.lock_when(|_| true)?.replace_at_once(list);
@@ -273,34 +261,23 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        let (key, version) = (event.object.key(), event.object.resource_version());
-        if event.kind == EventKind::Deleted && !self.takes_deletion(&key)? {
+        let ObjectEvent { kind, object } = event;
+        let (key, version) = (object.key(), object.resource_version());
+        if !self.takes(kind, &key)? {
             return Ok(());
         }
-        let object = match event.object {
-            Listed::Object(object) => self.transformed(&key, object).map(Listed::Object),
-            item @ Listed::Undecodable(_) => Ok(item),
+        let object = match object {
+            Listed::Object(object) => Listed::Object(self.transformed(object)?),
+            aside @ Listed::Undecodable(_) => aside,
         };
-        let left_out = match object {
-            Err(error) => {
-                self.lock_when(|_| true)?.populate();
-                self.queue.state.notify_all();
-                return Err(error);
-            }
-            Ok(object) => {
-                let delta = match event.kind {
-                    EventKind::Added => Delta::Added(object),
-                    EventKind::Modified => Delta::Updated(object),
-                    EventKind::Deleted => {
-                        Delta::Deleted(Box::new(Deletion::seen(key.clone(), object)))
-                    }
-                };
-                let key = Arc::new(key);
-                let mut state = self.lock_when(|state| state.events < self.options.events_max)?;
-                state.populate();
-                state.push(Some(key), delta)
-            }
+        let delta = match kind {
+            EventKind::Added => Delta::Added(object),
+            EventKind::Modified => Delta::Updated(object),
+            EventKind::Deleted => Delta::Deleted(Box::new(Deletion::seen(key.clone(), object))),
         };
+        let left_out = self
+            .lock_when(|state| state.events < self.options.events_max)?
+            .push(Some(Arc::new(key)), delta);
         self.queue.state.notify_all();
         drop(left_out);
         self.come_to(&version);
@@ -356,20 +333,11 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
 impl<K: Object> DeltaFifoStaging<K> {
     /// Puts an item in; the last one of a key takes the place of the first (ST-5).
     fn put(&mut self, key: ObjectKey, item: Listed<K>) {
-        let place = self.places.get(&key).copied();
-        if let Some(Some((_, staged))) = place.and_then(|place| self.items.get_mut(place)) {
-            *staged = item;
-            return;
-        }
-        let key = Arc::new(key);
-        self.places.insert(Arc::clone(&key), self.items.len());
-        self.items.push(Some((key, item)));
-    }
-
-    fn remove(&mut self, key: &ObjectKey) {
-        let place = self.places.remove(key);
-        if let Some(item) = place.and_then(|place| self.items.get_mut(place)) {
-            *item = None;
+        let new = (self.places, item);
+        self.places = self.places.wrapping_add(1);
+        match self.items.entry(Arc::new(key)) {
+            Entry::Occupied(mut staged) => staged.get_mut().1 = new.1,
+            Entry::Vacant(free) => drop(free.insert(new)),
         }
     }
 }
@@ -393,7 +361,7 @@ impl<K: Object> fmt::Debug for DeltaFifoWriter<K> {
 impl<K: Object> fmt::Debug for DeltaFifoStaging<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaFifoStaging")
-            .field("items", &self.places.len())
+            .field("items", &self.items.len())
             .finish_non_exhaustive()
     }
 }

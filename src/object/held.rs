@@ -55,6 +55,14 @@ impl<K: Object> Held<K> {
         Arc::new(copy)
     }
 
+    /// Whether both are the same state of the same object, by its UID and version.
+    pub(crate) fn is_same_state(&self, other: &Self) -> bool {
+        let version = self.metadata().resource_version.as_deref();
+        version.is_some_and(|version| !version.is_empty())
+            && other.metadata().resource_version.as_deref() == version
+            && other.uid() == self.uid()
+    }
+
     /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
     pub(crate) fn trim(&mut self) {
         let metadata = self.0.metadata_mut();

@@ -5,6 +5,7 @@ mod key;
 mod label_matcher;
 mod selector;
 mod status;
+mod transform;
 mod version;
 mod visible;
 
@@ -14,6 +15,7 @@ pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use status::{Reason, Status};
+pub(crate) use transform::Transform;
 pub use version::ResourceVersion;
 pub use visible::visible;
 

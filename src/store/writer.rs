@@ -78,11 +78,7 @@ impl<K: Object> StoreWriter<K> {
     pub(crate) fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
         let state = self.state.lock();
         let held = state.get(&KeyRef::from(key))?.content.object()?;
-        let version = object.metadata().resource_version.as_deref();
-        let same = version.is_some_and(|version| !version.is_empty())
-            && held.metadata().resource_version.as_deref() == version
-            && held.uid() == object.uid();
-        same.then(|| Arc::clone(held))
+        object.is_same_state(held).then(|| Arc::clone(held))
     }
 
     /// The last state that decoded, if it is of the same object.

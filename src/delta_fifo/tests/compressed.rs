@@ -211,7 +211,7 @@ fn df_8_the_newest_state_stands_last() {
     rig.feed("+a10 =a15");
     let popped = rig.pop();
     assert_eq!(shown(&popped), "Aa10,Ra15");
-    assert!(matches!(popped.oldest(), Delta::Added(_)));
+    assert!(matches!(popped.iter().next(), Some(Delta::Added(_))));
     assert!(matches!(popped.newest(), Delta::Replaced(_)));
     assert_eq!(popped.iter().count(), 2);
 }

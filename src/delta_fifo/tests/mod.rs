@@ -173,7 +173,7 @@ impl Rig {
 
     /// Takes what waits first on another thread, which processes it until [`finish`].
     pub(super) fn begin(&self) -> Deltas<ConfigMap> {
-        let taken = self.handle.state.lock().take(other_thread());
+        let taken = self.handle.state.lock().take(1, other_thread());
         taken.unwrap().0
     }
 

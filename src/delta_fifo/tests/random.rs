@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use super::super::complete;
 use super::*;
 use crate::delta_fifo::Deletion;
 use crate::dice::Dice;
@@ -203,14 +202,13 @@ fn number(object: &ConfigMap) -> u64 {
 /// Takes one entry or a batch; it is being processed by another thread then.
 fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     let max = [1, 2, 9][usize::try_from(dice.roll(3)).unwrap()];
-    let taken = rig.handle.state.lock().take_batch(max, other_thread());
-    let known = rig.queue.known.as_deref();
-    taken.map(|(mut batch, _)| {
-        for deltas in &mut batch {
-            complete(known, deltas);
-        }
-        batch
-    })
+    let taken = rig.handle.state.lock().take(max, other_thread());
+    let (first, more, _) = taken?;
+    let mut batch: Vec<_> = std::iter::once(first).chain(more).collect();
+    for deltas in &mut batch {
+        rig.queue.complete(deltas);
+    }
+    Some(batch)
 }
 
 /// One history. While something is processed the watch goes on, as it would on the reflector's

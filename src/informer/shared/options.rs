@@ -6,14 +6,10 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
-use crate::object::{Held, Object};
+use crate::object::{Held, Object, Transform};
 use crate::reflector::{FailedAttempt, ReflectorOptions};
 use crate::store::Indexers;
 use crate::sync::Arc;
-
-/// Changes each object before it is stored.
-pub(super) type Transform<K> =
-    Arc<dyn Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync>;
 
 /// Options of a [`SharedInformer`](crate::informer::SharedInformer); start from the default and set what differs.
 ///
@@ -75,7 +71,7 @@ impl<K: Object> InformerOptions<K> {
         mut self,
         transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
     ) -> Self {
-        self.transform = Some(Arc::new(transform));
+        self.transform = Some(Transform::new(transform));
         self
     }
 

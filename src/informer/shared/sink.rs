@@ -2,13 +2,11 @@
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::guard::guard_call;
 use crate::hooks::{Hook, Telemetry};
 use crate::informer::handlers::Processor;
-use crate::informer::shared::options::Transform;
 use crate::informer::{Deleted, InformerMetric, InformerState, Notification};
 use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
-use crate::object::{Held, Object, ResourceVersion};
+use crate::object::{Held, Object, ResourceVersion, Transform};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::{Change, Staging, Store, StoreWriter, refusal};
 use crate::sync::Arc;
@@ -81,18 +79,10 @@ impl<K: Object> InformerSink<K> {
     }
 
     fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
-        let Some(transform) = &self.transform else {
-            return Ok(object);
-        };
-        let key = object.key();
-        let port = format_args!("the transform of {key}");
-        let transformed = guard_call(port, || transform(object));
-        let object = transformed.map_err(|error| error.context("transforming"))?;
-        if object.key() == key {
-            return Ok(object);
+        match &self.transform {
+            Some(transform) => transform.apply(object),
+            None => Ok(object),
         }
-        let text = format!("transforming: {key} became {}", object.key());
-        Err(Error::new(ErrorKind::Config, text))
     }
 
     /// What a handler is told of a change.

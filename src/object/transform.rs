@@ -1,0 +1,41 @@
+//! A function of the program that changes each object before a cache holds it.
+
+use super::{Held, Object};
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::sync::Arc;
+
+/// Changes objects; leaves their namespace and name as they are.
+pub(crate) struct Transform<K: Object>(
+    #[expect(clippy::type_complexity, reason = "named by the type it is in")]
+    Arc<dyn Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync>,
+);
+
+impl<K: Object> Transform<K> {
+    pub(crate) fn new(
+        transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(transform))
+    }
+
+    /// # Errors
+    ///
+    /// The function's own, `Panicked` if it panics, `Config` if it changes the object's key.
+    pub(crate) fn apply(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+        let key = object.key();
+        let port = format_args!("the transform of {key}");
+        let transformed = guard_call(port, || (self.0)(object));
+        let object = transformed.map_err(|error| error.context("transforming"))?;
+        if object.key() == key {
+            return Ok(object);
+        }
+        let text = format!("transforming: {key} became {}", object.key());
+        Err(Error::new(ErrorKind::Config, text))
+    }
+}
+
+impl<K: Object> Clone for Transform<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
