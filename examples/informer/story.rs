@@ -186,7 +186,7 @@ fn show(informer: &SharedInformer<Pod>, options: &Options, printer: &Printer) ->
     log::info!(
         "informer {} is at version {}",
         informer.name(),
-        informer.last_sync_resource_version(),
+        informer.status().resource_version,
     );
     Ok(())
 }

@@ -17,21 +17,13 @@ const SPENT_MAX: usize = 64;
 
 /// Where the informer's threads leave what they were the last to hold. Nothing is left while the reflector rests; only
 /// where bytes seemed to have come and had not, a few objects wait for the next event.
-pub(super) struct Spent<K: Object>(Mutex<Pile<K>>);
-
-struct Pile<K: Object> {
-    /// The reflector will look here soon: more has come already.
-    is_looked_at: bool,
-    objects: Vec<Arc<Held<K>>>,
-}
+///
+/// `None` while the reflector rests. Otherwise more has come already, and it will look here soon.
+pub(super) struct Spent<K: Object>(Mutex<Option<Vec<Arc<Held<K>>>>>);
 
 impl<K: Object> Spent<K> {
     pub(super) fn new() -> Self {
-        let pile = Pile {
-            is_looked_at: false,
-            objects: Vec::new(),
-        };
-        Self(Mutex::ranked(Rank::OLD_STATES, pile))
+        Self(Mutex::ranked(Rank::OLD_STATES, None))
     }
 
     /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A Secret's values are
@@ -41,13 +33,14 @@ impl<K: Object> Spent<K> {
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
         }
-        let mut pile = self.0.lock();
-        if pile.is_looked_at && pile.objects.len() < SPENT_MAX {
-            pile.objects.push(object);
-            return;
+        let mut objects = self.0.lock();
+        match &mut *objects {
+            Some(objects) if objects.len() < SPENT_MAX => objects.push(object),
+            Some(_) | None => {
+                drop(objects);
+                drop(object);
+            }
         }
-        drop(pile);
-        drop(object);
     }
 
     /// Lets go of what a notification held.
@@ -64,21 +57,18 @@ impl<K: Object> Spent<K> {
 
     /// The reflector is at work, and frees what was left; on its thread.
     pub(super) fn free(&self) {
-        self.turn(true);
+        self.turn(Some(Vec::new()));
     }
 
     /// The reflector rests: from here on, who lets go frees.
     pub(super) fn rest(&self) {
-        self.turn(false);
+        self.turn(None);
     }
 
-    fn turn(&self, is_looked_at: bool) {
-        let mut pile = self.0.lock();
-        pile.is_looked_at = is_looked_at;
-        let objects = std::mem::take(&mut pile.objects);
-        drop(pile);
+    fn turn(&self, to: Option<Vec<Arc<Held<K>>>>) {
+        let objects = std::mem::replace(&mut *self.0.lock(), to);
         // What a program's type does when it is dropped is its own: not under the lock, and no reason for the watch to end.
-        for object in objects {
+        for object in objects.into_iter().flatten() {
             if let Err(error) = guard(format_args!("the drop of a {}", K::KIND), || drop(object)) {
                 log::error!("{error}");
             }

@@ -388,12 +388,13 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Whether a list has reached the store and the server confirmed the content within `limit` (B14).
+    /// Whether a list has reached the store, its writer has not ended, and the server confirmed the
+    /// content within `limit` (B14).
     pub fn is_fresh_within(&self, limit: Duration) -> bool {
         let now = self.clock.now();
         let state = self.state.lock();
         let age = state.status.age(now);
-        state.synced && age.is_some_and(|age| age <= limit)
+        state.synced && !state.ended && age.is_some_and(|age| age <= limit)
     }
 
     /// Waits until something holds of the state, or nothing can be hoped for.

@@ -175,14 +175,15 @@ impl<K: Object> Listener<K> {
 
     /// Waits for a notification; `None` at the end.
     pub(super) fn next(&self) -> Option<Notification<K>> {
-        let mut state = self.state.lock();
-        while state.life == Life::Running {
-            if let Some(notification) = state.next(self.clock.now()) {
-                return Some(notification);
-            }
-            state = self.clock.wait_until(&self.state, state, Deadline::NEVER);
-        }
-        None
+        let state = self.state.lock();
+        let next = |state: &mut State<K>| match state.life {
+            Life::Running => state.next(self.clock.now()).map(Some),
+            Life::Ending | Life::Ended => Some(None),
+        };
+        let (next, _) = self
+            .clock
+            .wait_for(&self.state, state, Deadline::NEVER, next);
+        next.flatten()
     }
 
     /// The call for the last notification taken is over.
@@ -213,14 +214,12 @@ impl<K: Object> Listener<K> {
         drop(state);
         let target = thread.map(|thread| Waiting::begin(thread, &self.name));
         let _waiting = target.transpose()?;
-        let mut state = self.state.lock();
-        while state.life != Life::Ended {
-            if self.clock.has_passed(deadline) {
-                return Ok(false);
-            }
-            state = self.clock.wait_until(&self.state, state, deadline);
-        }
-        Ok(true)
+        let (ended, _) = self
+            .clock
+            .wait_for(&self.state, self.state.lock(), deadline, |state| {
+                (state.life == Life::Ended).then_some(())
+            });
+        Ok(ended.is_some())
     }
 
     /// The error of a wait for the first sync at its deadline, or how it ended before.
@@ -326,38 +325,38 @@ impl<K: Object> Registered for Listener<K> {
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
-        let mut state = self.state.lock();
-        if state.is_synced() {
+        if self.state.lock().synced {
             return Ok(());
         }
-        drop(state);
         let processor = self.processor.upgrade();
         let _demand = processor.as_ref().map(|processor| processor.demand());
-        state = self.state.lock();
-        loop {
-            if state.is_synced() {
-                return Ok(());
+        let thread = current_thread();
+        let end = |state: &mut State<K>| {
+            let left = state.initial_left();
+            if state.synced {
+                return Some(Ok(()));
             }
             if let Some(denied) = &state.denied {
-                return Err(denied.clone());
+                return Some(Err(denied.clone()));
             }
-            if let Some(why) = state.why() {
-                return Err(self.not_synced(ErrorKind::Stopped, why));
+            if let Some(why) = &state.why {
+                return Some(Err(self.not_synced(ErrorKind::Stopped, why)));
             }
-            let left = state.initial_left();
-            if left > 0 && state.is_own(current_thread()) {
+            (left > 0 && state.is_own(thread)).then(|| {
                 let cause =
                     format!("it waits for itself, with {left} additions of the initial list left");
-                return Err(self.not_synced(ErrorKind::NotSynced, &cause));
-            }
-            let now = self.clock.now();
-            if deadline.has_passed(now) {
-                let (complete, call) = (state.is_initial_complete(), state.call(now));
-                drop(state);
-                return Err(self.late(left, complete, call, processor.as_deref()));
-            }
-            state = self.clock.wait_until(&self.state, state, deadline);
-        }
+                Err(self.not_synced(ErrorKind::NotSynced, &cause))
+            })
+        };
+        let (end, state) = self
+            .clock
+            .wait_for(&self.state, self.state.lock(), deadline, end);
+        end.unwrap_or_else(|| {
+            let (left, complete) = (state.initial_left(), state.initial_complete);
+            let call = state.call(self.clock.now());
+            drop(state);
+            Err(self.late(left, complete, call, processor.as_deref()))
+        })
     }
 
     fn remove(&self, deadline: Deadline) -> Result<(), Error> {
@@ -371,7 +370,12 @@ impl<K: Object> Registered for Listener<K> {
         }
         let waited = self.wait_until_ended(deadline);
         if let Some(processor) = &processor {
-            processor.removed(self, matches!(waited, Ok(true)));
+            let late: &[&Self] = if matches!(waited, Ok(true)) {
+                &[]
+            } else {
+                &[self]
+            };
+            processor.name_late(late);
         }
         let text = match waited {
             Ok(true) => return Ok(()),

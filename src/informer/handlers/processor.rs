@@ -363,14 +363,14 @@ impl<K: Object> Processor<K> {
         table.move_out(|member| member.listener.life() != Life::Running);
     }
 
-    /// A removal has waited for the handler's end.
-    pub(super) fn removed(&self, listener: &Listener<K>, has_ended: bool) {
+    /// Marks the handlers that a stop or a removal has waited for in vain, and joins those that
+    /// have ended.
+    pub(super) fn name_late(&self, late: &[&Listener<K>]) {
         let ended = {
             let mut table = self.table.lock();
-            let mut leaving = table.leaving.iter_mut();
-            let late = leaving.find(|late| std::ptr::eq(Arc::as_ptr(&late.listener), listener));
-            if let Some(late) = late {
-                late.named_late = !has_ended;
+            for leaving in &mut table.leaving {
+                let listener = Arc::as_ptr(&leaving.listener);
+                leaving.named_late |= late.iter().any(|late| std::ptr::eq(*late, listener));
             }
             table.take_ended()
         };
@@ -416,15 +416,8 @@ impl<K: Object> Processor<K> {
     pub(crate) fn stop(&self, deadline: Deadline) -> Result<(), Error> {
         let mut late = self.end_all();
         late.retain(|listener| matches!(listener.wait_until_ended(deadline), Ok(false)));
-        let ended = {
-            let mut table = self.table.lock();
-            for leaving in &mut table.leaving {
-                let is_late = |late: &Arc<_>| Arc::ptr_eq(late, &leaving.listener);
-                leaving.named_late |= late.iter().any(is_late);
-            }
-            table.take_ended()
-        };
-        drop(ended);
+        let refs: Vec<&Listener<K>> = late.iter().map(|listener| &**listener).collect();
+        self.name_late(&refs);
         if late.is_empty() {
             return Ok(());
         }

@@ -70,12 +70,12 @@ pub(super) struct State<K: Object> {
     queue: Queue<K>,
     call: Option<Call>,
     /// The informer has said that no more of the initial list comes.
-    initial_complete: bool,
-    synced: bool,
+    pub(super) initial_complete: bool,
+    pub(super) synced: bool,
     warned: bool,
     pub(super) life: Life,
     /// Why it ended, in the words of its waits for the first sync.
-    why: Option<String>,
+    pub(super) why: Option<String>,
     /// The server's refusal, while it is an answer and the informer has not synced (R4).
     pub(super) denied: Option<Error>,
     delivered: u64,
@@ -202,20 +202,6 @@ impl<K: Object> State<K> {
     /// Whether that is the handler's own thread.
     pub(super) fn is_own(&self, id: ThreadId) -> bool {
         self.thread == Some(id)
-    }
-
-    /// Why it ended; `None` while it runs.
-    pub(super) fn why(&self) -> Option<&str> {
-        self.why.as_deref()
-    }
-
-    pub(super) fn is_synced(&self) -> bool {
-        self.synced
-    }
-
-    /// Whether the informer has said that the initial list is complete.
-    pub(super) fn is_initial_complete(&self) -> bool {
-        self.initial_complete
     }
 
     /// How many initial additions have not returned.

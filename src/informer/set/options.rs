@@ -8,7 +8,7 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use crate::informer::InformerOptions;
 use crate::informer::shared::plural;
 use crate::object::{Object, Scope};
-use crate::reflector::{FailedAttempt, ReflectorOptions};
+use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 
 /// What the informers of an [`InformerSet`](crate::informer::InformerSet) begin with; each may differ in what
@@ -57,17 +57,7 @@ impl InformerSetOptions {
     /// Each informer gets a seed of its own out of the one that is set, so that they do not retry in step. `demand`,
     /// `start_floor` and `resync_period` in it are not used: they belong to one informer.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        let hook = self.reflector.on_error.take();
         self.reflector = options;
-        self.reflector.on_error = self.reflector.on_error.or(hook);
-        self
-    }
-
-    /// Tells `hook` of each failed list or watch of any informer of the set, on that informer's
-    /// reflector's thread, under no lock ([`ReflectorOptions::on_error`]). Default: none.
-    #[doc(alias = "SetWatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.reflector = self.reflector.on_error(hook);
         self
     }
 

@@ -12,7 +12,6 @@ mod tests;
 pub use options::InformerOptions;
 
 use std::fmt;
-use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -20,7 +19,7 @@ use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
 use crate::informer::{EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
-use crate::object::{Object, ResourceVersion};
+use crate::object::Object;
 use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
 use crate::store::{Indexers, Reporter, Store};
 use crate::sync::{
@@ -60,8 +59,7 @@ use sink::InformerSink;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use std::sync::Arc;
-/// use std::time::Duration;
-///
+/// ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kubecache::clock::Clock;
 /// use kubecache::informer::{Forward, InformerOptions, Notification, SharedInformer};
@@ -253,20 +251,6 @@ impl<K: Object> SharedInformer<K> {
         self.store.status()
     }
 
-    /// How long ago the server last confirmed the content; `None` before the first contact (B14).
-    pub fn age(&self) -> Option<Duration> {
-        self.store.age()
-    }
-
-    /// Whether it runs, its first list is in the store, and the server confirmed the content within `limit` (B14): what a
-    /// health check of a program asks for.
-    ///
-    /// With bookmarks, a server that is well confirms at least once a minute. Never blocks on the
-    /// network.
-    pub fn is_fresh_within(&self, limit: Duration) -> bool {
-        !self.is_stopped() && self.store.is_fresh_within(limit)
-    }
-
     /// Whether the server keeps confirming the content, for a health check: neither a quiet server fails it nor an
     /// informer that has not begun or has stopped; a server that is silent does, within the idle limit
     /// ([`ReflectorStatus::check_health`] says when). Never blocks (B14).
@@ -277,11 +261,6 @@ impl<K: Object> SharedInformer<K> {
     pub fn check_health(&self) -> Result<(), Error> {
         let health = self.store.check_health();
         health.map_err(|error| error.context(&self.name))
-    }
-
-    /// The reflector's last position in the server's history; empty before the first success (CT-3, SI-8).
-    pub fn last_sync_resource_version(&self) -> ResourceVersion {
-        self.store.status().resource_version
     }
 
     /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one (WT-4).

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::object::{Held, Object, Transform};
-use crate::reflector::{FailedAttempt, ReflectorOptions};
+use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 use crate::sync::Arc;
 
@@ -80,30 +80,7 @@ impl<K: Object> InformerOptions<K> {
     /// `resync_period` and `demand` in it are the informer's own business: what is set there is not used. Nor are its `metrics`
     /// if the informer has some.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        let hook = self.reflector.on_error.take();
         self.reflector = options;
-        self.reflector.on_error = self.reflector.on_error.or(hook);
-        self
-    }
-
-    /// Tells `hook` of each failed list or watch ([`ReflectorOptions::on_error`]).
-    ///
-    /// It runs on the reflector's thread, under no lock; a panic of it is logged. Default: none.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use k8s_openapi::api::core::v1::Secret;
-    /// use kubecache::informer::InformerOptions;
-    ///
-    /// let options = InformerOptions::<Secret>::default().on_error(|failed| {
-    ///     eprintln!("{}: attempt {}: {}", failed.what, failed.attempts, failed.error);
-    /// });
-    /// # drop(options);
-    /// ```
-    #[doc(alias = "SetWatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.reflector = self.reflector.on_error(hook);
         self
     }
 

@@ -256,9 +256,9 @@ fn wt_5_synced_stays_synced() {
     let now = FakeClock::new().now();
     let mut state = State::<ConfigMap>::new(None);
     assert!(state.complete_initial().wake);
-    assert!(state.is_synced());
+    assert!(state.synced);
     let _effects = state.push(told("*a1"), false, now);
-    assert!(state.is_synced());
+    assert!(state.synced);
     assert_eq!(state.initial_left(), 1);
 }
 
@@ -270,12 +270,12 @@ fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     let _effects = state.push_initial(&[held("a1"), held("b1")], now);
     let _effects = state.complete_initial();
     for left in [2, 1] {
-        assert_eq!((state.initial_left(), state.is_synced()), (left, false));
+        assert_eq!((state.initial_left(), state.synced), (left, false));
         let _called = state.next(now);
-        assert_eq!((state.initial_left(), state.is_synced()), (left, false));
+        assert_eq!((state.initial_left(), state.synced), (left, false));
         let _effects = state.finish(None, now);
     }
-    assert_eq!((state.initial_left(), state.is_synced()), (0, true));
+    assert_eq!((state.initial_left(), state.synced), (0, true));
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn st_9_an_empty_first_list_gives_the_store_its_version() {
     let informer = world.running();
     let at = |version: &str| ResourceVersion::from(version);
     assert_eq!(informer.store().resource_version(), at("40"));
-    assert_eq!(informer.last_sync_resource_version(), at("40"));
+    assert_eq!(informer.status().resource_version, at("40"));
     world.source.skip_to(50);
     world.source.bookmark();
     informer

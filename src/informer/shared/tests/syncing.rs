@@ -84,13 +84,13 @@ fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
 fn si_8_ct_3_the_position_is_empty_before_the_start_and_survives_the_stop() {
     let world = World::with(&["a"]);
     let informer = world.informer();
-    assert_eq!(informer.last_sync_resource_version().as_str(), "");
-    assert_eq!(informer.age(), None);
+    assert_eq!(informer.status().resource_version.as_str(), "");
+    assert_eq!(informer.store().age(), None);
     world.run(&informer);
-    assert_eq!(informer.last_sync_resource_version().as_str(), "2");
-    assert_eq!(informer.age(), Some(Duration::ZERO));
+    assert_eq!(informer.status().resource_version.as_str(), "2");
+    assert_eq!(informer.store().age(), Some(Duration::ZERO));
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(informer.last_sync_resource_version().as_str(), "2");
+    assert_eq!(informer.status().resource_version.as_str(), "2");
 }
 
 /// R28, B2: the wait says why.
@@ -130,7 +130,6 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
     assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
 }
 
-/// Each failed list is told to the program's hook, whatever else the options say of the reflector.
 #[test]
 fn a_failed_list_is_told_to_the_error_hook() {
     let world = World::with(&["a"]);
@@ -141,9 +140,8 @@ fn a_failed_list_is_told_to_the_error_hook() {
     let hook = move |failed: &crate::reflector::FailedAttempt| {
         let _gone = send.send((failed.attempts, failed.error.kind()));
     };
-    let options = InformerOptions::default().on_error(hook);
-    let options = options.reflector(world.options().reflector);
-    let informer = world.informer_with(options);
+    let reflector = world.options().reflector.on_error(hook);
+    let informer = world.informer_with(InformerOptions::default().reflector(reflector));
     informer.start().unwrap();
     assert_eq!(failures.recv(), Ok((1, ErrorKind::Forbidden)));
     world.pass_until(|| informer.has_synced());
@@ -224,7 +222,7 @@ fn b14_status_and_age_are_the_reflectors() {
     // The watch is read: it has been told of.
     world.fake.wait_for_next_timer();
     world.fake.advance(Duration::from_secs(5));
-    assert_eq!(informer.age(), Some(Duration::from_secs(5)));
+    assert_eq!(informer.store().age(), Some(Duration::from_secs(5)));
     assert!(informer.status().synced);
     assert_eq!(informer.status().lists, 1);
     assert_eq!(informer.name(), "configmaps");
@@ -254,14 +252,19 @@ fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
     let world = World::with(&["a"]);
     let informer = world.informer();
     let second = Duration::from_secs(1);
-    assert!(!informer.is_fresh_within(second));
+    assert!(!informer.store().is_fresh_within(second));
     world.run(&informer);
-    assert!(informer.is_fresh_within(second) && informer.store().is_fresh_within(second));
+    assert!(informer.store().is_fresh_within(second));
     world.fake.wait_for_next_timer();
     world.fake.advance(5 * second);
-    assert!(!informer.is_fresh_within(second) && informer.is_fresh_within(5 * second));
+    assert!(
+        !informer.store().is_fresh_within(second) && informer.store().is_fresh_within(5 * second)
+    );
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert!(!informer.is_fresh_within(5 * second), "it has stopped");
+    assert!(
+        !informer.store().is_fresh_within(5 * second),
+        "it has stopped"
+    );
 }
 
 /// What programs share between threads and keep in structures of their own.
