@@ -59,7 +59,8 @@ use sink::InformerSink;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use std::sync::Arc;
-/// ///
+/// use std::time::Duration;
+///
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kubecache::clock::Clock;
 /// use kubecache::informer::{Forward, InformerOptions, Notification, SharedInformer};
