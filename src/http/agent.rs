@@ -9,9 +9,9 @@ use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::blocking::{Blocking, Until};
 use super::buffers::UNREAD_BYTES_MAX;
-use super::credentials::{Authorization, Credentials};
+use super::config::{Authorization, Credentials};
 use super::dialer::{Dialer, UreqDialer};
-use super::failure;
+use super::errors;
 use super::halt::{Halt, Limit};
 use super::requests;
 use crate::clock::Clock;
@@ -191,19 +191,19 @@ impl Agent {
         log::debug!("{what}: {status}");
         if status.is_redirection() {
             let location = sent.header("location");
-            return Err(failure::redirected(&what, status.as_u16(), &location));
+            return Err(errors::redirected(&what, status.as_u16(), &location));
         }
         if !status.is_success() {
             return Err(read_refusal(&what, sent, request, call));
         }
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
-            return Err(failure::not_json(&what, &content_type));
+            return Err(errors::not_json(&what, &content_type));
         }
         let encoding = sent.header("content-encoding");
         let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
         if !is_known {
-            return Err(failure::unknown_encoding(&what, &encoding));
+            return Err(errors::unknown_encoding(&what, &encoding));
         }
         // Making a reader of a compressed body reads the beginning of it.
         let reading = call.within(endpoint.body_idle, Limit::Idle);
@@ -282,7 +282,7 @@ impl Agent {
                 );
                 continue;
             }
-            let error = failure::failed(&format!("{what}{tried}"), call.explain(halt));
+            let error = errors::failed(&format!("{what}{tried}"), call.explain(halt));
             return Err(hide(error, authorization.as_deref()));
         }
     }
@@ -305,7 +305,7 @@ fn may_go_again(
     match permit() {
         Ok(()) => {
             let resumed = call.resume();
-            resumed.map_err(|halt| failure::failed(what, halt))?;
+            resumed.map_err(|halt| errors::failed(what, halt))?;
             Ok(true)
         }
         Err(error) if error.is_stopped() => Err(error.context(what)),
@@ -385,7 +385,7 @@ impl Answer {
 
     /// The error of an answer that does not come to its end.
     pub(crate) fn cut_off(&self, halt: Halt) -> Error {
-        self.hide(failure::cut_off(&self.what, self.call.explain(halt)))
+        self.hide(errors::cut_off(&self.what, self.call.explain(halt)))
     }
 
     /// An error about this answer: with the request, and without the request's own credentials.
@@ -435,7 +435,7 @@ fn head(
     what: &str,
 ) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
     let unwritable =
-        |error: ureq::http::Error| failure::failed(what, Halt::Protocol(ureq::Error::Http(error)));
+        |error: ureq::http::Error| errors::failed(what, Halt::Protocol(ureq::Error::Http(error)));
     let mut request = Request::get(format!("{}{}", endpoint.base, asked.path))
         .body(())
         .map_err(unwritable)?;
@@ -474,7 +474,7 @@ fn head_bytes(request: &Request<()>) -> usize {
 /// again.
 fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocking) -> Error {
     let code = sent.response.status().as_u16();
-    let retry_after = failure::retry_after(Some(&sent.header("retry-after")));
+    let retry_after = errors::retry_after(Some(&sent.header("retry-after")));
     let authorization = sent.authorization;
     let mut text = Vec::new();
     let reading = call.within(REFUSAL_WAIT, Limit::Body);
@@ -484,7 +484,7 @@ fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocki
     });
     // The code says more than how the rest of the answer was lost.
     if let Err(halt @ Halt::Stopped) = read.map_err(Halt::from) {
-        return failure::cut_off(what, halt);
+        return errors::cut_off(what, halt);
     }
     let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
@@ -493,9 +493,9 @@ fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocki
         None => text.into_owned(),
     };
     let error = if request.of_collection && code == 404 {
-        failure::not_served(what, text.as_bytes())
+        errors::not_served(what, text.as_bytes())
     } else {
-        failure::refused(what, code, text.as_bytes(), retry_after)
+        errors::refused(what, code, text.as_bytes(), retry_after)
     };
     hide(error, authorization.as_deref())
 }

@@ -7,12 +7,12 @@ use std::{io, net::SocketAddr};
 
 use super::agent::{Agent, Endpoint};
 use super::byte_budget::ByteBudget;
+use super::client_context::{ClientContext, ClientInner, ResourceSet};
+use super::client_options::ClientOptions;
 use super::config::Config;
-use super::context::{ClientContext, ClientInner, ResourceSet};
+use super::config::Environment;
 use super::dialer::Dialer;
-use super::environment::Environment;
 use super::limiter::Limiter;
-use super::options::ClientOptions;
 use super::request_threads::RequestThreads;
 use super::resolve::{Lookup, system_lookup};
 use super::streams::{ObjectGetter, ScopeWatcher};

@@ -13,10 +13,10 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver}
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::blocking::{self, Blocking};
+use super::config::Server;
 use super::connect;
 use super::halt::{Halt, Limit};
 use super::resolve::{Lookup, Resolver};
-use super::server::Server;
 use super::tls::Tls;
 use super::transport::{Connection, Session, attempt};
 use crate::error::{Error, ErrorKind};

@@ -4,15 +4,7 @@
 //! one dials, speaks TLS and HTTP, and answers through the port of [`list_watch`](crate::list_watch).
 
 mod config;
-mod context;
-mod credentials;
-mod environment;
-mod in_cluster;
-mod infer;
-mod kubeconfig;
 mod limiter;
-mod pem;
-mod server;
 
 mod admission;
 mod agent;
@@ -20,16 +12,17 @@ mod blocking;
 mod buffers;
 mod byte_budget;
 mod client;
+mod client_context;
+mod client_options;
 mod connect;
 mod dialer;
-mod failure;
+mod errors;
 mod halt;
 mod handover;
 mod helpers;
 mod open_watch;
-mod options;
 #[cfg(feature = "testing")]
-mod raw;
+mod raw_answer;
 mod request_threads;
 mod requests;
 mod resolve;
@@ -44,8 +37,7 @@ mod transport;
 mod wakeup;
 
 pub use client::Client;
-pub use config::Config;
-pub use kubeconfig::KubeconfigOptions;
-pub use options::ClientOptions;
+pub use client_options::ClientOptions;
+pub use config::{Config, KubeconfigOptions};
 #[cfg(feature = "testing")]
-pub(crate) use raw::RawAnswer;
+pub(crate) use raw_answer::RawAnswer;

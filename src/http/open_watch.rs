@@ -15,8 +15,8 @@ use rustix::event::PollFlags;
 
 use super::agent::Answer;
 use super::blocking::{Blocking, Until};
-use super::context::ClientInner;
-use super::failure;
+use super::client_context::ClientInner;
+use super::errors;
 use super::halt::Halt;
 use super::handover::{Giver, Taker};
 use crate::clock::{Clock, Deadline};
@@ -174,7 +174,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             match self.more(deadline) {
                 Ok(()) => {}
                 Err(Halt::Limit(_)) => return Ok(Next::DeadlinePassed),
-                Err(halt) => return Err(failure::cut_off(&self.what, halt)),
+                Err(halt) => return Err(errors::cut_off(&self.what, halt)),
             }
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::admission::Urgency;
 use super::agent::{Agent, Answer, HttpRequest};
 use super::blocking::{Blocking, Until};
-use super::context::{ClientContext, ClientInner};
-use super::failure;
+use super::client_context::{ClientContext, ClientInner};
+use super::errors;
 use super::halt::{Halt, Limit};
 use super::handover::{Giver, Taker, handover};
 use super::open_watch::{OpenWatch, WatchReader};
@@ -67,7 +67,7 @@ impl<K: Object> ScopeWatcher<K> {
 
     fn failed(&self, halt: Halt) -> Error {
         let what = requests::describe::<K>(&self.scope);
-        failure::failed(&what, halt)
+        errors::failed(&what, halt)
     }
 }
 
@@ -364,7 +364,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             .slot(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
-            failure::failed(&what, halt)
+            errors::failed(&what, halt)
         })?;
         let call = self.client.context.call(stop, Until::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);

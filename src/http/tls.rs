@@ -13,11 +13,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::blocking::Blocking;
-use super::config::{Config, Identity, TlsSettings};
-use super::environment::Environment;
+use super::config::{Config, Environment, Identity, TlsSettings, system_authorities};
 use super::halt::{Halt, Limit};
 use super::helpers::Helpers;
-use super::pem;
 use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
@@ -62,8 +60,7 @@ impl Tls {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let mut settings = config.tls.clone();
         if settings.authorities.is_none() && !settings.insecure_skip_verify {
-            let system = pem::system_authorities(&Environment::process());
-            settings.authorities = Some(system.ok_or_else(pem::no_system_authorities)?);
+            settings.authorities = Some(system_authorities(&Environment::process())?);
         }
         let provider = provider(config.provider.as_ref())?;
         let host = || config.server.name().to_owned();

@@ -7,9 +7,9 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
+use super::super::pem::Pem;
 use super::yaml::Node;
 use crate::error::Error;
-use crate::http::pem::Pem;
 use crate::sync::Arc;
 
 /// As Go decodes it, but padding may be missing: what was cut by hand is still what was meant.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use zeroize::Zeroizing;
 
-use super::blocking::{Blocking, Until};
-use super::halt::{Halt, Limit};
-use super::helpers::Helpers;
+use super::super::blocking::{Blocking, Until};
+use super::super::halt::{Halt, Limit};
+use super::super::helpers::Helpers;
 use super::pem::read_text;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};

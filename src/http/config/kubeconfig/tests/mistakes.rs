@@ -2,8 +2,8 @@
 
 use super::{Bed, at_context, fixture, from_list, nowhere};
 use crate::ErrorKind;
-use crate::http::kubeconfig::merge::Merged;
-use crate::http::kubeconfig::resolve::resolve;
+use crate::http::config::kubeconfig::merge::Merged;
+use crate::http::config::kubeconfig::resolve::resolve;
 use crate::http::{Config, KubeconfigOptions};
 
 #[test]

@@ -7,7 +7,7 @@ use rustls::crypto::CryptoProvider;
 
 use super::credentials::Credentials;
 use super::pem::Pem;
-use super::server::Server;
+use super::server_url::Server;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::Arc;

@@ -9,7 +9,7 @@ mod mistakes;
 use std::path::{Path, PathBuf};
 
 use crate::ErrorKind;
-use crate::http::environment::Environment;
+use crate::http::config::environment::Environment;
 use crate::http::{Config, KubeconfigOptions};
 
 fn fixture(name: &str) -> PathBuf {
@@ -74,7 +74,7 @@ fn header(config: &Config) -> Option<String> {
     header.map(|header| header.as_str().to_owned())
 }
 
-fn read(pem: Option<&crate::http::pem::Pem>) -> String {
+fn read(pem: Option<&crate::http::config::pem::Pem>) -> String {
     String::from_utf8(pem.unwrap().loaded().unwrap().bytes.to_vec()).unwrap()
 }
 

@@ -79,24 +79,24 @@ const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The authorities for a server whose configuration names none: `SSL_CERT_FILE`, else the system's bundle.
-pub(super) fn system_authorities(environment: &Environment) -> Option<Pem> {
+/// The authorities for a server whose configuration names none: `SSL_CERT_FILE`, else the system's
+/// bundle.
+///
+/// # Errors
+///
+/// `Config`, when the system has none.
+pub(crate) fn system_authorities(environment: &Environment) -> Result<Pem, Error> {
     if let Some(path) = environment.var("SSL_CERT_FILE") {
-        return Some(Pem::file(path, "SSL_CERT_FILE"));
+        return Ok(Pem::file(path, "SSL_CERT_FILE"));
     }
-    let bundle = SYSTEM_BUNDLES
-        .into_iter()
-        .map(Path::new)
-        .find(|path| path.is_file())?;
-    Some(Pem::file(bundle, "the system's certificate authorities"))
-}
-
-/// The error of a system that trusts nobody.
-pub(super) fn no_system_authorities() -> Error {
-    Error::config(format!(
-        "no certificate-authority is configured, and the system has no bundle: looked for {}",
-        SYSTEM_BUNDLES.join(", ")
-    ))
+    let mut bundles = SYSTEM_BUNDLES.into_iter().map(Path::new);
+    match bundles.find(|path| path.is_file()) {
+        Some(path) => Ok(Pem::file(path, "the system's certificate authorities")),
+        None => Err(Error::config(format!(
+            "no certificate-authority is configured, and the system has no bundle: looked for {}",
+            SYSTEM_BUNDLES.join(", ")
+        ))),
+    }
 }
 
 /// Why a file cannot be read, in plain words for the usual reasons.

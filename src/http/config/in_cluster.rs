@@ -5,7 +5,7 @@ use super::credentials::Credentials;
 use super::environment::Environment;
 use super::kubeconfig::{self, KubeconfigOptions, Section};
 use super::pem::{Pem, read_text};
-use super::server::Server;
+use super::server_url::Server;
 use crate::clock::Clock;
 use crate::error::Error;
 

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::super::config::{Config, Identity, TlsSettings};
+use super::super::credentials::{Authorization, Credentials};
+use super::super::pem::Pem;
+use super::super::server_url::Server;
 use super::impersonation;
 use super::merge::{Merged, choices};
 use super::options::KubeconfigOptions;
 use super::section::Section;
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::http::config::{Config, Identity, TlsSettings};
-use crate::http::credentials::{Authorization, Credentials};
-use crate::http::pem::Pem;
-use crate::http::server::Server;
 use crate::sync::Arc;
 
 /// Resolves; `None` when neither files nor options name a cluster.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::super::pem::read_text;
 use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
-use crate::http::pem::read_text;
 
 /// Files of a thousand contexts with inline certificates stay below.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -1,0 +1,23 @@
+//! Which server is meant, how it is trusted, and as whom the client asks: read from kubeconfig files,
+//! from a pod's service account, or set by the program.
+
+#[expect(
+    clippy::module_inception,
+    reason = "the folder and the type in it are named by the same thing"
+)]
+mod config;
+mod credentials;
+mod environment;
+mod in_cluster;
+mod infer;
+mod kubeconfig;
+mod pem;
+mod server_url;
+
+pub use self::config::Config;
+pub(super) use self::config::{Identity, TlsSettings};
+pub(super) use self::credentials::{Authorization, Credentials};
+pub(super) use self::environment::Environment;
+pub use self::kubeconfig::KubeconfigOptions;
+pub(super) use self::pem::{Pem, system_authorities};
+pub(super) use self::server_url::Server;
