@@ -17,10 +17,12 @@ use super::request_threads::RequestThreads;
 use super::resolve::{Lookup, system_lookup};
 use super::streams::{ObjectGetter, ScopeWatcher};
 use super::tls::Tls;
-use crate::error::Error;
-use crate::list_watch::{Api, Getter, ListerWatcher};
-use crate::object::{Object, Scope};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher};
+use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
+use crate::worker::StopToken;
 
 /// Idle connections kept for gets: what a burst of first syncs leaves behind.
 const POOLED_CONNECTIONS: usize = 8;
@@ -30,6 +32,9 @@ const POOLED_CONNECTIONS: usize = 8;
 /// thousands at once, and their buffers do not pile up. A request whose peer is silent is not
 /// counted.
 const SLOTS: usize = 16;
+
+/// Objects that [`Client::list`] asks for at a time, as client-go's pager does.
+const PAGE_ITEMS: u32 = 500;
 
 /// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
 const READERS_MAX: usize = 16;
@@ -68,6 +73,153 @@ impl Client {
             }
         });
         Self::build(config, options, Box::new(system_lookup))
+    }
+
+    /// Returns the object with `key`, with all of its fields.
+    ///
+    /// Blocks until the server's answer, at most for
+    /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with quorum.
+    /// A [`getter`](Self::getter) also takes a stop and a version.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, any other error of the
+    /// server, or what went wrong on the way. [`Timeout`](crate::ErrorKind::Timeout) names the phase
+    /// in which the time ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kubecache::http::{Client, ClientOptions, Config};
+    /// use kubecache::object::ObjectKey;
+    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
+    /// # let secret = objects::secret("shop", "db", "7", &[("password", "made-up")]);
+    /// # let listed = Exchange::get("/api/v1/namespaces/shop/secrets", Answer::list("7", &[secret])?);
+    /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
+    ///
+    /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let secret = client.get::<Secret>(&ObjectKey::new("shop", "db"))?;
+    /// assert_eq!(secret.data.as_ref().unwrap()["password"].0, b"made-up");
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get<K: Object>(&self, key: &ObjectKey) -> Result<Arc<Held<K>>, Error> {
+        self.get_by(key, self.deadline())
+    }
+
+    /// Returns the object with `key`, as [`get`](Self::get) does, but blocks until `deadline` at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub fn get_by<K: Object>(
+        &self,
+        key: &ObjectKey,
+        deadline: Deadline,
+    ) -> Result<Arc<Held<K>>, Error> {
+        let newest = ResourceVersion::most_recent();
+        self.getter()
+            .get(key, &newest, deadline, &StopToken::never())
+    }
+
+    /// Returns all objects in `scope`, in the server's order.
+    ///
+    /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come, at
+    /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has the
+    /// version of the first page, the method reads the whole list once more, as one page.
+    /// A [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
+    /// stop.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get). [`Undecodable`](crate::ErrorKind::Undecodable) names the first object
+    /// that is not a `K`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kubecache::http::{Client, ClientOptions, Config};
+    /// use kubecache::object::Scope;
+    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
+    /// # let pod = objects::pod("shop", "web-0", "node-1", &[], &[]);
+    /// # let path = "/api/v1/namespaces/shop/pods?limit=500";
+    /// # let listed = Exchange::get(path, Answer::list("7", &[pod])?);
+    /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
+    ///
+    /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let pods = client.list::<Pod>(Scope::namespace("shop"))?;
+    /// assert_eq!(pods.len(), 1);
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn list<K: Object>(&self, scope: Scope) -> Result<Vec<Arc<Held<K>>>, Error> {
+        self.list_by(scope, self.deadline())
+    }
+
+    /// Returns all objects in `scope`, as [`list`](Self::list) does, but blocks until `deadline` at
+    /// most.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub fn list_by<K: Object>(
+        &self,
+        scope: Scope,
+        deadline: Deadline,
+    ) -> Result<Vec<Arc<Held<K>>>, Error> {
+        let source = ScopeWatcher::<K>::new(&self.0, scope);
+        let mut request = ListRequest {
+            limit: PAGE_ITEMS,
+            waited_for: true,
+            ..ListRequest::default()
+        };
+        let mut objects = Vec::new();
+        loop {
+            let mut undecodable = None;
+            let mut collect = |item| match item {
+                Listed::Object(object) => objects.push(object),
+                Listed::Undecodable(item) => {
+                    undecodable.get_or_insert(item);
+                }
+            };
+            let page = source.list_by(&request, deadline, &StopToken::never(), &mut collect);
+            if let Some(item) = undecodable {
+                let what = format!("{}: {}", source.describe(), item.key);
+                return Err(item.error.context(&what));
+            }
+            match page {
+                Ok(page) if page.continue_token.is_none() => return Ok(objects),
+                Ok(page) => request.continue_token = page.continue_token,
+                Err(error)
+                    if error.kind() == ErrorKind::Expired && request.continue_token.is_some() =>
+                {
+                    objects.clear();
+                    (request.limit, request.continue_token) = (0, None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes a source of lists and watches of `scope`, with a connection of its own.
+    pub fn lister_watcher<K: Object>(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
+        Arc::new(ScopeWatcher::new(&self.0, scope))
+    }
+
+    /// Makes a source of single objects. All getters share the client's pool of connections.
+    pub fn getter<K: Object>(&self) -> Arc<dyn Getter<K>> {
+        Arc::new(ObjectGetter::new(&self.0))
+    }
+
+    fn deadline(&self) -> Deadline {
+        Clock::system().after(self.0.context.options.request_timeout)
     }
 
     fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
@@ -140,11 +292,11 @@ impl fmt::Debug for Client {
 
 impl<K: Object> Api<K> for Client {
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
-        Arc::new(ScopeWatcher::new(&self.0, scope))
+        Self::lister_watcher(self, scope)
     }
 
     fn getter(&self) -> Arc<dyn Getter<K>> {
-        Arc::new(ObjectGetter::new(&self.0))
+        Self::getter(self)
     }
 }
 
@@ -155,7 +307,6 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
     use super::*;
-    use crate::object::ObjectKey;
 
     /// B8, B11: what is learnt in one scope holds for every scope of that kind, and for no other kind or client.
     #[test]
@@ -165,10 +316,9 @@ mod tests {
             Client::new(&config, ClientOptions::default()).unwrap()
         };
         let (one, other) = (client(), client());
-        let whole = |client: &Client| Api::<Secret>::lister_watcher(client, Scope::all());
-        let foreign = Api::<ConfigMap>::lister_watcher(&one, Scope::all());
-        let by_name =
-            Api::<Secret>::lister_watcher(&one, Scope::object(&ObjectKey::new("shop", "db")));
+        let whole = |client: &Client| client.lister_watcher::<Secret>(Scope::all());
+        let foreign = one.lister_watcher::<ConfigMap>(Scope::all());
+        let by_name = one.lister_watcher::<Secret>(Scope::object(&ObjectKey::new("shop", "db")));
         assert!(by_name.bookmark_interval().is_none() && whole(&one).supports_watch_list());
         assert!(by_name.lists_one_object() && !whole(&one).lists_one_object());
         for seconds in [9, 7] {

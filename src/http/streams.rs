@@ -56,10 +56,11 @@ impl<K: Object> ScopeWatcher<K> {
         &self,
         urgency: &Urgency,
         stop: &StopToken,
+        deadline: Deadline,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Taker<Result<T, Error>>, Error> {
         let threads = &self.client.threads;
-        let slot = threads.slot(urgency, &self.progress, stop, Deadline::NEVER);
+        let slot = threads.slot(urgency, &self.progress, stop, deadline);
         let slot = slot.map_err(|halt| self.failed(halt))?;
         let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
         Ok(threads.ask(&slot, port, stop, job))
@@ -98,7 +99,7 @@ impl<K: Object> ListJob<K> {
         let call = self.call.with_slot(slot);
         let options = &self.context.options;
         let limiter = &self.context.limiter;
-        let permit = || limiter.acquire(&call.stop, Deadline::NEVER, &self.urgency);
+        let permit = || limiter.acquire(&call.stop, call.whole.deadline, &self.urgency);
         let request = HttpRequest {
             path: &self.path,
             gzip: self.context.gzip,
@@ -118,7 +119,7 @@ impl<K: Object> ListJob<K> {
         } else {
             ListDecoder::<K>::new(&options.decode)
         };
-        let end = Until::NEVER.within(options.body_timeout, Limit::Body);
+        let end = call.until.within(options.body_timeout, Limit::Body);
         loop {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             decoder
@@ -143,9 +144,11 @@ impl<K: Object> ListJob<K> {
 }
 
 impl<K: Object> ScopeWatcher<K> {
-    fn list_now(
+    /// Lists as [`ListerWatcher::list`] does, until `deadline` at most.
+    pub(crate) fn list_by(
         &self,
         request: &ListRequest,
+        deadline: Deadline,
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
@@ -155,8 +158,8 @@ impl<K: Object> ScopeWatcher<K> {
             self.urgency.set(true);
         }
         let limiter = &self.client.context.limiter;
-        limiter.acquire(stop, Deadline::NEVER, &self.urgency)?;
-        let call = self.client.context.call(stop, Until::NEVER)?;
+        limiter.acquire(stop, deadline, &self.urgency)?;
+        let call = self.client.context.call(stop, Until::caller(deadline))?;
         let call = call.with_progress(&self.progress);
         let (send_items, items) = handover();
         let job = ListJob {
@@ -168,11 +171,12 @@ impl<K: Object> ScopeWatcher<K> {
             call: call.clone(),
             items: send_items,
         };
-        let page = self.run(&self.urgency, stop, move |slot| job.run(slot))?;
-        while let Some(batch) = items.take(&call).map_err(|halt| self.failed(halt))? {
+        let page = self.run(&self.urgency, stop, deadline, move |slot| job.run(slot))?;
+        let failed = |halt| self.failed(call.explain(halt));
+        while let Some(batch) = items.take(&call).map_err(failed)? {
             batch.into_iter().for_each(&mut *each);
         }
-        page.take_one(&call).map_err(|halt| self.failed(halt))?
+        page.take_one(&call).map_err(failed)?
     }
 
     fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
@@ -215,7 +219,7 @@ impl<K: Object> ScopeWatcher<K> {
             };
             Ok(WatchReader::boxed(decoder, answer, decode.list_items_max))
         };
-        let stream = self.run(&Urgency::new(waited_for), stop, opening)?;
+        let stream = self.run(&Urgency::new(waited_for), stop, Deadline::NEVER, opening)?;
         let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
         Ok(OpenWatch::new(&self.client, call, stream?))
     }
@@ -228,7 +232,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let listed = self.list_now(request, stop, each);
+        let listed = self.list_by(request, Deadline::NEVER, stop, each);
         self.progress.enter(RequestPhase::Idle);
         self.urgency.set(false);
         listed

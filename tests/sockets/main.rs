@@ -11,6 +11,7 @@ mod hostile;
 mod kept;
 mod limits;
 mod managers;
+mod one_shot;
 #[cfg(feature = "testing")]
 mod phases;
 mod server;
@@ -28,7 +29,7 @@ use kubecache::Error;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
-    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
 };
 use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
@@ -47,16 +48,15 @@ fn client_of(config: &Config) -> Client {
 
 /// Options whose limits end only a test that fails.
 fn patient() -> ClientOptions {
-    let mut options = ClientOptions::default();
-    options.connect_timeout = PATIENCE;
-    options.list_first_byte_timeout = PATIENCE;
-    options.watch_first_byte_timeout = PATIENCE;
-    options.object_list_first_byte_timeout = PATIENCE;
-    options.second_try_after = PATIENCE;
-    options.get_first_byte_timeout = PATIENCE;
-    options.body_idle_timeout = PATIENCE;
-    options.body_timeout = PATIENCE;
-    options
+    ClientOptions::default()
+        .connect_timeout(PATIENCE)
+        .list_first_byte_timeout(PATIENCE)
+        .watch_first_byte_timeout(PATIENCE)
+        .object_list_first_byte_timeout(PATIENCE)
+        .second_try_after(PATIENCE)
+        .get_first_byte_timeout(PATIENCE)
+        .body_idle_timeout(PATIENCE)
+        .body_timeout(PATIENCE)
 }
 
 fn secrets(client: &Client) -> Arc<dyn ListerWatcher<Secret>> {
