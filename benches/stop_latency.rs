@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api, ObjectEvent};
+use kubecache::list_watch::ObjectEvent;
 use kubecache::object::{ResourceVersion, Scope};
 use kubecache::reflector::{
     Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink,
@@ -127,10 +127,8 @@ fn client(url: &str) -> Client {
 }
 
 fn options() -> ClientOptions {
-    let mut options = ClientOptions::default();
-    options.rate = 1_000_000.try_into().unwrap();
-    options.burst = options.rate;
-    options
+    let rate = 1_000_000.try_into().unwrap();
+    ClientOptions::default().rate(rate).burst(rate)
 }
 
 fn lookup() -> Vec<Duration> {

@@ -58,8 +58,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
             .ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--out" => parsed.out = value.into(),
-            "--kubeconfig" => parsed.connection.paths.push(value.into()),
-            "--context" => parsed.connection.context = Some(value),
+            "--kubeconfig" => parsed.connection = parsed.connection.path(value),
+            "--context" => parsed.connection = parsed.connection.context(value),
             "--server-version" => parsed.server_version = value,
             "--day" => parsed.day = value,
             "--port" => {

@@ -102,7 +102,6 @@
 //! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
-//! use kubecache::list_watch::Api as _;
 //! use kubecache::object::{Object as _, Scope};
 //! use kubecache::store::Indexers;
 //! use signal_hook::consts::{SIGINT, SIGTERM};
@@ -163,7 +162,6 @@
 //! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
-//! use kubecache::list_watch::Api as _;
 //! use kubecache::manager::{ManagerOptions, SecretManager};
 //! use kubecache::object::{FieldSelector, Scope};
 //!

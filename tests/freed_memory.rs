@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Deadline;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
-    Api, EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
+    EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
     WatchRequest,
 };
 use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
@@ -224,7 +224,7 @@ fn nothing_that_was_read_stays_in_memory() {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut options = ClientOptions::default();
         // What a decompressor keeps is not ours to overwrite.
-        options.gzip = false;
+        options = options.gzip(false);
         let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
         let mut kept = Vec::new();
         thread::scope(|scope| {
@@ -265,8 +265,7 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
         for reason in REASONS {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}", listener.local_addr().unwrap());
-            let mut options = ClientOptions::default();
-            options.gzip = false;
+            let options = ClientOptions::default().gzip(false);
             let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
             thread::scope(|scope| {
                 scope.spawn(|| {

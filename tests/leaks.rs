@@ -10,7 +10,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, ListerWatcher};
+use kubecache::list_watch::ListerWatcher;
 use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::ReflectorOptions;

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::Deadline;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api, Getter};
+use kubecache::list_watch::Getter;
 use kubecache::object::{ObjectKey, ResourceVersion};
 use kubecache::worker::StopToken;
 use log::{LevelFilter, Log, Metadata, Record};

@@ -9,7 +9,7 @@ use std::thread;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Deadline;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api, ListRequest, ListerWatcher, Next, WatchRequest};
+use kubecache::list_watch::{ListRequest, ListerWatcher, Next, WatchRequest};
 use kubecache::object::{ResourceVersion, Scope};
 use kubecache::worker::{StopSource, live_workers};
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, EventKind, Listed, ObjectEvent};
+use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::{
     ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, SecretManager,
     visit_pod_config_map_names, visit_pod_secret_names,

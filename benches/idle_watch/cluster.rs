@@ -10,7 +10,7 @@ use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::http::{Config, KubeconfigOptions};
-use kubecache::list_watch::{Api, ListerWatcher, ObjectEvent};
+use kubecache::list_watch::{ListerWatcher, ObjectEvent};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::{
     Phase, Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink,
@@ -52,8 +52,7 @@ pub(crate) fn run() {
         "no cluster: tests/cluster/run -- cargo bench --bench idle_watch -- cluster starts one",
     );
     let kubeconfig = Path::new(&directory).join("kubeconfig/admin.yaml");
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![kubeconfig];
+    let options = KubeconfigOptions::default().path(kubeconfig);
     let config = Config::infer_with(&options).unwrap();
     let server = process_of(&directory);
     let client = watches::client(&config);

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api, EventKind, Listed, ObjectEvent};
+use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 
@@ -72,10 +72,9 @@ impl Sink<Secret> for Slot {
 }
 
 pub(crate) fn client(config: &Config) -> Client {
-    let mut options = ClientOptions::default();
     // The start is not what is measured.
-    options.rate = NonZeroU32::new(100_000).unwrap();
-    options.burst = options.rate;
+    let rate = NonZeroU32::new(100_000).unwrap();
+    let options = ClientOptions::default().rate(rate).burst(rate);
     Client::new(config, options).unwrap()
 }
 

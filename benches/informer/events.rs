@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{Deleted, EventHandler, HandlerOptions, InformerOptions, SharedInformer};
 use kubecache::list_watch::{
-    Api as _, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchRequest,
+    EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchRequest,
 };
 use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use kubecache::reflector::ReflectorOptions;

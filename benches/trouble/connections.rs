@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kubecache::list_watch::{Api, ListRequest, ListerWatcher};
+use kubecache::list_watch::{ListRequest, ListerWatcher};
 use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::testing::objects;

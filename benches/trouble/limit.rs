@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
-use kubecache::list_watch::{Api, Getter};
+use kubecache::list_watch::Getter;
 use kubecache::manager::{ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, ResourceVersion};
 use kubecache::testing::objects;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
-use kubecache::list_watch::{Api, ListerWatcher, Next, WatchRequest};
+use kubecache::list_watch::{ListerWatcher, Next, WatchRequest};
 use kubecache::object::{ResourceVersion, Scope};
 use kubecache::worker::{StopSource, Worker};
 

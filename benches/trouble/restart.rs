@@ -78,8 +78,8 @@ fn start_the_server() {
 }
 
 fn client() -> Client {
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml")];
+    let options = KubeconfigOptions::default()
+        .path(environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml"));
     let config = Config::infer_with(&options).unwrap();
     Client::new(&config, ClientOptions::default()).unwrap()
 }

@@ -11,7 +11,6 @@ use kubecache::informer::{
     FilteringHandler, Forward, HandlerOptions, Handlers, InformerOptions, Notification,
     SharedInformer,
 };
-use kubecache::list_watch::Api as _;
 use kubecache::object::{Held, LabelMatcher, LabelSelector, Scope};
 use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};

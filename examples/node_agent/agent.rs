@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, Select, at, never, unbounded};
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
-use kubecache::list_watch::Api;
 use kubecache::manager::{ChangeDetection, Changes};
 use kubecache::object::{FieldSelector, Scope};
 use kubecache::reflector::{Demand, DemandGuard, Reflector, ReflectorOptions, ReflectorStatus};

@@ -234,7 +234,6 @@ fn at_least(least: Duration, name: &str, parser: &mut lexopt::Parser) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
 
     use super::*;
 
@@ -257,8 +256,8 @@ mod tests {
             assert_eq!(options.node_name.as_deref(), Some("n"));
             assert_eq!(options.output, Output::Json);
             assert_eq!(options.timeout, Some(Duration::from_secs(90)));
-            assert_eq!(options.connection.server.as_deref(), Some("https://x"));
-            assert_eq!(options.connection.paths, [PathBuf::from("/k")]);
+            let connection = KubeconfigOptions::default().server("https://x").path("/k");
+            assert_eq!(options.connection, connection);
             assert_eq!(options.request_timeout, Some(Duration::from_secs(5)));
         }
     }
@@ -307,10 +306,9 @@ mod tests {
 
     #[test]
     fn switches_levels_and_limits() {
-        assert!(
-            run("--once --insecure-skip-tls-verify")
-                .connection
-                .insecure_skip_tls_verify
+        assert_eq!(
+            run("--once --insecure-skip-tls-verify").connection,
+            KubeconfigOptions::default().insecure_skip_tls_verify(true)
         );
         assert!(!run("--once --once=false").once);
         assert_eq!(run("-v").verbosity, 1);
@@ -323,13 +321,13 @@ mod tests {
     #[test]
     fn who_asks() {
         let options = run("--as jane --as-group a --as-group=b --as-uid 7 --disable-compression");
-        assert_eq!(options.connection.impersonate_user.as_deref(), Some("jane"));
-        assert_eq!(options.connection.impersonate_groups, ["a", "b"]);
-        assert_eq!(options.connection.impersonate_uid.as_deref(), Some("7"));
-        assert!(options.connection.disable_compression);
+        let acting = KubeconfigOptions::default().impersonate_user("jane");
+        let acting = acting.impersonate_group("a").impersonate_group("b");
+        let acting = acting.impersonate_uid("7").disable_compression(true);
+        assert_eq!(options.connection, acting);
         let options = run("--username u --password p");
-        assert_eq!(options.connection.username.as_deref(), Some("u"));
-        assert_eq!(options.connection.password.as_deref(), Some("p"));
+        let pair = KubeconfigOptions::default().username("u").password("p");
+        assert_eq!(options.connection, pair);
     }
 
     #[test]

@@ -63,31 +63,34 @@ pub(crate) fn connection_flag(
     connection: &mut KubeconfigOptions,
     request_timeout: &mut Option<Duration>,
 ) -> Result<bool, String> {
-    match name {
-        "kubeconfig" => connection.paths = vec![path(name, parser)?],
-        "context" => connection.context = Some(text(name, parser)?),
-        "cluster" => connection.cluster = Some(text(name, parser)?),
-        "user" => connection.user = Some(text(name, parser)?),
-        "server" => connection.server = Some(text(name, parser)?),
-        "token" => connection.token = Some(text(name, parser)?),
-        "username" => connection.username = Some(text(name, parser)?),
-        "password" => connection.password = Some(text(name, parser)?),
-        "as" => connection.impersonate_user = Some(text(name, parser)?),
-        "as-uid" => connection.impersonate_uid = Some(text(name, parser)?),
-        "as-group" => connection.impersonate_groups.push(text(name, parser)?),
-        "disable-compression" => connection.disable_compression = switch(name, parser)?,
-        "certificate-authority" => {
-            connection.certificate_authority = Some(path(name, parser)?);
+    let before = std::mem::take(connection);
+    *connection = match name {
+        "kubeconfig" => before.path(path(name, parser)?),
+        "context" => before.context(text(name, parser)?),
+        "cluster" => before.cluster(text(name, parser)?),
+        "user" => before.user(text(name, parser)?),
+        "server" => before.server(text(name, parser)?),
+        "token" => before.token(text(name, parser)?),
+        "username" => before.username(text(name, parser)?),
+        "password" => before.password(text(name, parser)?),
+        "as" => before.impersonate_user(text(name, parser)?),
+        "as-uid" => before.impersonate_uid(text(name, parser)?),
+        "as-group" => before.impersonate_group(text(name, parser)?),
+        "disable-compression" => before.disable_compression(switch(name, parser)?),
+        "certificate-authority" => before.certificate_authority(path(name, parser)?),
+        "client-certificate" => before.client_certificate(path(name, parser)?),
+        "client-key" => before.client_key(path(name, parser)?),
+        "tls-server-name" => before.tls_server_name(text(name, parser)?),
+        "insecure-skip-tls-verify" => before.insecure_skip_tls_verify(switch(name, parser)?),
+        "request-timeout" => {
+            *request_timeout = limit(name, parser)?;
+            before
         }
-        "client-certificate" => connection.client_certificate = Some(path(name, parser)?),
-        "client-key" => connection.client_key = Some(path(name, parser)?),
-        "tls-server-name" => connection.tls_server_name = Some(text(name, parser)?),
-        "insecure-skip-tls-verify" => {
-            connection.insecure_skip_tls_verify = switch(name, parser)?;
+        _ => {
+            *connection = before;
+            return Ok(false);
         }
-        "request-timeout" => *request_timeout = limit(name, parser)?,
-        _ => return Ok(false),
-    }
+    };
     Ok(true)
 }
 
@@ -166,16 +169,16 @@ pub(crate) fn speed(name: &str, parser: &mut lexopt::Parser) -> Result<f64, Stri
 
 /// The client of a program that calls itself `user_agent`.
 pub(crate) fn client_options(user_agent: &str, request_timeout: Option<Duration>) -> ClientOptions {
-    let mut client = ClientOptions::default();
-    client.user_agent = Some(user_agent.to_owned());
-    if let Some(limit) = request_timeout {
-        client.list_first_byte_timeout = limit;
-        client.object_list_first_byte_timeout = limit;
-        client.watch_first_byte_timeout = limit;
-        client.get_first_byte_timeout = limit;
-        client.connect_timeout = limit;
+    let client = ClientOptions::default().user_agent(user_agent);
+    match request_timeout {
+        Some(limit) => client
+            .list_first_byte_timeout(limit)
+            .object_list_first_byte_timeout(limit)
+            .watch_first_byte_timeout(limit)
+            .get_first_byte_timeout(limit)
+            .connect_timeout(limit),
+        None => client,
     }
-    client
 }
 
 fn told(error: &lexopt::Error) -> String {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Node;
 use kubecache::Error;
 use kubecache::ErrorKind;
 use kubecache::http::Client;
-use kubecache::list_watch::{Api, EventKind, Listed, ObjectEvent};
+use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::NodeTtl;
 use kubecache::object::{Held, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink};
@@ -31,7 +31,7 @@ pub(crate) fn follow(
     let scope = Scope::object(&ObjectKey::new("", node_name));
     Reflector::spawn(
         format!("node {node_name}"),
-        Api::<Node>::lister_watcher(client, scope),
+        client.lister_watcher::<Node>(scope),
         sink,
         options,
     )

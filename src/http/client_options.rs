@@ -35,7 +35,11 @@ const BODY: Duration = Duration::from_mins(10);
 /// Sixteen of the largest objects at once, or a few small ones of each of thousands of watches.
 const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How a [`Client`](super::Client) behaves. The defaults suit a node agent.
+/// The limit of one call of [`Client::get`](super::Client::get) or of
+/// [`Client::list`](super::Client::list): as long as a server takes for a list at most.
+const REQUEST: Duration = Duration::from_mins(1);
+
+/// The options of a [`Client`](super::Client). The defaults suit a node agent.
 ///
 /// # Examples
 ///
@@ -43,79 +47,37 @@ const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// use kubecache::http::ClientOptions;
 /// use std::time::Duration;
 ///
-/// let mut options = ClientOptions::default();
-/// options.connect_timeout = Duration::from_secs(3);
-/// options.user_agent = Some("my-agent/1.0".to_owned());
+/// let options = ClientOptions::default()
+///     .connect_timeout(Duration::from_secs(3))
+///     .user_agent("my-agent/1.0");
+/// # drop(options);
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
+#[must_use]
 pub struct ClientOptions {
-    /// The limit of name lookup, connect and TLS handshake together, over all addresses of the server; 10 s.
-    pub connect_timeout: Duration,
-    /// The limit from sending a list of a collection to the first byte of its answer; 60 s.
-    pub list_first_byte_timeout: Duration,
-    /// The limit from sending a list of one object, by its name, to the first byte of its answer;
-    /// 20 s.
-    pub object_list_first_byte_timeout: Duration,
-    /// The limit from sending a streamed list (`sendInitialEvents`) to the first byte of its
-    /// answer; 30 s. What comes then has no limit here. The head of another watch may come as late
-    /// as its first event: a proxy may hold it back, so that
-    /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout) is its limit.
-    pub watch_first_byte_timeout: Duration,
-    /// The limit from sending a get to the first byte of its answer; 10 s.
-    ///
-    /// On a kept connection, whose path may have died unseen, a get waits for half of that, or of
-    /// what its deadline leaves. Then it goes out once more on a new connection, with another
-    /// permit of the rate. This second try is left out while the server is slow: when the last
-    /// answer took more than half of that wait.
-    pub get_first_byte_timeout: Duration,
-    /// After so much silence a get, a list of one object or the opening of a watch is tried once
-    /// more on a new connection;
-    /// 5 s. The silence is measured until the connection is there, and from then until the first byte. Lists of
-    /// collections are not tried again.
-    pub second_try_after: Duration,
-    /// The limit of silence in the middle of the body of a list or a get; 30 s.
-    pub body_idle_timeout: Duration,
-    /// The limit of the whole body of a list or a get, however it trickles in; 10 min.
-    pub body_timeout: Duration,
-    /// Whether lists may come gzipped; on when the feature `gzip` is. Watches never are: each event would wait for
-    /// a block of the compressor.
-    pub gzip: bool,
-    /// Requests per second of this client, watch openings not counted (RS-1); 50.
-    ///
-    /// Requests that somebody waits for (gets, and lists of caches that a reader waits for) go
-    /// before background ones, to which one permit in eight is left.
-    pub rate: NonZeroU32,
-    /// Requests that may go out at once after a quiet time; 100.
-    pub burst: NonZeroU32,
-    /// What lists and watches decode, and how large an object may be. A plain get decodes all fields.
-    pub decode: DecodeOptions,
-    /// The most bytes that the unfinished answers of this client hold together; 256 MiB.
-    ///
-    /// Unfinished are events of watches, items of lists and bodies of gets that have not come
-    /// whole. Past the limit
-    /// the client closes the largest of those that hold more than the one that grows, or else that
-    /// one, with an error
-    /// of kind `TooLarge`. The others go on. An
-    /// answer counts from 16 KiB on; a buffer that grows counts twice while its bytes are moved.
-    /// Decoded objects do
-    /// not count.
-    ///
-    /// glibc may keep part of what was freed for the process. The environment variable
-    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, makes glibc give it back at
-    /// once.
-    pub buffered_bytes_max: usize,
-    /// Whether collections may be listed as a stream (`sendInitialEvents`) where the server can; on (B8).
-    pub watch_list: bool,
-    /// The first part of the `User-Agent`; by default the program's file name.
-    pub user_agent: Option<String>,
-    /// What the rate is measured with.
-    pub clock: Clock,
+    pub(crate) request_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) list_first_byte_timeout: Duration,
+    pub(crate) object_list_first_byte_timeout: Duration,
+    pub(crate) watch_first_byte_timeout: Duration,
+    pub(crate) get_first_byte_timeout: Duration,
+    pub(crate) second_try_after: Duration,
+    pub(crate) body_idle_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) gzip: bool,
+    pub(crate) rate: NonZeroU32,
+    pub(crate) burst: NonZeroU32,
+    pub(crate) decode: DecodeOptions,
+    pub(crate) buffered_bytes_max: usize,
+    pub(crate) watch_list: bool,
+    pub(crate) user_agent: Option<String>,
+    pub(crate) clock: Clock,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
+            request_timeout: REQUEST,
             connect_timeout: CONNECT,
             list_first_byte_timeout: LIST_FIRST_BYTE,
             object_list_first_byte_timeout: OBJECT_LIST_FIRST_BYTE,
@@ -137,6 +99,159 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// Sets the limit of one call of [`Client::get`](super::Client::get) or
+    /// [`Client::list`](super::Client::list), all requests of the call together. Default: 60 s.
+    pub fn request_timeout(self, request_timeout: Duration) -> Self {
+        Self {
+            request_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit of name lookup, connect and TLS handshake together, over all addresses of the
+    /// server. Default: 10 s.
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self {
+            connect_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit from sending a list of a collection to the first byte of the answer. Default:
+    /// 60 s.
+    pub fn list_first_byte_timeout(self, list_first_byte_timeout: Duration) -> Self {
+        Self {
+            list_first_byte_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit from sending a list of one object, by its name, to the first byte of the
+    /// answer. Default: 20 s.
+    pub fn object_list_first_byte_timeout(self, object_list_first_byte_timeout: Duration) -> Self {
+        Self {
+            object_list_first_byte_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit from sending a streamed list (`sendInitialEvents`) to the first byte of the
+    /// answer. Default: 30 s.
+    ///
+    /// The bytes that follow have no limit here. The head of any other watch may come as late as its
+    /// first event, because a proxy may hold it back. Its limit is
+    /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout).
+    pub fn watch_first_byte_timeout(self, watch_first_byte_timeout: Duration) -> Self {
+        Self {
+            watch_first_byte_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit from sending a get to the first byte of the answer. Default: 10 s.
+    ///
+    /// The network path of a kept connection may be dead. On such a connection a get waits for half
+    /// of this limit, or for half of the time to its deadline if that is shorter. Then the client
+    /// sends the get once more on a new connection, with another permit of the rate limit. There is
+    /// no second try if the last answer took more than half of that wait.
+    pub fn get_first_byte_timeout(self, get_first_byte_timeout: Duration) -> Self {
+        Self {
+            get_first_byte_timeout,
+            ..self
+        }
+    }
+
+    /// Sets how long the server may be silent before the client tries once more on a new connection.
+    /// Default: 5 s.
+    ///
+    /// This applies to gets, to lists of one object and to the opening of watches. Lists of
+    /// collections are not tried again. The client measures the silence until the connection is
+    /// there, and again from then until the first byte.
+    pub fn second_try_after(self, second_try_after: Duration) -> Self {
+        Self {
+            second_try_after,
+            ..self
+        }
+    }
+
+    /// Sets the limit of silence within the body of a list or a get. Default: 30 s.
+    pub fn body_idle_timeout(self, body_idle_timeout: Duration) -> Self {
+        Self {
+            body_idle_timeout,
+            ..self
+        }
+    }
+
+    /// Sets the limit of the whole body of a list or a get, however slowly it comes. Default: 10
+    /// minutes.
+    pub fn body_timeout(self, body_timeout: Duration) -> Self {
+        Self {
+            body_timeout,
+            ..self
+        }
+    }
+
+    /// Sets whether the server may compress lists. Default: whether the feature `gzip` is on.
+    ///
+    /// Watches are never compressed, because each event would wait for a block of the compressor.
+    pub fn gzip(self, gzip: bool) -> Self {
+        Self { gzip, ..self }
+    }
+
+    /// Sets how many requests per second this client sends. Default: 50. Openings of watches do not
+    /// count.
+    ///
+    /// Requests that a caller waits for go first: gets, and lists of caches that a reader waits for.
+    /// One permit in eight is left to background requests.
+    pub fn rate(self, rate: NonZeroU32) -> Self {
+        Self { rate, ..self }
+    }
+
+    /// Sets how many requests this client may send at once after a quiet time. Default: 100.
+    pub fn burst(self, burst: NonZeroU32) -> Self {
+        Self { burst, ..self }
+    }
+
+    /// Sets which fields lists and watches decode, and how large an object may be. A get through a
+    /// [`Getter`](crate::list_watch::Getter) always decodes all fields.
+    pub fn decode(self, decode: DecodeOptions) -> Self {
+        Self { decode, ..self }
+    }
+
+    /// Sets how many bytes the unfinished answers of this client hold together. Default: 256 MiB.
+    ///
+    /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole.
+    /// Past the limit the client closes the largest of those that hold more than the one that grows,
+    /// or else that one. The error has the kind [`TooLarge`](crate::ErrorKind::TooLarge). The other
+    /// answers go on. An answer counts from 16 KiB on. A buffer that grows counts twice while its
+    /// bytes are moved. Decoded objects do not count.
+    ///
+    /// glibc may keep part of the freed memory for the process. With the environment variable
+    /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, glibc gives it back at once.
+    pub fn buffered_bytes_max(self, buffered_bytes_max: usize) -> Self {
+        Self {
+            buffered_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets whether collections may be listed as a stream (`sendInitialEvents`) where the server
+    /// supports it. Default: true.
+    pub fn watch_list(self, watch_list: bool) -> Self {
+        Self { watch_list, ..self }
+    }
+
+    /// Sets the first part of the `User-Agent` header. Default: the file name of the program.
+    pub fn user_agent(self, program: impl Into<String>) -> Self {
+        let user_agent = Some(program.into());
+        Self { user_agent, ..self }
+    }
+
+    /// Sets the clock that the rate limit uses. Default: the system clock.
+    pub fn clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
     /// `program (linux/x86_64) kubecache/0.1.0`: who asks, for the server's log.
     pub(crate) fn user_agent_header(&self) -> String {
         let program = self.user_agent.clone().or_else(program_name);
@@ -163,10 +278,7 @@ mod tests {
 
     #[test]
     fn the_user_agent_names_program_system_and_library_and_fits_a_header() {
-        let options = ClientOptions {
-            user_agent: Some("agent/1\r\nX: y".to_owned()),
-            ..ClientOptions::default()
-        };
+        let options = ClientOptions::default().user_agent("agent/1\r\nX: y");
         let header = options.user_agent_header();
         assert!(header.starts_with("agent/1X: y ("), "{header}");
         assert!(header.ends_with(concat!(" kubecache/", env!("CARGO_PKG_VERSION"))));

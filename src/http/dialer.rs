@@ -13,7 +13,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver}
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::blocking::{self, Blocking};
-use super::config::Server;
+use super::config::ServerUrl;
 use super::connect;
 use super::halt::{Halt, Limit};
 use super::resolve::{Lookup, Resolver};
@@ -25,7 +25,7 @@ use crate::sync::Arc;
 
 /// Makes connections to one server.
 pub(crate) struct Dialer {
-    server: Server,
+    server: ServerUrl,
     tls: Option<Arc<Tls>>,
     limit: Duration,
     resolver: Resolver,
@@ -33,7 +33,7 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     pub(crate) fn new(
-        server: Server,
+        server: ServerUrl,
         tls: Option<Arc<Tls>>,
         limit: Duration,
         lookup: Box<Lookup>,
@@ -61,7 +61,7 @@ impl Dialer {
             Ok(call.clone())
         })?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
-        let Server { host, port, .. } = &self.server;
+        let ServerUrl { host, port, .. } = &self.server;
         call.enter_phase(RequestPhase::LookingUp);
         let resolved = self.resolver.resolve(host, *port, &call);
         let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;

@@ -12,7 +12,7 @@ use crate::sync::{Arc, Mutex, Rank};
 
 /// Does work on a few threads, which live while there is work. Work of the same name is done once
 /// for all who ask for it at the same time.
-pub(crate) struct Helpers<T> {
+pub(crate) struct HelperThreads<T> {
     threads: ThreadPool,
     /// Work that has run for so long is done anew for the next caller, on another thread.
     stuck_after: Duration,
@@ -35,7 +35,7 @@ impl<T> HelperTask<T> {
     }
 }
 
-impl<T: Clone + Send + 'static> Helpers<T> {
+impl<T: Clone + Send + 'static> HelperThreads<T> {
     /// At most `threads_max` threads called `name`.
     pub(crate) fn new(name: &'static str, threads_max: usize, stuck_after: Duration) -> Self {
         Self {
@@ -111,7 +111,7 @@ mod tests {
 
     /// Helpers that tell each name they are at, and go on when they are let go.
     struct Gated {
-        helpers: Helpers<usize>,
+        helpers: HelperThreads<usize>,
         begun: Sender<String>,
         gate: Receiver<()>,
     }
@@ -131,7 +131,7 @@ mod tests {
     fn gated(threads_max: usize, stuck_after: Duration) -> (Gated, Receiver<String>, Sender<()>) {
         let (begun, questions) = bounded(99);
         let (open, gate) = bounded(99);
-        let helpers = Helpers::new("t-help", threads_max, stuck_after);
+        let helpers = HelperThreads::new("t-help", threads_max, stuck_after);
         let gated = Gated {
             helpers,
             begun,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::blocking::Blocking;
 use super::halt::Halt;
 use super::handover::Taker;
-use super::helpers::Helpers;
+use super::helpers::HelperThreads;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
@@ -28,14 +28,14 @@ const STUCK_AFTER: Duration = Duration::from_secs(5);
 /// Looks names up on helper threads.
 pub(crate) struct Resolver {
     lookup: Arc<Lookup>,
-    helpers: Helpers<Vec<SocketAddr>>,
+    helpers: HelperThreads<Vec<SocketAddr>>,
 }
 
 impl Resolver {
     pub(crate) fn new(lookup: Box<Lookup>) -> Self {
         Self {
             lookup: lookup.into(),
-            helpers: Helpers::new("resolver", THREADS_MAX, STUCK_AFTER),
+            helpers: HelperThreads::new("resolver", THREADS_MAX, STUCK_AFTER),
         }
     }
 

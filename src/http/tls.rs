@@ -13,9 +13,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::blocking::Blocking;
-use super::config::{Config, Environment, Identity, TlsSettings, system_authorities};
+use super::config::{ClientIdentity, Config, Environment, TlsSettings, system_authorities};
 use super::halt::{Halt, Limit};
-use super::helpers::Helpers;
+use super::helpers::HelperThreads;
 use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
@@ -34,7 +34,7 @@ pub(crate) struct Tls {
     server_name: ServerName<'static>,
     shared: Arc<TlsReloader>,
     /// A file system may hang: then the configuration at hand goes on being used.
-    looks: Helpers<()>,
+    looks: HelperThreads<()>,
 }
 
 struct TlsReloader {
@@ -86,7 +86,7 @@ impl Tls {
         Ok(Self {
             server_name,
             shared,
-            looks: Helpers::new("tls-files", 1, Duration::MAX),
+            looks: HelperThreads::new("tls-files", 1, Duration::MAX),
         })
     }
 
@@ -171,7 +171,7 @@ impl TlsSettings {
         if let Some(authorities) = &mut loaded.authorities {
             *authorities = authorities.loaded()?;
         }
-        if let Some(Identity { certificate, key }) = &mut loaded.identity {
+        if let Some(ClientIdentity { certificate, key }) = &mut loaded.identity {
             (*certificate, *key) = (certificate.loaded()?, key.loaded()?);
         }
         Ok(loaded)
@@ -270,7 +270,7 @@ fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
     Ok(Arc::new(roots))
 }
 
-fn certified(identity: &Identity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
     let (certificate_origin, key_origin) = (identity.certificate.origin(), identity.key.origin());
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&identity.certificate.bytes)
         .collect::<Result<_, _>>()

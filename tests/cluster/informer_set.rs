@@ -59,10 +59,8 @@ fn prepare() {
 
 /// A set whose requests the audit log tells from all others.
 fn set_of(user_agent: &str) -> InformerSet<Client> {
-    let mut options = ClientOptions::default();
-    options.user_agent = Some(of_this_run(user_agent));
-    let mut identity = KubeconfigOptions::default();
-    identity.impersonate_user = Some(USER.to_owned());
+    let options = ClientOptions::default().user_agent(of_this_run(user_agent));
+    let identity = KubeconfigOptions::default().impersonate_user(USER);
     let client = connect("admin.yaml", identity, options);
     let options = InformerSetOptions::default().scope(Scope::namespace(NAMESPACE));
     InformerSet::new(client, options)

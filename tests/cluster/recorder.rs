@@ -79,8 +79,7 @@ fn a_recording_holds_no_secret_and_replays_what_the_client_saw() {
         .unwrap();
     let token = token.trim_matches('"');
     assert!(token.len() > 8);
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![kubeconfig];
+    let options = KubeconfigOptions::default().path(kubeconfig);
     let config = Config::infer_with(&options).unwrap();
     let recorder = Recorder::start(&config, 0).unwrap();
     let change = || apply(&format!("{MANIFEST}canary-of-{}}}\n", std::process::id()));

@@ -13,7 +13,7 @@ use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use kubecache::list_watch::{
-    Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
 };
 use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
@@ -98,8 +98,7 @@ pub(crate) fn client_of(kubeconfig: &str) -> Client {
 
 /// A client whose requests the audit log tells from all others.
 pub(crate) fn client_named(kubeconfig: &str, user_agent: &str) -> Client {
-    let mut options = ClientOptions::default();
-    options.user_agent = Some(of_this_run(user_agent));
+    let options = ClientOptions::default().user_agent(of_this_run(user_agent));
     client_with(kubeconfig, options)
 }
 
@@ -110,8 +109,7 @@ pub(crate) fn of_this_run(user_agent: &str) -> String {
 
 /// A client that reaches the server at another address.
 pub(crate) fn client_at(kubeconfig: &str, server: String) -> Client {
-    let mut options = KubeconfigOptions::default();
-    options.server = Some(server);
+    let options = KubeconfigOptions::default().server(server);
     connect(kubeconfig, options, ClientOptions::default())
 }
 
@@ -125,13 +123,13 @@ pub(crate) fn connect(
     mut options: KubeconfigOptions,
     client: ClientOptions,
 ) -> Client {
-    options.paths = vec![directory().join("kubeconfig").join(kubeconfig)];
+    options = options.path(directory().join("kubeconfig").join(kubeconfig));
     let config = Config::infer_with(&options).unwrap();
     Client::new(&config, client).unwrap()
 }
 
 pub(crate) fn watcher<K: Object>(client: &Client, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
-    Api::<K>::lister_watcher(client, scope)
+    client.lister_watcher::<K>(scope)
 }
 
 pub(crate) fn get<K: Object>(

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use kubecache::http::{Client, Config, KubeconfigOptions};
-use kubecache::list_watch::{Api, ListerWatcher};
+use kubecache::list_watch::ListerWatcher;
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
@@ -419,12 +419,10 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
              contexts: [{{name: x, context: {{cluster: c}}}}]\ncurrent-context: x\n"
         );
         fs::write(&kubeconfig, text).unwrap();
-        let mut options = KubeconfigOptions::default();
-        options.paths = vec![kubeconfig.clone()];
+        let options = KubeconfigOptions::default().path(kubeconfig.clone());
         let config = Config::infer_with(&options).unwrap();
         fs::remove_file(kubeconfig).unwrap();
-        let mut options = patient();
-        options.gzip = is_of_client;
+        let options = patient().gzip(is_of_client);
         let client = Client::new(&config, options).unwrap();
         thread::scope(|scope| {
             scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap());

@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
-    Api as _, Backlog, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
+    Backlog, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
 };
 use kubecache::object::{ObjectKey, Scope};
+use kubecache::wire::DecodeOptions;
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
@@ -19,9 +20,8 @@ use super::{PATIENCE, bookmark, get, list, next_bookmark, open, secret, secret_l
 
 const KIB: usize = 1024;
 
-fn client(url: &str, change: impl FnOnce(&mut ClientOptions)) -> Client {
-    let mut options = ClientOptions::default();
-    change(&mut options);
+fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Client {
+    let options = change(ClientOptions::default());
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
@@ -67,7 +67,7 @@ fn over_budget(error: &Error) {
 fn b7_the_largest_unfinished_event_is_closed_and_the_other_watches_go_on() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.buffered_bytes_max = 2048 * KIB;
+        options.buffered_bytes_max(2048 * KIB)
     });
     thread::scope(|scope| {
         let client = &client;
@@ -114,7 +114,7 @@ fn b7_the_largest_unfinished_event_is_closed_and_the_other_watches_go_on() {
 fn b7_items_of_lists_and_bodies_of_gets_share_the_budget() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.buffered_bytes_max = 256 * KIB;
+        options.buffered_bytes_max(256 * KIB)
     });
     thread::scope(|scope| {
         let calls = scope.spawn(|| {
@@ -149,7 +149,9 @@ fn b7_items_of_lists_and_bodies_of_gets_share_the_budget() {
 fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.decode.one_object_frame_bytes_max = 100 * KIB;
+        let mut decode = DecodeOptions::default();
+        decode.one_object_frame_bytes_max = 100 * KIB;
+        options.decode(decode)
     });
     let one = Scope::object(&ObjectKey::new("shop", "db"));
     let source: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(one);
@@ -175,7 +177,11 @@ fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {
 #[test]
 fn b7_events_that_were_not_taken_are_as_many_as_a_list_may_have() {
     let server = Server::start();
-    let client = client(&server.url(), |options| options.decode.list_items_max = 3);
+    let client = client(&server.url(), |options| {
+        let mut decode = DecodeOptions::default();
+        decode.list_items_max = 3;
+        options.decode(decode)
+    });
     thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let source = secrets(&client);
@@ -208,7 +214,7 @@ fn b7_events_that_were_not_taken_are_as_many_as_a_list_may_have() {
 #[test]
 fn f21_an_event_without_a_newline_at_a_clean_end_is_an_event() {
     let server = Server::start();
-    let client = client(&server.url(), |_| {});
+    let client = client(&server.url(), |options| options);
     thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let source = secrets(&client);

@@ -8,7 +8,7 @@ use std::thread;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::ErrorKind;
 use kubecache::clock::Deadline;
-use kubecache::list_watch::{Api, ListRequest, ListerWatcher, Next, WatchEvent};
+use kubecache::list_watch::{ListRequest, ListerWatcher, Next, WatchEvent};
 use kubecache::object::Scope;
 use kubecache::worker::{StopSource, StopToken};
 

@@ -47,7 +47,7 @@ fn a_silent_kept_connection_costs_one_second_try_and_no_get() {
     let server = Server::start();
     let mut options = ClientOptions::default();
     // A kept connection may be silent for half of it.
-    options.get_first_byte_timeout = Duration::from_secs(4);
+    options = options.get_first_byte_timeout(Duration::from_secs(4));
     let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
     let dead = keep_some(&server, &client);
     thread::scope(|scope| {

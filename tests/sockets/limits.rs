@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline, FakeClock};
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, EventKind, ListerWatcher, Next, WatchEvent, WatchRequest};
+use kubecache::list_watch::{EventKind, ListerWatcher, Next, WatchEvent, WatchRequest};
 use kubecache::object::{ObjectKey, Scope};
+use kubecache::wire::DecodeOptions;
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
@@ -22,9 +23,8 @@ use super::{get_by, list, secret, secret_list, secrets, watch_from};
 
 const SHORT: Duration = Duration::from_millis(30);
 
-fn client(url: &str, change: impl FnOnce(&mut ClientOptions)) -> Client {
-    let mut options = super::patient();
-    change(&mut options);
+fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Client {
+    let options = change(super::patient());
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
@@ -38,7 +38,7 @@ fn timed_out(error: &kubecache::Error, text: &str) {
 #[cfg(target_os = "linux")]
 fn of_the_connect() {
     let server = Deaf::start();
-    let client = client(&server.url(), |options| options.connect_timeout = SHORT);
+    let client = client(&server.url(), |options| options.connect_timeout(SHORT));
     let error = list(&*secrets(&client), &StopToken::never()).unwrap_err();
     timed_out(
         &error,
@@ -50,9 +50,10 @@ fn of_the_connect() {
 fn of_the_first_byte_by_kind_of_request() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.list_first_byte_timeout = SHORT;
-        options.watch_first_byte_timeout = SHORT;
-        options.get_first_byte_timeout = SHORT;
+        options
+            .list_first_byte_timeout(SHORT)
+            .watch_first_byte_timeout(SHORT)
+            .get_first_byte_timeout(SHORT)
     });
     let stop = StopToken::never();
     let text = "no answer within 30.0ms";
@@ -87,8 +88,7 @@ fn of_the_first_byte_by_kind_of_request() {
 fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
     let server = Server::start();
     let config = Config::for_server(&server.tls_url()).unwrap();
-    let mut options = super::patient();
-    options.list_first_byte_timeout = SHORT;
+    let options = super::patient().list_first_byte_timeout(SHORT);
     let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
@@ -113,8 +113,7 @@ fn of_the_first_byte_does_not_begin_before_the_connection_is_there() {
 fn of_the_connect_covers_the_handshake() {
     let server = Server::start();
     let config = Config::for_server(&server.tls_url()).unwrap();
-    let mut options = super::patient();
-    options.connect_timeout = SHORT;
+    let options = super::patient().connect_timeout(SHORT);
     let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
@@ -133,7 +132,7 @@ fn of_the_connect_covers_the_handshake() {
 #[test]
 fn of_silence_in_the_body_of_a_list() {
     let server = Server::start();
-    let client = client(&server.url(), |options| options.body_idle_timeout = SHORT);
+    let client = client(&server.url(), |options| options.body_idle_timeout(SHORT));
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
         let mut peer = server.accept();
@@ -147,7 +146,7 @@ fn of_silence_in_the_body_of_a_list() {
 #[test]
 fn of_the_whole_body_of_a_list_or_a_get() {
     let server = Server::start();
-    let client = client(&server.url(), |options| options.body_timeout = SHORT);
+    let client = client(&server.url(), |options| options.body_timeout(SHORT));
     let stop = StopToken::never();
     let text = "the body did not end within 30.0ms";
     thread::scope(|scope| {
@@ -181,7 +180,7 @@ fn of_the_whole_body_of_a_list_or_a_get() {
 #[test]
 fn of_the_items_of_a_list_of_one_object() {
     let server = Server::start();
-    let client = client(&server.url(), |_| {});
+    let client = client(&server.url(), |options| options);
     let one = Scope::object(&ObjectKey::new("shop", "db"));
     let source: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(one);
     thread::scope(|scope| {
@@ -202,7 +201,11 @@ fn of_the_items_of_a_list_of_one_object() {
 #[test]
 fn of_the_items_of_a_streamed_list() {
     let server = Server::start();
-    let client = client(&server.url(), |options| options.decode.list_items_max = 100);
+    let client = client(&server.url(), |options| {
+        let mut decode = DecodeOptions::default();
+        decode.list_items_max = 100;
+        options.decode(decode)
+    });
     let request = WatchRequest {
         send_initial_events: true,
         ..watch_from("")
@@ -242,7 +245,7 @@ fn of_the_items_of_a_streamed_list() {
 #[test]
 fn of_the_caller_in_a_flood_of_blank_lines() {
     let server = Server::start();
-    let client = client(&server.url(), |_| {});
+    let client = client(&server.url(), |options| options);
     thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let mut watch = super::open(&*secrets(&client));
@@ -261,7 +264,7 @@ fn of_the_caller_in_a_flood_of_blank_lines() {
 fn of_the_caller_wherever_the_get_is() {
     // Nobody accepts: on a busy machine the deadline may pass before there is a connection.
     let server = Server::start();
-    let client = client(&server.url(), |_| {});
+    let client = client(&server.url(), |options| options);
     let deadline = Clock::system().after(SHORT);
     let error = get_by(&client, "db", deadline, &StopToken::never()).unwrap_err();
     timed_out(&error, "the caller's deadline passed");
@@ -274,9 +277,10 @@ fn of_the_caller_while_the_rate_limit_holds_a_get_back() {
     // The bucket's own time stands still.
     let fake = FakeClock::new();
     let client = client(&server.url(), |options| {
-        options.rate = NonZeroU32::MIN;
-        options.burst = NonZeroU32::MIN;
-        options.clock = Clock::from(fake.clone());
+        options
+            .rate(NonZeroU32::MIN)
+            .burst(NonZeroU32::MIN)
+            .clock(Clock::from(fake.clone()))
     });
     let stop = StopToken::never();
     let deadline = Clock::from(fake).after(SHORT);
@@ -296,9 +300,10 @@ fn a_list_that_is_queued_for_the_rate_limit_can_become_urgent() {
     let server = Server::start();
     let fake = FakeClock::new();
     let client = client(&server.url(), |options| {
-        options.rate = NonZeroU32::MIN;
-        options.burst = NonZeroU32::MIN;
-        options.clock = Clock::from(fake.clone());
+        options
+            .rate(NonZeroU32::MIN)
+            .burst(NonZeroU32::MIN)
+            .clock(Clock::from(fake.clone()))
     });
     let source = |name: &str| -> Arc<dyn ListerWatcher<Secret>> {
         client.lister_watcher(Scope::object(&ObjectKey::new("shop", name)))
@@ -336,12 +341,13 @@ fn answer_list(server: &Server, name: &str) {
 fn of_nothing_where_each_is_the_longest_duration() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.connect_timeout = Duration::MAX;
-        options.list_first_byte_timeout = Duration::MAX;
-        options.watch_first_byte_timeout = Duration::MAX;
-        options.get_first_byte_timeout = Duration::MAX;
-        options.body_idle_timeout = Duration::MAX;
-        options.body_timeout = Duration::MAX;
+        options
+            .connect_timeout(Duration::MAX)
+            .list_first_byte_timeout(Duration::MAX)
+            .watch_first_byte_timeout(Duration::MAX)
+            .get_first_byte_timeout(Duration::MAX)
+            .body_idle_timeout(Duration::MAX)
+            .body_timeout(Duration::MAX)
     });
     let stop = StopToken::never();
     let watch = WatchRequest {

@@ -17,9 +17,8 @@ use super::{PATIENCE, get_by, list, secrets};
 
 const SHORT: Duration = Duration::from_millis(20);
 
-fn client(url: &str, change: impl FnOnce(&mut ClientOptions)) -> Client {
-    let mut options = ClientOptions::default();
-    change(&mut options);
+fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Client {
+    let options = change(ClientOptions::default());
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
@@ -51,7 +50,7 @@ fn not_synced(manager: &SecretManager) -> kubecache::Error {
 #[test]
 fn d14_a_get_that_ends_at_its_deadline_names_its_phase() {
     let server = Server::start();
-    let client = client(&server.url(), |_| {});
+    let client = client(&server.url(), |options| options);
     let phase = format!(
         "the caller's deadline passed: waiting for the head of the answer of 127.0.0.1:{} for ",
         server.port()
@@ -66,7 +65,7 @@ fn d14_a_get_that_ends_at_its_deadline_names_its_phase() {
 #[cfg(target_os = "linux")]
 fn d14_a_wait_names_the_address_that_does_not_connect() {
     let server = Deaf::start();
-    let manager = manager(client(&server.url(), |_| {}));
+    let manager = manager(client(&server.url(), |options| options));
     let told = eventually("\nconnecting to 127.0.0.1:", || not_synced(&manager));
     assert!(!told.contains("no answer from the server"), "{told}");
 }
@@ -74,7 +73,7 @@ fn d14_a_wait_names_the_address_that_does_not_connect() {
 #[test]
 fn d14_a_wait_says_that_the_head_has_not_come_and_how_much_of_the_body_has() {
     let server = Server::start();
-    let manager = manager(client(&server.url(), |_| {}));
+    let manager = manager(client(&server.url(), |options| options));
     thread::scope(|_| {
         let mut peer = server.accept();
         peer.request();
@@ -95,9 +94,10 @@ fn d14_a_wait_says_that_the_head_has_not_come_and_how_much_of_the_body_has() {
 fn d14_a_wait_says_that_the_rate_limit_holds_the_request_back() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        options.rate = NonZeroU32::MIN;
-        options.burst = NonZeroU32::MIN;
-        options.clock = Clock::from(FakeClock::new());
+        options
+            .rate(NonZeroU32::MIN)
+            .burst(NonZeroU32::MIN)
+            .clock(Clock::from(FakeClock::new()))
     });
     thread::scope(|scope| {
         let stop = kubecache::worker::StopSource::new();
@@ -117,7 +117,7 @@ fn d14_a_wait_says_that_the_rate_limit_holds_the_request_back() {
 #[test]
 fn d14_a_limit_in_a_body_says_how_much_has_come() {
     let server = Server::start();
-    let client = client(&server.url(), |options| options.body_idle_timeout = SHORT);
+    let client = client(&server.url(), |options| options.body_idle_timeout(SHORT));
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
         let mut peer = server.accept();
@@ -135,7 +135,7 @@ fn d14_a_limit_in_a_body_says_how_much_has_come() {
 #[test]
 fn d14_a_wait_says_that_the_reflector_backs_off_or_that_the_server_asked_for_it() {
     let server = Server::start();
-    let manager = manager(client(&server.url(), |_| {}));
+    let manager = manager(client(&server.url(), |options| options));
     let mut peer = server.accept();
     peer.request();
     peer.answer(503, "Retry-After: 3600\r\n", "busy");

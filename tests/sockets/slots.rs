@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, FakeClock};
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{Api as _, ListRequest, ListerWatcher};
+use kubecache::list_watch::{ListRequest, ListerWatcher};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
@@ -25,12 +25,12 @@ const MANY: usize = 49;
 
 /// Limits that end nothing while a test runs.
 fn patient_client(url: &str) -> Client {
-    let mut options = ClientOptions::default();
-    options.list_first_byte_timeout = PATIENCE * 60;
-    options.object_list_first_byte_timeout = PATIENCE * 60;
-    options.watch_first_byte_timeout = PATIENCE * 60;
-    options.get_first_byte_timeout = PATIENCE * 60;
-    options.body_idle_timeout = PATIENCE * 60;
+    let options = ClientOptions::default()
+        .list_first_byte_timeout(PATIENCE * 60)
+        .object_list_first_byte_timeout(PATIENCE * 60)
+        .watch_first_byte_timeout(PATIENCE * 60)
+        .get_first_byte_timeout(PATIENCE * 60)
+        .body_idle_timeout(PATIENCE * 60);
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
@@ -246,11 +246,11 @@ fn a1_callers_that_are_slow_hold_up_no_other() {
 
 /// A client that tries again after a silence that no live server of a test comes near to.
 fn trying_client(url: &str) -> Client {
-    let mut options = ClientOptions::default();
-    options.second_try_after = Duration::from_millis(300);
-    options.object_list_first_byte_timeout = PATIENCE;
-    options.watch_first_byte_timeout = PATIENCE;
-    options.get_first_byte_timeout = PATIENCE;
+    let options = ClientOptions::default()
+        .second_try_after(Duration::from_millis(300))
+        .object_list_first_byte_timeout(PATIENCE)
+        .watch_first_byte_timeout(PATIENCE)
+        .get_first_byte_timeout(PATIENCE);
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
 }
 
@@ -293,10 +293,10 @@ fn a1_a_silent_connection_is_left_for_a_new_one_after_a_while() {
 #[test]
 fn a1_a_request_is_tried_twice_at_most() {
     let server = Server::start();
-    let mut options = ClientOptions::default();
-    options.second_try_after = Duration::from_millis(30);
-    options.object_list_first_byte_timeout = Duration::from_millis(60);
-    options.list_first_byte_timeout = Duration::from_millis(60);
+    let options = ClientOptions::default()
+        .second_try_after(Duration::from_millis(30))
+        .object_list_first_byte_timeout(Duration::from_millis(60))
+        .list_first_byte_timeout(Duration::from_millis(60));
     let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
     thread::scope(|scope| {
         for (name, tries) in [("db", 2), ("", 1)] {
@@ -327,11 +327,11 @@ fn a1_a_request_is_tried_twice_at_most() {
 fn a1_a_second_try_is_counted_by_the_limiter() {
     let server = Server::start();
     let fake = FakeClock::new();
-    let mut options = ClientOptions::default();
-    options.second_try_after = Duration::from_millis(30);
-    options.rate = NonZeroU32::MIN;
-    options.burst = NonZeroU32::MIN;
-    options.clock = Clock::from(fake.clone());
+    let options = ClientOptions::default()
+        .second_try_after(Duration::from_millis(30))
+        .rate(NonZeroU32::MIN)
+        .burst(NonZeroU32::MIN)
+        .clock(Clock::from(fake.clone()));
     let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
     thread::scope(|scope| {
         let listing = scope.spawn(|| list(&*one(&client, "db"), &StopToken::never()).map(drop));
@@ -352,8 +352,7 @@ fn a1_a_second_try_is_counted_by_the_limiter() {
 fn a1_a_silent_handshake_is_left_for_a_new_connection() {
     let server = Server::start();
     let config = Config::for_server(&server.tls_url()).unwrap();
-    let mut options = ClientOptions::default();
-    options.second_try_after = Duration::from_millis(300);
+    let options = ClientOptions::default().second_try_after(Duration::from_millis(300));
     let client = Client::new(&config.with_insecure_skip_tls_verify(), options).unwrap();
     thread::scope(|scope| {
         let getting = scope.spawn(|| super::get(&client, "db").map(drop));

@@ -11,6 +11,7 @@ use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Backlog, EventKind, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
+use kubecache::wire::DecodeOptions;
 use kubecache::worker::StopToken;
 
 use super::server::Server;
@@ -298,7 +299,9 @@ fn a_watch_says_whether_its_next_event_is_here() {
 fn a_server_can_write_on_while_its_first_events_are_applied() {
     let server = Server::start();
     let mut options = super::patient();
-    options.decode.list_items_max = 3;
+    let mut decode = DecodeOptions::default();
+    decode.list_items_max = 3;
+    options = options.decode(decode);
     let config = Config::for_server(&server.url()).unwrap();
     let client = Client::new(&config, options).unwrap();
     thread::scope(|scope| {

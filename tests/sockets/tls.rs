@@ -321,8 +321,7 @@ fn of_files(server: &Server, directory: &Path) -> Config {
         ),
     )
     .unwrap();
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![kubeconfig];
+    let options = KubeconfigOptions::default().path(kubeconfig);
     Config::infer_with(&options).unwrap()
 }
 

@@ -7,7 +7,7 @@ use rustls::crypto::CryptoProvider;
 
 use super::credentials::Credentials;
 use super::pem::Pem;
-use super::server_url::Server;
+use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::Arc;
@@ -31,7 +31,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 #[doc(alias = "rest.Config")]
 #[derive(Clone)]
 pub struct Config {
-    pub(crate) server: Server,
+    pub(crate) server: ServerUrl,
     pub(crate) tls: TlsSettings,
     /// The cryptography to use; `None` takes the feature's.
     pub(crate) provider: Option<Arc<CryptoProvider>>,
@@ -49,7 +49,7 @@ pub(crate) struct TlsSettings {
     /// The authorities to trust. `None`: the platform's are meant, and this crate carries none.
     pub(crate) authorities: Option<Pem>,
     /// The client's certificate and key.
-    pub(crate) identity: Option<Identity>,
+    pub(crate) identity: Option<ClientIdentity>,
     /// The name the server's certificate must carry, instead of the URL's host.
     pub(crate) server_name: Option<String>,
     /// Trust any certificate.
@@ -58,7 +58,7 @@ pub(crate) struct TlsSettings {
 
 /// A client certificate with its key.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     /// The certificate chain.
     pub(crate) certificate: Pem,
     /// The key of its first certificate.
@@ -99,13 +99,13 @@ impl Config {
     ///
     /// `Config`, when `url` is not `https://host[:port][/path]` or `http://…`.
     pub fn for_server(url: &str) -> Result<Self, Error> {
-        let server = Server::parse(url, false);
+        let server = ServerUrl::parse(url, false);
         let server = server
             .map_err(|why| Error::config(format!("the server's URL cannot be used: {why}")))?;
         Ok(Self::new(server))
     }
 
-    pub(crate) fn new(server: Server) -> Self {
+    pub(crate) fn new(server: ServerUrl) -> Self {
         Self {
             source: format!("server {server}"),
             server,
@@ -132,7 +132,7 @@ impl Config {
         certificate: impl Into<Vec<u8>>,
         key: impl Into<Vec<u8>>,
     ) -> Self {
-        self.tls.identity = Some(Identity {
+        self.tls.identity = Some(ClientIdentity {
             certificate: Pem::inline(certificate.into(), "client certificate"),
             key: Pem::inline(key.into(), "client key"),
         });

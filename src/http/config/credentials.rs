@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::super::blocking::{Blocking, Until};
 use super::super::halt::{Halt, Limit};
-use super::super::helpers::Helpers;
+use super::super::helpers::HelperThreads;
 use super::pem::read_text;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -65,12 +65,12 @@ pub(crate) struct TokenFile {
     /// The path, for messages.
     name: String,
     /// A file system may hang: then the token at hand goes on being used.
-    reads: Helpers<Arc<Authorization>>,
+    reads: HelperThreads<Arc<Authorization>>,
     clock: Clock,
-    state: Mutex<Cached>,
+    state: Mutex<CachedToken>,
 }
 
-struct Cached {
+struct CachedToken {
     /// The whole header value; `None` before the first read and after a rejection.
     header: Option<Arc<Authorization>>,
     /// When the file is to be read again.
@@ -166,7 +166,7 @@ impl Credentials {
         clock: &Clock,
     ) -> Self {
         let path = path.into();
-        let token = Cached {
+        let token = CachedToken {
             header: initial.map(Arc::new),
             due: None,
             failing: false,
@@ -174,7 +174,7 @@ impl Credentials {
         Self::File(Arc::new(TokenFile {
             name: format!("token file {}", path.display()),
             path,
-            reads: Helpers::new("token-file", 1, Duration::MAX),
+            reads: HelperThreads::new("token-file", 1, Duration::MAX),
             clock: clock.clone(),
             state: Mutex::ranked(Rank::TOKEN, token),
         }))

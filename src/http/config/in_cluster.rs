@@ -5,7 +5,7 @@ use super::credentials::Credentials;
 use super::environment::Environment;
 use super::kubeconfig::{self, KubeconfigOptions, Section};
 use super::pem::{Pem, read_text};
-use super::server_url::Server;
+use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
 
@@ -65,13 +65,13 @@ fn service(environment: &Environment) -> Result<[String; 2], String> {
     }
 }
 
-fn server(host: &str, port: &str) -> Result<Server, Error> {
+fn server(host: &str, port: &str) -> Result<ServerUrl, Error> {
     let url = if host.contains(':') && !host.starts_with('[') {
         format!("https://[{host}]:{port}")
     } else {
         format!("https://{host}:{port}")
     };
-    Server::parse(&url, true).map_err(|why| {
+    ServerUrl::parse(&url, true).map_err(|why| {
         Error::config(format!(
             "KUBERNETES_SERVICE_HOST {host:?} and KUBERNETES_SERVICE_PORT {port:?} make no server: {why}"
         ))
@@ -172,14 +172,12 @@ mod tests {
     #[test]
     fn of_the_options_token_authority_and_namespace_apply() {
         let pod = Pod::new("options");
-        let options = KubeconfigOptions {
-            token: Some("given".to_owned()),
-            certificate_authority: Some(pod.0.join("namespace")),
-            namespace: Some("attic".to_owned()),
-            impersonate_user: Some("jane".to_owned()),
-            disable_compression: true,
-            ..KubeconfigOptions::default()
-        };
+        let options = KubeconfigOptions::default()
+            .token("given")
+            .certificate_authority(pod.0.join("namespace"))
+            .namespace("attic")
+            .impersonate_user("jane")
+            .disable_compression(true);
         let config = Config::infer_from(&options, &pod.environment("10.96.0.1", &[])).unwrap();
         assert_eq!(header(&config), "Bearer given");
         assert_eq!(config.namespace(), "attic");
@@ -195,10 +193,7 @@ mod tests {
     fn a_server_that_is_named_is_not_shown_the_pods_token() {
         let pod = Pod::new("elsewhere");
         for server in ["https://elsewhere.test", "http://elsewhere.test"] {
-            let options = KubeconfigOptions {
-                server: Some(server.to_owned()),
-                ..KubeconfigOptions::default()
-            };
+            let options = KubeconfigOptions::default().server(server);
             let config = Config::infer_from(&options, &pod.environment("10.96.0.1", &[])).unwrap();
             assert!(config.server_url().starts_with(server));
             assert!(

@@ -15,9 +15,9 @@ mod pem;
 mod server_url;
 
 pub use self::config::Config;
-pub(super) use self::config::{Identity, TlsSettings};
+pub(super) use self::config::{ClientIdentity, TlsSettings};
 pub(super) use self::credentials::{Authorization, Credentials};
 pub(super) use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
 pub(super) use self::pem::{Pem, system_authorities};
-pub(super) use self::server_url::Server;
+pub(super) use self::server_url::ServerUrl;

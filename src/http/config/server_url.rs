@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 
 /// Where the API server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct ServerUrl {
     /// Whether TLS is spoken.
     pub(crate) https: bool,
     /// A name or an address; an IPv6 address has no brackets here, and may have a zone
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     pub(crate) path: String,
 }
 
-impl Server {
+impl ServerUrl {
     /// Reads a URL, or `host:port` whose scheme is https exactly when `tls` settings are given (as client-go does).
     ///
     /// The error says what is wrong without repeating the text, which may hold a password.
@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.https { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority(), self.path)
@@ -157,7 +157,7 @@ mod tests {
             ("localhost", false, "http://localhost:80"),
         ];
         for (text, tls, expected) in rows {
-            let server = Server::parse(text, tls).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let server = ServerUrl::parse(text, tls).unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!(server.to_string(), expected);
         }
     }
@@ -170,7 +170,7 @@ mod tests {
             "https://[fe80::1%25eth0]:6443",
             "https://[fe80::1%eth0]:6443",
         ] {
-            let server = Server::parse(text, false).unwrap();
+            let server = ServerUrl::parse(text, false).unwrap();
             assert_eq!(server.host, "fe80::1%eth0");
             assert_eq!(server.to_string(), "https://[fe80::1]:6443");
         }
@@ -217,7 +217,7 @@ mod tests {
             ),
         ];
         for (text, why) in rows {
-            assert_eq!(Server::parse(text, false), Err(why.to_owned()), "{text}");
+            assert_eq!(ServerUrl::parse(text, false), Err(why.to_owned()), "{text}");
         }
     }
 }

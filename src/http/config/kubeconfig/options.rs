@@ -3,16 +3,19 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Which kubeconfig to read, what to choose in it, and what to put in its place: kubectl's flags of the same names.
+/// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
 ///
-/// Files are read, merged and resolved as client-go does, with these differences, each of which says more or guesses
-/// less:
+/// Files are read, merged and resolved as client-go does, with these differences:
 ///
-/// - a context that names a user no file has is an error (client-go asks as nobody);
-/// - where a field stands inline and as a file, the inline one is taken, as the API says (client-go refuses);
-/// - `token` also puts a `tokenFile`, a password and a plugin aside (with client-go the file wins);
-/// - over `http://` a kubeconfig's credentials are not sent, as with client-go, and a warning says so;
-/// - without a configuration there is an error, not `http://localhost:8080`; `KUBERNETES_MASTER` is not read;
+/// - A context that names a user no file has is an error. client-go sends requests without
+///   credentials.
+/// - Where a field stands inline and as a file, the inline one is taken, as the API says. client-go
+///   refuses that.
+/// - `token` also replaces a `tokenFile`, a password and a plugin. With client-go the file wins.
+/// - A kubeconfig's credentials are not sent over `http://`, as with client-go. The client logs a
+///   warning.
+/// - Without a configuration there is an error, not `http://localhost:8080`. `KUBERNETES_MASTER` is
+///   not read.
 /// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a line.
 ///
 /// # Examples
@@ -20,51 +23,151 @@ use std::path::PathBuf;
 /// ```no_run
 /// use kubecache::http::{Config, KubeconfigOptions};
 ///
-/// let mut options = KubeconfigOptions::default();
-/// options.context = Some("staging".to_owned());
-/// let config = Config::infer_with(&options)?;
+/// let config = Config::infer_with(&KubeconfigOptions::default().context("staging"))?;
+/// # drop(config);
 /// # Ok::<(), kubecache::Error>(())
 /// ```
 #[doc(alias = "ConfigOverrides")]
-#[derive(Clone, Default)]
-#[non_exhaustive]
+#[derive(Clone, Default, PartialEq, Eq)]
+#[must_use]
 pub struct KubeconfigOptions {
-    /// Files to read instead of `KUBECONFIG` and `~/.kube/config`; each of them must exist.
-    pub paths: Vec<PathBuf>,
-    /// The context to use instead of the current one.
-    pub context: Option<String>,
-    /// The cluster to use instead of the context's.
-    pub cluster: Option<String>,
-    /// The user to use instead of the context's.
-    pub user: Option<String>,
-    /// The namespace to use instead of the context's.
-    pub namespace: Option<String>,
-    /// The server's URL; the cluster's `tls-server-name` does not apply to it.
-    pub server: Option<String>,
-    /// A bearer token instead of the user's token, password or plugin; a client certificate stays.
-    pub token: Option<String>,
-    /// The name for HTTP basic authentication, instead of the user's name, token or plugin; not beside `token`.
-    pub username: Option<String>,
-    /// The password that goes with the name.
-    pub password: Option<String>,
-    /// Whom to act as (`--as`) instead of the user's `as`; its `as-groups`, `as-uid` and `as-user-extra` stay.
-    pub impersonate_user: Option<String>,
-    /// The groups to act in (`--as-group`), if any, instead of the user's `as-groups`.
-    pub impersonate_groups: Vec<String>,
-    /// The UID to act as (`--as-uid`) instead of the user's `as-uid`.
-    pub impersonate_uid: Option<String>,
-    /// A file of authorities to trust; it also ends the cluster's `insecure-skip-tls-verify`.
-    pub certificate_authority: Option<PathBuf>,
-    /// The client certificate's file.
-    pub client_certificate: Option<PathBuf>,
-    /// The client key's file.
-    pub client_key: Option<PathBuf>,
-    /// The name the server's certificate must carry.
-    pub tls_server_name: Option<String>,
-    /// Trust any certificate: the cluster's authority is put aside.
-    pub insecure_skip_tls_verify: bool,
-    /// Ask for no compressed answers, whatever the cluster says.
-    pub disable_compression: bool,
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) context: Option<String>,
+    pub(crate) cluster: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) server: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<String>,
+    pub(crate) impersonate_user: Option<String>,
+    pub(crate) impersonate_groups: Vec<String>,
+    pub(crate) impersonate_uid: Option<String>,
+    pub(crate) certificate_authority: Option<PathBuf>,
+    pub(crate) client_certificate: Option<PathBuf>,
+    pub(crate) client_key: Option<PathBuf>,
+    pub(crate) tls_server_name: Option<String>,
+    pub(crate) insecure_skip_tls_verify: bool,
+    pub(crate) disable_compression: bool,
+}
+
+impl KubeconfigOptions {
+    /// Reads this file instead of `KUBECONFIG` and `~/.kube/config`; it must exist. Each call adds a
+    /// file. The first file that names a cluster, context or user wins.
+    pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.paths.push(path.into());
+        self
+    }
+
+    /// Uses this context instead of the current one.
+    pub fn context(mut self, context: impl Into<String>) -> Self {
+        self.context = Some(context.into());
+        self
+    }
+
+    /// Uses this cluster instead of the context's.
+    pub fn cluster(mut self, cluster: impl Into<String>) -> Self {
+        self.cluster = Some(cluster.into());
+        self
+    }
+
+    /// Uses this user instead of the context's.
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = Some(user.into());
+        self
+    }
+
+    /// Uses this namespace instead of the context's.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// Uses the server at this URL. The cluster's `tls-server-name` does not apply to it.
+    pub fn server(mut self, url: impl Into<String>) -> Self {
+        self.server = Some(url.into());
+        self
+    }
+
+    /// Sends this bearer token instead of the user's token, password or plugin. A client certificate
+    /// stays.
+    pub fn token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin. It
+    /// cannot stand beside `token`.
+    pub fn username(mut self, username: impl Into<String>) -> Self {
+        self.username = Some(username.into());
+        self
+    }
+
+    /// Sends this password with the name.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Acts as this user (`--as`) instead of the user's `as`. The user's `as-groups`, `as-uid` and
+    /// `as-user-extra` stay.
+    pub fn impersonate_user(mut self, user: impl Into<String>) -> Self {
+        self.impersonate_user = Some(user.into());
+        self
+    }
+
+    /// Acts in this group (`--as-group`) instead of the user's `as-groups`. Each call adds a group.
+    pub fn impersonate_group(mut self, impersonate_group: impl Into<String>) -> Self {
+        self.impersonate_groups.push(impersonate_group.into());
+        self
+    }
+
+    /// Acts as this UID (`--as-uid`) instead of the user's `as-uid`.
+    pub fn impersonate_uid(mut self, uid: impl Into<String>) -> Self {
+        self.impersonate_uid = Some(uid.into());
+        self
+    }
+
+    /// Trusts the authorities in this file. It also ends the cluster's `insecure-skip-tls-verify`.
+    pub fn certificate_authority(mut self, path: impl Into<PathBuf>) -> Self {
+        self.certificate_authority = Some(path.into());
+        self
+    }
+
+    /// Shows the client certificate in this file.
+    pub fn client_certificate(mut self, path: impl Into<PathBuf>) -> Self {
+        self.client_certificate = Some(path.into());
+        self
+    }
+
+    /// Uses the client key in this file.
+    pub fn client_key(mut self, path: impl Into<PathBuf>) -> Self {
+        self.client_key = Some(path.into());
+        self
+    }
+
+    /// Expects the server's certificate to carry this name.
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls_server_name = Some(name.into());
+        self
+    }
+
+    /// Sets whether any certificate is trusted. Default: false. If true, the cluster's authority is
+    /// not used.
+    pub fn insecure_skip_tls_verify(self, insecure_skip_tls_verify: bool) -> Self {
+        Self {
+            insecure_skip_tls_verify,
+            ..self
+        }
+    }
+
+    /// Sets whether compressed answers are refused. Default: as the cluster says.
+    pub fn disable_compression(self, disable_compression: bool) -> Self {
+        Self {
+            disable_compression,
+            ..self
+        }
+    }
 }
 
 impl fmt::Debug for KubeconfigOptions {
@@ -74,6 +177,7 @@ impl fmt::Debug for KubeconfigOptions {
             .field("context", &self.context)
             .field("cluster", &self.cluster)
             .field("user", &self.user)
+            .field("server", &self.server)
             .field("token", &self.token.as_ref().map(|_secret| ".."))
             .field("username", &self.username)
             .field("impersonate_user", &self.impersonate_user)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::super::config::{Config, Identity, TlsSettings};
+use super::super::config::{ClientIdentity, Config, TlsSettings};
 use super::super::credentials::{Authorization, Credentials};
 use super::super::pem::Pem;
-use super::super::server_url::Server;
+use super::super::server_url::ServerUrl;
 use super::impersonation;
 use super::merge::{Merged, choices};
 use super::options::KubeconfigOptions;
@@ -144,7 +144,7 @@ fn server(
     user: &Section,
     options: &KubeconfigOptions,
     tls: &TlsSettings,
-) -> Result<Server, Error> {
+) -> Result<ServerUrl, Error> {
     // As client-go decides it for a `host:port` without a scheme.
     let https = tls.authorities.is_some()
         || tls.insecure_skip_verify
@@ -152,16 +152,17 @@ fn server(
         || user.has("client-certificate")
         || user.has("client-certificate-data");
     if let Some(url) = &options.server {
-        return Server::parse(url, https).map_err(|why| Error::config(format!("--server: {why}")));
+        return ServerUrl::parse(url, https)
+            .map_err(|why| Error::config(format!("--server: {why}")));
     }
     let Some(url) = cluster.text("server")? else {
         return Err(cluster.error("server", "missing: a cluster names its server"));
     };
-    Server::parse(url, https).map_err(|why| cluster.error("server", &why))
+    ServerUrl::parse(url, https).map_err(|why| cluster.error("server", &why))
 }
 
 /// The client certificate and its key.
-fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<Identity>, Error> {
+fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<ClientIdentity>, Error> {
     let pem = |given: &Option<PathBuf>, field: &str| match given {
         Some(path) => Ok(Some(Pem::file(path, format!("--{field}")))),
         None => user.pem(field),
@@ -171,7 +172,7 @@ fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<Identi
         return Ok(None);
     };
     match pem(&options.client_key, "client-key")? {
-        Some(key) => Ok(Some(Identity { certificate, key })),
+        Some(key) => Ok(Some(ClientIdentity { certificate, key })),
         None => Err(Error::config(format!(
             "{}: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
             certificate.origin()

@@ -1,8 +1,4 @@
 //! Tables of kubeconfigs: what is found, and what wins.
-#![expect(
-    clippy::field_reassign_with_default,
-    reason = "options are set as a user outside of this crate has to"
-)]
 
 mod mistakes;
 
@@ -38,8 +34,7 @@ impl Bed {
 
     /// What one kubeconfig, named by its path, comes to; the directory is written `DIR` in the error.
     fn load(&self, text: &str) -> Result<Config, String> {
-        let mut options = KubeconfigOptions::default();
-        options.paths = vec![self.write("config", text)];
+        let options = KubeconfigOptions::default().path(self.write("config", text));
         self.told(Config::infer_from(&options, &nowhere()))
     }
 
@@ -64,9 +59,7 @@ fn from_list(paths: &[PathBuf]) -> Environment {
 }
 
 fn at_context(name: &str) -> KubeconfigOptions {
-    let mut options = KubeconfigOptions::default();
-    options.context = Some(name.to_owned());
-    options
+    KubeconfigOptions::default().context(name)
 }
 
 fn header(config: &Config) -> Option<String> {
@@ -114,8 +107,7 @@ fn credentials_of_a_kubeconfig_are_not_sent_in_the_clear() {
     let environment = from_list(&[fixture("second.yaml")]);
     let config = Config::infer_from(&KubeconfigOptions::default(), &environment).unwrap();
     assert_eq!(header(&config), None);
-    let mut options = at_context("depot");
-    options.server = Some("https://depot.example".to_owned());
+    let options = at_context("depot").server("https://depot.example");
     let config = Config::infer_from(&options, &environment).unwrap();
     assert_eq!(header(&config).as_deref(), Some("Basic a2VlcGVyOmtleXM="));
 }
@@ -145,8 +137,7 @@ fn paths_are_resolved_against_the_file_they_stand_in() {
 
 #[test]
 fn data_wins_over_files_and_impersonation_becomes_headers() {
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![fixture("whole.json")];
+    let options = KubeconfigOptions::default().path(fixture("whole.json"));
     let config = Config::infer_from(&options, &nowhere()).unwrap();
     assert_eq!(config.server_url(), "https://[fd00::10]:6443");
     assert_eq!(config.namespace(), "default");
@@ -179,11 +170,11 @@ fn data_wins_over_files_and_impersonation_becomes_headers() {
 fn options_put_what_they_contradict_aside() {
     let bed = Bed::new("overrides");
     let ca = bed.write("ca.crt", "mine");
-    let mut options = at_context("shop");
-    options.certificate_authority = Some(ca);
-    options.server = Some("https://elsewhere".to_owned());
-    options.token = Some("mine".to_owned());
-    options.namespace = Some("cellar".to_owned());
+    let options = at_context("shop")
+        .certificate_authority(ca)
+        .server("https://elsewhere")
+        .token("mine")
+        .namespace("cellar");
     let environment = from_list(&[fixture("first.yaml")]);
     let config = Config::infer_from(&options, &environment).unwrap();
     assert!(!config.tls.insecure_skip_verify, "an authority was given");
@@ -195,9 +186,8 @@ fn options_put_what_they_contradict_aside() {
     assert_eq!(header(&config).as_deref(), Some("Bearer mine"));
     assert_eq!(config.namespace(), "cellar");
 
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![fixture("whole.json")];
-    options.insecure_skip_tls_verify = true;
+    let options = KubeconfigOptions::default().path(fixture("whole.json"));
+    let options = options.insecure_skip_tls_verify(true);
     let config = Config::infer_from(&options, &nowhere()).unwrap();
     assert!(config.tls.insecure_skip_verify && config.tls.authorities.is_none());
 }
@@ -205,8 +195,7 @@ fn options_put_what_they_contradict_aside() {
 #[test]
 fn a_token_option_takes_the_place_of_a_plugin() {
     let environment = from_list(&[fixture("plugins.yaml")]);
-    let mut options = at_context("exec");
-    options.token = Some("given".to_owned());
+    let options = at_context("exec").token("given");
     let config = Config::infer_from(&options, &environment).unwrap();
     assert_eq!(header(&config).as_deref(), Some("Bearer given"));
     let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
@@ -259,11 +248,10 @@ fn the_default_file_is_found_and_a_named_one_must_exist() {
         config.source()
     );
 
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![bed.0.join("missing")];
+    let options = KubeconfigOptions::default().path(bed.0.join("missing"));
     let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR/missing: no such file");
-    options.paths = vec![bed.0.clone()];
+    let options = KubeconfigOptions::default().path(bed.0.clone());
     let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR: it is a directory");
 }
@@ -278,42 +266,34 @@ fn options_say_who_asks_in_place_of_the_user() {
          clusters: [{name: k, cluster: {server: 'https://a.test', insecure-skip-tls-verify: true}}]\n\
          users: [{name: u, user: {token: t, as: jane, as-groups: [day], as-uid: '7'}}]\n",
     );
-    let told = |change: fn(&mut KubeconfigOptions)| {
-        let mut options = KubeconfigOptions::default();
-        options.paths = vec![path.clone()];
-        change(&mut options);
+    let told = |change: fn(KubeconfigOptions) -> KubeconfigOptions| {
+        let options = change(KubeconfigOptions::default().path(path.clone()));
         let config = bed.told(Config::infer_from(&options, &nowhere()))?;
         let mut told = vec![header(&config).unwrap(), config.compression.to_string()];
         told.extend(config.headers.iter().map(|(_, value)| value.clone()));
         Ok::<_, String>(told.join(" "))
     };
-    let given = told(|_| {});
+    let given = told(|options| options);
     assert_eq!(given.unwrap(), "Bearer t true jane 7 day");
     let given = told(|options| {
-        options.impersonate_user = Some("joe".to_owned());
-        options.impersonate_groups = vec!["night".to_owned(), "dawn".to_owned()];
-        options.impersonate_uid = Some("8".to_owned());
-        options.username = Some("u".to_owned());
-        options.password = Some("p".to_owned());
-        options.disable_compression = true;
+        let options = options.impersonate_user("joe").impersonate_uid("8");
+        let options = options.impersonate_group("night").impersonate_group("dawn");
+        let options = options.username("u").password("p");
+        options.disable_compression(true)
     });
     assert_eq!(given.unwrap(), "Basic dTpw false joe 8 night dawn");
-    let both = told(|options| {
-        options.token = Some("canary".to_owned());
-        options.username = Some("u".to_owned());
-    });
+    let both = told(|options| options.token("canary").username("u"));
     assert_eq!(
         both.unwrap_err(),
         "--token stands beside --username or --password: give the one or the other"
     );
-    let odd = told(|options| options.impersonate_groups = vec!["a\nb".to_owned()]);
+    let odd = told(|options| options.impersonate_group("a\nb"));
     assert_eq!(
         odd.unwrap_err(),
         "--as-group: cannot be sent: only printable ASCII characters can stand in a header"
     );
-    let mut nobody = KubeconfigOptions::default();
-    nobody.server = Some("https://a.test".to_owned());
-    nobody.impersonate_uid = Some("8".to_owned());
+    let nobody = KubeconfigOptions::default().server("https://a.test");
+    let nobody = nobody.impersonate_uid("8");
     assert_eq!(
         bed.told(Config::infer_from(&nobody, &nowhere()))
             .unwrap_err(),

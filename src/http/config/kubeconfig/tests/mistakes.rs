@@ -218,8 +218,7 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
         let error = bed.load(text).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
-    let mut options = KubeconfigOptions::default();
-    options.paths = vec![bed.write("config", [0xff, 0xfe, 0x00])];
+    let options = KubeconfigOptions::default().path(bed.write("config", [0xff, 0xfe, 0x00]));
     let error = bed
         .told(Config::infer_from(&options, &nowhere()))
         .unwrap_err();
