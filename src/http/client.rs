@@ -1,4 +1,5 @@
-//! The client: one server, one identity, one rate; makes lister-watchers and getters for any kind of object.
+//! The client: one server, one identity, one rate limit. It makes the sources of all kinds of
+//! objects.
 
 use std::fmt;
 use std::sync::Once;
@@ -24,47 +25,58 @@ use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Idle connections kept for gets: what a burst of first syncs leaves behind.
+/// Idle connections kept for gets, for the next burst of first syncs.
 const POOLED_CONNECTIONS: usize = 8;
 
-/// So many requests of one client connect, write or decode at the same time: a server that comes
-/// back is not asked by
-/// thousands at once, and their buffers do not pile up. A request whose peer is silent is not
-/// counted.
+/// Requests of one client that connect, write or decode at the same time. This bounds their
+/// buffers, and a server that comes back does not get thousands of requests at once. A request
+/// whose server is silent does not count.
 const SLOTS: usize = 16;
 
 /// Objects that [`Client::list`] asks for at a time, as client-go's pager does.
 const PAGE_ITEMS: u32 = 500;
 
-/// So many watches of one client are read at the same time: decoding is work for processors, not for waiting.
+/// Watches of one client that are read at the same time, because decoding needs processors.
 const READERS_MAX: usize = 16;
 
-/// A client of one API server. Cheap to clone; clones share connections, TLS sessions and the rate limit.
+/// A client of one API server.
 ///
-/// It implements [`Api`] for every kind. A lister-watcher has one connection of its own, on which it lists and
-/// watches, one after the other; gets share a pool. Creating a client connects to nothing.
+/// A clone is cheap. Clones share connections, TLS sessions and the rate limit. [`new`](Self::new)
+/// connects to nothing. The client implements [`Api`] for every kind. Each lister-watcher has a
+/// connection of its own, on which it lists and watches, one after the other. Gets share a pool of
+/// connections.
 ///
-/// Threads: lists are read and watches opened on short-lived threads (`ask-1`), and what comes on a
-/// watch is decoded on a second kind (`read-1`, at most 16): the threads that watch keep shallow
-/// stacks and empty allocator caches, which would stay resident. Gets run on the caller's thread.
-/// At
-/// most 16 requests work at a time, those that somebody waits for first; a request whose server is
-/// silent gives its place to another one and keeps its `ask` thread. Names are looked up on up to
-/// four (`resolver`), files read on `token-file` and `tls-files`. While nothing moves, one `read`
-/// thread is left. Dropping the last clone and all that it made joins them; a lookup inside the
-/// system's resolver cannot be interrupted and ends by itself.
+/// # Threads
 ///
-/// The buffers of requests and answers are overwritten before their memory is given back, as they hold tokens and the
-/// values of Secrets. What the TLS library and a decompressor hold in passing is not this crate's to overwrite.
+/// - Gets run on the caller's thread.
+/// - Threads called `ask-1` and so on read lists and open watches. They end with their requests.
+/// - Threads called `read-1` and so on, at most 16, decode what comes on watches. The threads that
+///   watch keep small stacks, because a stack stays as large as it once was. One `read` thread
+///   stays while nothing comes.
+/// - Up to four threads called `resolver` look names up. `token-file` and `tls-files` read files.
+///
+/// At most 16 requests work at a time. Requests that a caller waits for go first. A request whose
+/// server is silent lets another one work. The drop of the last clone, and of all that it made,
+/// joins these threads. A lookup within the system's resolver cannot be interrupted and ends by
+/// itself.
+///
+/// # Secrets
+///
+/// The client overwrites the buffers of requests and answers before it frees them, because they
+/// hold tokens and the values of Secrets. It cannot overwrite what the TLS library and the
+/// decompressor hold.
 #[derive(Clone)]
 pub struct Client(Arc<ClientInner>);
 
 impl Client {
-    /// A client of the server in `config`. Blocks for the TLS files it names.
+    /// Makes a client of the server in `config`.
+    ///
+    /// Blocks for reads of the TLS files that `config` names.
     ///
     /// # Errors
     ///
-    /// `Config`, naming field and file, when the configuration cannot work.
+    /// [`Config`](crate::ErrorKind::Config) names field and file of a configuration that cannot
+    /// work.
     pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
         static WARNED: Once = Once::new();
         WARNED.call_once(|| {
@@ -78,14 +90,14 @@ impl Client {
     /// Returns the object with `key`, with all of its fields.
     ///
     /// Blocks until the server's answer, at most for
-    /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with quorum.
-    /// A [`getter`](Self::getter) also takes a stop and a version.
+    /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with
+    /// quorum. A [`getter`](Self::getter) also takes a stop and a version.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, any other error of the
-    /// server, or what went wrong on the way. [`Timeout`](crate::ErrorKind::Timeout) names the phase
-    /// in which the time ended.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, any other error of
+    /// the server, or what went wrong on the way. [`Timeout`](crate::ErrorKind::Timeout) names the
+    /// phase in which the time ended.
     ///
     /// # Examples
     ///
@@ -96,7 +108,8 @@ impl Client {
     /// use kubecache::object::ObjectKey;
     /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
     /// # let secret = objects::secret("shop", "db", "7", &[("password", "made-up")]);
-    /// # let listed = Exchange::get("/api/v1/namespaces/shop/secrets", Answer::list("7", &[secret])?);
+    /// # let path = "/api/v1/namespaces/shop/secrets";
+    /// # let listed = Exchange::get(path, Answer::list("7", &[secret])?);
     /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
     ///
     /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
@@ -129,9 +142,9 @@ impl Client {
     /// Returns all objects in `scope`, in the server's order.
     ///
     /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come, at
-    /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has the
-    /// version of the first page, the method reads the whole list once more, as one page.
-    /// A [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
+    /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has
+    /// the version of the first page, the method reads the whole list once more, as one page. A
+    /// [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
     /// stop.
     ///
     /// # Errors
@@ -263,7 +276,9 @@ impl Client {
 
 #[cfg(feature = "testing")]
 impl Client {
-    /// As [`new`](Self::new), with a lookup of names in place of the system's; it runs on the client's resolver thread.
+    /// Makes a client as [`new`](Self::new) does, with a lookup of names in place of the system's.
+    ///
+    /// The client calls `lookup` on its `resolver` threads.
     ///
     /// # Errors
     ///
@@ -308,7 +323,8 @@ mod tests {
 
     use super::*;
 
-    /// B8, B11: what is learnt in one scope holds for every scope of that kind, and for no other kind or client.
+    /// B8, B11: what is learnt in one scope holds for every scope of that kind, and for no other
+    /// kind or client.
     #[test]
     fn b8_b11_what_is_learnt_of_a_server_is_remembered_by_resource() {
         let client = || {

@@ -1,4 +1,4 @@
-//! What all that a client makes has in common.
+//! The state that a client shares with all lister-watchers and getters it makes.
 
 use std::time::Duration;
 
@@ -13,43 +13,41 @@ use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
-/// What all lister-watchers and getters of a client share. It owns threads: no job of theirs may
-/// hold it.
+/// The state with the threads. The threads' jobs must not hold it: its drop joins the threads.
 pub(crate) struct ClientInner {
     pub(crate) context: Arc<ClientContext>,
     pub(crate) pool: Agent,
     pub(crate) threads: RequestThreads,
 }
 
-/// What jobs may hold.
+/// The state that jobs may hold.
 pub(crate) struct ClientContext {
     pub(crate) endpoint: Endpoint,
     pub(crate) options: ClientOptions,
-    /// The server's name in texts.
+    /// Host and port of the server, for messages.
     pub(crate) server: Arc<str>,
     pub(crate) gzip: bool,
     pub(crate) limiter: Limiter,
-    /// What unfinished answers hold.
+    /// Counts the bytes that unfinished answers hold.
     pub(crate) budget: Arc<ByteBudget>,
     /// The kinds whose streamed lists made no progress (B8).
     pub(crate) without_watch_list: ResourceSet,
-    /// Those on whose watches bookmarks came, and the longest time between two (B11).
+    /// The kinds on whose watches bookmarks came, and the longest time between two (B11).
     pub(crate) bookmark_intervals: ResourceSet<Duration>,
 }
 
 impl ClientContext {
-    /// A call whose answer is counted in the client's byte budget.
+    /// Makes a call whose answer is counted in the client's byte budget.
     ///
     /// # Errors
     ///
-    /// `Resources`, when the system has no descriptor to give.
+    /// `Resources`, if the system has no free descriptor.
     pub(crate) fn call(&self, stop: &StopToken, until: Until) -> Result<Blocking, Error> {
         Ok(Blocking::new(stop, until)?.counted_in(&self.budget))
     }
 }
 
-/// What was learnt of a server, by group and resource: few of them, each put in once. The larger
-/// value stays.
+/// What was learnt of a server, by group and resource. The larger value stays.
 pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
 
 impl<T> Default for ResourceSet<T> {

@@ -1,4 +1,4 @@
-//! How a client behaves: its limits, its rate, what it decodes.
+//! The options of a client: its limits, its rate, and what it decodes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,36 +7,34 @@ use super::limiter::{BURST, PER_SECOND};
 use crate::clock::Clock;
 use crate::wire::DecodeOptions;
 
-/// Name lookup, connect and handshake together: as much as client-go's default for the handshake alone.
+/// For name lookup, connect and handshake together: client-go's default for the handshake alone.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// A list may have to be read from etcd and sorted before its first byte: a server gives up after 60 s itself.
+/// A server may read a list from etcd and sort it before the first byte. It gives up after 60 s.
 const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
 
-/// One object is found at once: who waits for it is told soon.
+/// A server finds one object at once.
 const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
 
-/// A server answers a streamed list when it has taken its place in the event stream.
+/// A server answers a streamed list as soon as its watch cache is ready.
 const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
 
-/// One object is read at once or not at all.
+/// A server reads one object at once or not at all.
 const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
 
-/// A server that lives has begun its answer by then, nearly always; a second request costs it
-/// little.
+/// A healthy server has nearly always begun its answer by then, and a second request costs little.
 const SECOND_TRY: Duration = Duration::from_secs(5);
 
-/// Between two reads of a body that has an end.
+/// For the wait between two reads of a body.
 const BODY_IDLE: Duration = Duration::from_secs(30);
 
-/// The largest list that is decoded by default, at the speed of a slow line: 30 Mbit/s.
+/// Enough for the largest list that is decoded by default, over a line of 30 Mbit/s.
 const BODY: Duration = Duration::from_mins(10);
 
-/// Sixteen of the largest objects at once, or a few small ones of each of thousands of watches.
+/// Enough for sixteen of the largest objects, or a few small ones of each of thousands of watches.
 const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The limit of one call of [`Client::get`](super::Client::get) or of
-/// [`Client::list`](super::Client::list): as long as a server takes for a list at most.
+/// A server answers a list within 60 s or not at all.
 const REQUEST: Duration = Duration::from_mins(1);
 
 /// The options of a [`Client`](super::Client). The defaults suit a node agent.
@@ -138,8 +136,8 @@ impl ClientOptions {
     /// Sets the limit from sending a streamed list (`sendInitialEvents`) to the first byte of the
     /// answer. Default: 30 s.
     ///
-    /// The bytes that follow have no limit here. The head of any other watch may come as late as its
-    /// first event, because a proxy may hold it back. Its limit is
+    /// The bytes that follow have no limit here. The head of any other watch may come as late as
+    /// its first event, because a proxy may hold it back. Its limit is
     /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout).
     pub fn watch_first_byte_timeout(self, watch_first_byte_timeout: Duration) -> Self {
         Self {
@@ -161,8 +159,8 @@ impl ClientOptions {
         }
     }
 
-    /// Sets how long the server may be silent before the client tries once more on a new connection.
-    /// Default: 5 s.
+    /// Sets how long the server may be silent before the client tries once more on a new
+    /// connection. Default: 5 s.
     ///
     /// This applies to gets, to lists of one object and to the opening of watches. Lists of
     /// collections are not tried again. The client measures the silence until the connection is
@@ -201,8 +199,8 @@ impl ClientOptions {
     /// Sets how many requests per second this client sends. Default: 50. Openings of watches do not
     /// count.
     ///
-    /// Requests that a caller waits for go first: gets, and lists of caches that a reader waits for.
-    /// One permit in eight is left to background requests.
+    /// Requests that a caller waits for go first: gets, and lists of caches that a reader waits
+    /// for. One permit in eight is left to background requests.
     pub fn rate(self, rate: NonZeroU32) -> Self {
         Self { rate, ..self }
     }
@@ -220,11 +218,12 @@ impl ClientOptions {
 
     /// Sets how many bytes the unfinished answers of this client hold together. Default: 256 MiB.
     ///
-    /// Unfinished are events of watches, items of lists and bodies of gets that have not come whole.
-    /// Past the limit the client closes the largest of those that hold more than the one that grows,
-    /// or else that one. The error has the kind [`TooLarge`](crate::ErrorKind::TooLarge). The other
-    /// answers go on. An answer counts from 16 KiB on. A buffer that grows counts twice while its
-    /// bytes are moved. Decoded objects do not count.
+    /// Unfinished are events of watches, items of lists and bodies of gets that have not come
+    /// whole. Past the limit the client closes the largest of those that hold more than the one
+    /// that grows, or else that one. The error has the kind
+    /// [`TooLarge`](crate::ErrorKind::TooLarge). The other answers go on. An answer counts from 16
+    /// KiB on. A buffer that grows counts twice while its bytes are moved. Decoded objects do not
+    /// count.
     ///
     /// glibc may keep part of the freed memory for the process. With the environment variable
     /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, glibc gives it back at once.
@@ -252,7 +251,7 @@ impl ClientOptions {
         Self { clock, ..self }
     }
 
-    /// `program (linux/x86_64) kubecache/0.1.0`: who asks, for the server's log.
+    /// Names the program in the server's log: `program (linux/x86_64) kubecache/0.1.0`.
     pub(crate) fn user_agent_header(&self) -> String {
         let program = self.user_agent.clone().or_else(program_name);
         let program = program.unwrap_or_else(|| "unknown".to_owned());

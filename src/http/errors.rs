@@ -1,4 +1,5 @@
-//! Errors of a request, complete: what was asked, what went wrong, and the server's own words where it had some.
+//! The errors of requests: the request, what went wrong, and the server's own words if it sent
+//! some.
 
 use std::io;
 use std::time::Duration;
@@ -8,16 +9,16 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
 
-/// As much of a text that is no `Status` is repeated.
+/// How much an error repeats of a text that is no `Status`.
 const TEXT_CHARS_MAX: usize = 200;
 
-/// The error of a request that was not answered.
+/// Makes the error of a request without an answer.
 pub(crate) fn failed(what: &str, halt: Halt) -> Error {
     let eof = "the server closed the connection without an answer";
     ended(what, halt, (ErrorKind::Unreachable, eof))
 }
 
-/// The error of an answer whose head has come, and its body not to the end.
+/// Makes the error of an answer whose body broke off.
 pub(crate) fn cut_off(what: &str, halt: Halt) -> Error {
     ended(what, halt, (ErrorKind::Protocol, "the answer was cut off"))
 }
@@ -41,7 +42,7 @@ fn ended(what: &str, halt: Halt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "ureq's errors are many and grow; most mean the same to us"
+    reason = "most errors of ureq mean the same here"
 )]
 fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
     let (kind, why) = match &error {
@@ -61,7 +62,7 @@ fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
     Error::new(kind, format!("{what}: {why}")).with_source(error)
 }
 
-/// The error of an answer that is not a success, by its status code and the beginning of its body.
+/// Makes the error of an answer that is no success, from its status code and the begin of its body.
 pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
     let error = match decode_status(body) {
         Some(status) => Error::from_status(status.or_code(code)),
@@ -73,8 +74,9 @@ pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Du
     }
 }
 
-/// The error of a 404 for a collection: the server does not know the resource, and says so with a Status or, of a group that
-/// it does not serve, with a page.
+/// Makes the error of a 404 for a collection, whose resource the server does not serve.
+///
+/// The body is a Status, or a page if the server does not serve the API group.
 pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
     decode_status(body).map_or_else(
         || {
@@ -88,11 +90,11 @@ pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
     )
 }
 
-/// Something on the way answered, or a server that is not Kubernetes.
+/// Makes the error of an answer from a proxy, or from a server that is not Kubernetes.
 fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
     let message = format!("{what}: {}", without_status_text(code, body));
     if code == 404 {
-        // An absent object is an answer, and answers come with a Status: this one is about the path.
+        // The 404 of an absent object has a Status. This one is about the path.
         return Error::new(ErrorKind::Protocol, message);
     }
     Error::from_status(Status::new(code, message))
@@ -109,7 +111,7 @@ fn without_status_text(code: u16, body: &[u8]) -> String {
     format!("answered {code} without a Status of the API{colon}{words}{hint}")
 }
 
-/// The error of a successful answer that is no JSON.
+/// Makes the error of a successful answer that is no JSON.
 pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
     let hint = "instead of JSON: is this a Kubernetes API server?";
     not_our_protocol(
@@ -118,7 +120,7 @@ pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
     )
 }
 
-/// The error of a body in an encoding that was not asked for.
+/// Makes the error of a body in an encoding that the request does not accept.
 pub(crate) fn unknown_encoding(what: &str, encoding: &str) -> Error {
     let hint = "which the request does not accept: is there a proxy that compresses?";
     let encoding = printable(encoding);
@@ -128,7 +130,7 @@ pub(crate) fn unknown_encoding(what: &str, encoding: &str) -> Error {
     )
 }
 
-/// The error of an answer that sends elsewhere.
+/// Makes the error of a redirect.
 pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
     let hint = "redirects are not followed, use the address of the API server";
     let location = printable(location);
@@ -142,7 +144,7 @@ fn not_our_protocol(what: &str, why: &str) -> Error {
     Error::new(ErrorKind::Protocol, format!("{what}: {why}"))
 }
 
-/// The first words of a text; of a page of HTML its title.
+/// Returns the first line of a text, or the title of an HTML page.
 fn first_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start();
@@ -159,7 +161,7 @@ fn printable(text: &str) -> String {
     visible(&cut).into_owned()
 }
 
-/// The seconds of a `Retry-After` header. A date in it is not read: no API server sends one.
+/// Returns the seconds of a `Retry-After` header. API servers send no date in it.
 pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
     let seconds = value?.trim().parse::<u64>().ok()?;
     (seconds > 0).then(|| Duration::from_secs(seconds))
@@ -173,7 +175,8 @@ mod tests {
 
     #[test]
     fn the_servers_own_words_pass_through_unchanged() {
-        let body = br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden",
+        let body = br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,
+            "reason":"Forbidden",
             "message":"pods is forbidden: User \"u\" cannot list resource \"pods\""}"#;
         let error = refused(WHAT, 403, body, None);
         assert_eq!(error.kind(), ErrorKind::Forbidden);
@@ -217,7 +220,8 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
-        let body = br#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"in its own words"}"#;
+        let body = br#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404,
+            "message":"in its own words"}"#;
         let told = not_served(WHAT, body);
         assert_eq!(told.kind(), ErrorKind::NotFound);
         assert_eq!(told.status().unwrap().message(), "in its own words");

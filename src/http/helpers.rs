@@ -1,5 +1,5 @@
-//! Work that nothing can interrupt (a name lookup, a read of a file), on helper threads: whoever
-//! waits for it can be stopped.
+//! Threads for work that nothing can interrupt, such as a name lookup or a read of a file. The
+//! waits for the results can be stopped.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::error::Error;
 use crate::guard::guard_call;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Does work on a few threads, which live while there is work. Work of the same name is done once
-/// for all who ask for it at the same time.
+/// A few threads, which live while there is work. Callers that ask for work of the same name at the
+/// same time share one run of it.
 pub(crate) struct HelperThreads<T> {
     threads: ThreadPool,
-    /// Work that has run for so long is done anew for the next caller, on another thread.
+    /// After this time a run counts as stuck, and the next caller starts another one.
     stuck_after: Duration,
     tasks: Arc<Mutex<Vec<HelperTask<T>>>>,
 }
 
 struct HelperTask<T> {
-    /// Equal for tasks that share a result; the pointer tells one task from another.
+    /// Equal names share a result. The pointer identifies the task.
     name: Arc<str>,
     waiters: Vec<Giver<Result<T, Error>>>,
-    /// Since when a thread is at it.
+    /// When a thread began it.
     begun: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl<T> HelperTask<T> {
 }
 
 impl<T: Clone + Send + 'static> HelperThreads<T> {
-    /// At most `threads_max` threads called `name`.
+    /// Makes at most `threads_max` threads, called `name-1` and so on.
     pub(crate) fn new(name: &'static str, threads_max: usize, stuck_after: Duration) -> Self {
         Self {
             threads: ThreadPool::new(name, threads_max, Jobs::Hang),
@@ -45,9 +45,10 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
         }
     }
 
-    /// Has `work` done, guarded against panics, or joins those who wait for work of the same name.
-    /// Never blocks: the result comes to the taker; it is `Resources` when the system has no thread
-    /// to give.
+    /// Starts `work` on a thread, or joins the callers that wait for work of the same name.
+    ///
+    /// Never blocks. The returned end receives the result: `Panicked` after a panic, or `Resources`
+    /// if the system has no thread.
     pub(crate) fn ask(
         &self,
         name: &str,
@@ -60,7 +61,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
             let same =
                 |task: &&mut HelperTask<T>| task.name == name && !task.is_stuck(self.stuck_after);
             if let Some(task) = tasks.iter_mut().find(same) {
-                // The work may hang for longer than all who asked for it.
+                // The work may hang for longer than its callers wait.
                 task.waiters.retain(Giver::is_wanted);
                 task.waiters.push(waiter);
                 return result;
@@ -90,7 +91,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
         result
     }
 
-    /// Whether some work has run for at least so long.
+    /// Whether some work has run for at least `so_long`.
     pub(crate) fn is_stuck(&self, so_long: Duration) -> bool {
         let tasks = self.tasks.lock();
         tasks.iter().any(|task| task.is_stuck(so_long))
@@ -109,7 +110,7 @@ mod tests {
         Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
     }
 
-    /// Helpers that tell each name they are at, and go on when they are let go.
+    /// Threads that report each name they begin, and go on when the gate opens.
     struct Gated {
         helpers: HelperThreads<usize>,
         begun: Sender<String>,

@@ -1,7 +1,9 @@
-//! The adapter to a real server: the only room that knows ureq and rustls.
+//! The client of a Kubernetes API server, over HTTP/1.1 and TLS.
 //!
-//! One part says where the server is and who asks (configuration, kubeconfig, credentials, the limiter); the other
-//! one dials, speaks TLS and HTTP, and answers through the port of [`list_watch`](crate::list_watch).
+//! [`Config`] says where the server is, how it is trusted and as whom the client sends requests. A
+//! [`Client`] sends them. [`Client::get`] and [`Client::list`] read objects with one call. Sources
+//! for reflectors, informers and managers implement the traits of
+//! [`list_watch`](crate::list_watch).
 
 mod config;
 mod limiter;

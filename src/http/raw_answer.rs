@@ -1,4 +1,4 @@
-//! Answers as they come, undecoded and whatever their status: for the recorder, which passes them on.
+//! Undecoded answers of any status, for the recorder, which passes them on.
 
 use super::agent::{Answer, HttpRequest};
 use super::blocking::{Blocking, Until};
@@ -7,21 +7,23 @@ use super::requests;
 use crate::error::Error;
 use crate::worker::StopToken;
 
-/// An answer whose body is read piece by piece.
+/// An answer whose body is not read yet.
 pub(crate) struct RawAnswer {
     pub(crate) status: u16,
-    /// Names in lower case; values that are no text are left out.
+    /// With names in lower case. Values that are not text are left out.
     pub(crate) headers: Vec<(String, String)>,
     answer: Answer,
 }
 
 impl Client {
-    /// Sends `GET path`, for JSON that is not compressed. Not subject to the limiter: the program behind the
-    /// recorder has its own. Blocks until the head of the answer, a limit of the transport, or the stop.
+    /// Sends `GET path`, for JSON that is not compressed.
+    ///
+    /// The rate limit does not apply, because the program behind the recorder has its own. Blocks
+    /// until the head of the answer, a limit of the transport, or the stop.
     ///
     /// # Errors
     ///
-    /// What the transport met; an answer of any status is none.
+    /// What went wrong on the way. An answer of any status is not an error.
     pub(crate) fn raw(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let inner = self.inner();
         let call = Blocking::new(stop, Until::NEVER)?;
@@ -49,11 +51,12 @@ impl Client {
 }
 
 impl RawAnswer {
-    /// Reads what has come; 0 is the end of the body. Blocks until something comes, or the stop.
+    /// Reads the bytes that have come; 0 is the end of the body. Blocks until bytes come, or the
+    /// stop.
     ///
     /// # Errors
     ///
-    /// The stop, or how the body broke off.
+    /// `Stopped`, or how the body broke off.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let read = self.answer.read(into, Until::NEVER);
         read.map_err(|halt| self.answer.cut_off(halt))

@@ -1,4 +1,4 @@
-//! One TLS configuration per client, made anew when the files it came from change.
+//! The TLS configuration of a client, which is made again when its files change.
 
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
@@ -23,18 +23,18 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Sessions kept for resumption: one server, a few of its tickets.
+/// Sessions kept for resumption: a few tickets of one server.
 const SESSIONS_MAX: usize = 4;
 
-/// So long a look at the files is waited for.
+/// How long a request waits for a look at the files.
 const FILE_WAIT: Duration = Duration::from_millis(500);
 
-/// The TLS side of a client: the current configuration, and the files it is made of.
+/// The current TLS configuration of a client, and its files.
 pub(crate) struct Tls {
     server_name: ServerName<'static>,
     shared: Arc<TlsReloader>,
-    /// A file system may hang: then the configuration at hand goes on being used.
-    looks: HelperThreads<()>,
+    /// Reads the files, whose file system may hang. Then the current configuration stays in use.
+    reader: HelperThreads<()>,
 }
 
 struct TlsReloader {
@@ -47,16 +47,16 @@ struct TlsReloader {
 struct CurrentTls {
     config: Arc<ClientConfig>,
     files: WatchedFiles,
-    /// Of what was read last, whether it could be used or not.
+    /// A hash of what was read last, usable or not.
     fingerprint: u64,
 }
 
 impl Tls {
-    /// Reads what the settings name and makes the first configuration. Blocks for local files.
+    /// Makes the first configuration. Blocks for reads of local files.
     ///
     /// # Errors
     ///
-    /// `Config` or `Tls`, naming file and cause.
+    /// `Config` or `Tls` names file and cause.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let mut settings = config.tls.clone();
         if settings.authorities.is_none() && !settings.insecure_skip_verify {
@@ -86,33 +86,33 @@ impl Tls {
         Ok(Self {
             server_name,
             shared,
-            looks: HelperThreads::new("tls-files", 1, Duration::MAX),
+            reader: HelperThreads::new("tls-files", 1, Duration::MAX),
         })
     }
 
-    /// The name the server's certificate has to carry.
+    /// Returns the name that the server's certificate has to carry.
     pub(crate) fn server_name(&self) -> ServerName<'static> {
         self.server_name.clone()
     }
 
-    /// The configuration for a new connection; a connection of an earlier one is not used for
-    /// another request.
+    /// Returns the configuration for a new connection. A connection of an earlier one is not used
+    /// for another request.
     pub(crate) fn current(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.shared.current.lock().config)
     }
 
-    /// Has the files looked at again, and the configuration made anew if they have changed.
+    /// Makes the configuration again if the files have changed.
     ///
-    /// A change that cannot be used (certificate and key are replaced one after the other) leaves
-    /// the configuration as it was and is warned of once. Blocks by `call`, and no longer than a
-    /// file system that works takes.
+    /// A change that cannot be used leaves the configuration as it is and is logged once: programs
+    /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
+    /// most.
     pub(crate) fn refresh(&self, call: &Blocking) {
-        if self.shared.settings.files().next().is_none() || self.looks.is_stuck(FILE_WAIT) {
+        if self.shared.settings.files().next().is_none() || self.reader.is_stuck(FILE_WAIT) {
             return;
         }
         let call = call.within(FILE_WAIT, Limit::File);
         let shared = Arc::clone(&self.shared);
-        let look = self.looks.ask("reading TLS files", move || {
+        let look = self.reader.ask("reading TLS files", move || {
             shared.refresh();
             Ok(())
         });
@@ -127,16 +127,16 @@ impl Tls {
         }
     }
 
-    /// What a failure of TLS means, and what to do.
+    /// Makes the error of a TLS failure: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
         tls_errors::explain(error, &self.shared.settings)
     }
 }
 
 impl TlsReloader {
-    /// Looks at the files, and reads them if they may have changed. Blocks for local files.
+    /// Reads the files if they may have changed. Blocks for local files.
     fn refresh(&self) {
-        // Before they are read: what changes meanwhile is seen at the next look.
+        // A change after this look is seen by the next one.
         let stamps: Vec<_> = self.settings.files().map(stamp).collect();
         let stamp = self.hasher.hash_one(stamps);
         let now = Clock::system().now();
@@ -165,7 +165,7 @@ impl TlsSettings {
         self.pems().filter_map(|pem| pem.path.as_deref())
     }
 
-    /// The same with what the files hold now. Blocks for local files.
+    /// Returns a copy with the present content of the files. Blocks for local files.
     fn loaded(&self) -> Result<Self, Error> {
         let mut loaded = self.clone();
         if let Some(authorities) = &mut loaded.authorities {
@@ -177,7 +177,7 @@ impl TlsSettings {
         Ok(loaded)
     }
 
-    /// A hash of what was loaded.
+    /// Returns a hash of the loaded content.
     fn fingerprint(&self, hasher: &RandomState) -> u64 {
         hasher.hash_one(
             self.pems()
@@ -206,7 +206,7 @@ fn provider(given: Option<&Arc<CryptoProvider>>) -> Result<Arc<CryptoProvider>, 
     ))
 }
 
-/// The configuration of settings that are loaded.
+/// Makes the configuration of loaded settings.
 fn build(
     settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,
@@ -216,7 +216,7 @@ fn build(
         .map_err(|error| {
             Error::config(format!(
                 "the crypto provider: {}",
-                tls_errors::words(&error)
+                tls_errors::describe(&error)
             ))
         })?;
     let builder = if settings.insecure_skip_verify {
@@ -235,7 +235,7 @@ fn build(
         None => builder.with_no_client_auth(),
     };
     tls.resumption = if settings.identity.is_some() {
-        // A resumed session would keep the identity of the certificate before.
+        // A resumed session would keep the identity of the previous certificate.
         Resumption::disabled()
     } else {
         Resumption::in_memory_sessions(SESSIONS_MAX)
@@ -253,7 +253,7 @@ fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
     let mut refused = None;
     for certificate in CertificateDer::pem_slice_iter(bytes) {
         let certificate = certificate.map_err(|error| not_pem(&origin, &error))?;
-        // A bundle may hold one that cannot be read beside a hundred that can.
+        // One certificate that cannot be read does not spoil a bundle of a hundred.
         if let Err(error) = roots.add(certificate) {
             refused = Some(error);
         }
@@ -261,7 +261,7 @@ fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
     if roots.is_empty() {
         let why = refused.map_or_else(
             || "it holds no CERTIFICATE block".to_owned(),
-            |error| tls_errors::words(&error),
+            |error| tls_errors::describe(&error),
         );
         return Err(Error::config(format!(
             "{origin}: no usable certificate: {why}"
@@ -283,13 +283,14 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
         Error::config(format!(
             "{key_origin}: {}: {hint}",
-            tls_errors::pem_words(&error)
+            tls_errors::describe_pem(&error)
         ))
     })?;
     let key = provider.key_provider.load_private_key(key).map_err(|error| {
-        let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the ring \
+        let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the \
+            ring \
                     provider; for P-521 hand in a provider that knows it";
-        let why = tls_errors::words(&error);
+        let why = tls_errors::describe(&error);
         Error::config(format!("{key_origin}: the key cannot be used ({why}): {hint}"))
     })?;
     let certified = CertifiedKey::new(chain, key);
@@ -297,17 +298,18 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => {
             return Err(Error::config(format!(
-                "{certificate_origin} and {key_origin} do not belong together: the certificate is for another key"
+                "{certificate_origin} and {key_origin} do not belong together: the certificate is \
+                 for another key"
             )));
         }
-        // It is only passed on: whether an X.509 v1 certificate is good enough is the server's to say.
+        // The server decides whether it accepts an X.509 v1 certificate.
         Err(error) if tls_errors::is_unsupported_version(&error) => {
             log::warn!("{certificate_origin}: an X.509 v1 certificate, which some servers refuse");
         }
         Err(error) => {
             return Err(Error::config(format!(
                 "{certificate_origin}: not a certificate: {}",
-                tls_errors::words(&error)
+                tls_errors::describe(&error)
             )));
         }
     }
@@ -315,6 +317,6 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
 }
 
 fn not_pem(origin: &str, error: &rustls::pki_types::pem::Error) -> Error {
-    let why = tls_errors::pem_words(error);
+    let why = tls_errors::describe_pem(error);
     Error::config(format!("{origin}: not PEM: {why}"))
 }

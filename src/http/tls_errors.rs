@@ -1,4 +1,4 @@
-//! What a failure of TLS means to whoever configured the client, and what to do about it.
+//! The errors of TLS, in words for the person who configured the client, with a remedy.
 
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
@@ -8,7 +8,7 @@ use super::config::TlsSettings;
 use crate::error::{Error, ErrorKind};
 use crate::object::visible;
 
-/// Whether rustls cannot read a certificate because it is not of X.509 version 3.
+/// Whether rustls cannot read a certificate because its X.509 version is not 3.
 pub(crate) fn is_unsupported_version(error: &rustls::Error) -> bool {
     let rustls::Error::InvalidCertificate(CertificateError::Other(other)) = error else {
         return false;
@@ -16,10 +16,10 @@ pub(crate) fn is_unsupported_version(error: &rustls::Error) -> bool {
     other.to_string().contains("UnsupportedCertVersion")
 }
 
-/// The error of a failed handshake or of an alert after it.
+/// Makes the error of a failed handshake, or of a later alert.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "rustls's errors are many and grow; the rest speak for themselves"
+    reason = "the texts of the other errors are clear"
 )]
 pub(crate) fn explain(error: rustls::Error, settings: &TlsSettings) -> Error {
     let message = match &error {
@@ -28,26 +28,26 @@ pub(crate) fn explain(error: rustls::Error, settings: &TlsSettings) -> Error {
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             "the server does not speak TLS: is its address http:// instead of https://?".to_owned()
         }
-        _ => format!("TLS failed: {}", words(&error)),
+        _ => format!("TLS failed: {}", describe(&error)),
     };
     Error::new(ErrorKind::Tls, message).with_source(error)
 }
 
-/// An error of rustls as a sentence: its own texts print Rust's values, and the numbers of
+/// Describes an error of rustls. The texts of rustls print values of Rust and numbers of
 /// algorithms.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "rustls's errors are many and grow; the rest are sentences"
+    reason = "the texts of the other errors are sentences"
 )]
-pub(crate) fn words(error: &rustls::Error) -> String {
+pub(crate) fn describe(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
-            spelled(&other.to_string())
+            spell_out(&other.to_string())
         }
-        rustls::Error::InvalidCertificate(reason) => spelled(&format!("{reason:?}")),
+        rustls::Error::InvalidCertificate(reason) => spell_out(&format!("{reason:?}")),
         rustls::Error::InvalidMessage(why) => format!(
             "the server sent a message that cannot be read: {}",
-            spelled(&format!("{why:?}"))
+            spell_out(&format!("{why:?}"))
         ),
         rustls::Error::InappropriateMessage { .. }
         | rustls::Error::InappropriateHandshakeMessage { .. } => {
@@ -55,19 +55,19 @@ pub(crate) fn words(error: &rustls::Error) -> String {
         }
         rustls::Error::PeerIncompatible(why) => format!(
             "server and client have no settings in common: {}",
-            spelled(&format!("{why:?}"))
+            spell_out(&format!("{why:?}"))
         ),
         rustls::Error::PeerMisbehaved(why) => format!(
             "the server breaks the rules of TLS: {}",
-            spelled(&format!("{why:?}"))
+            spell_out(&format!("{why:?}"))
         ),
-        rustls::Error::InconsistentKeys(why) => spelled(&format!("{why:?}")),
+        rustls::Error::InconsistentKeys(why) => spell_out(&format!("{why:?}")),
         other => visible(&other.to_string()).into_owned(),
     }
 }
 
-/// What is wrong with a PEM text; it repeats no byte of it.
-pub(crate) fn pem_words(error: &pem::Error) -> String {
+/// Says what is wrong with a PEM text, without any byte of it.
+pub(crate) fn describe_pem(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a block has no END line".to_owned(),
         pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed".to_owned(),
@@ -78,9 +78,9 @@ pub(crate) fn pem_words(error: &pem::Error) -> String {
     }
 }
 
-/// The name of a Rust value as words: `NoCipherSuitesInCommon { .. }` as `no cipher suites in
-/// common`.
-fn spelled(value: &str) -> String {
+/// Spells the name of a Rust value in words: `NoCipherSuitesInCommon { .. }` is `no cipher suites
+/// in common`.
+fn spell_out(value: &str) -> String {
     let name = value.split(|char: char| !char.is_alphanumeric()).next();
     let mut words = String::new();
     let mut was_lower = false;
@@ -97,8 +97,8 @@ fn spelled(value: &str) -> String {
     words
 }
 
-/// A time in the unit that a reader needs.
-fn rough(seconds: u64) -> String {
+/// Writes a time in its largest unit.
+fn rounded(seconds: u64) -> String {
     let rows = [
         (86_400, "day"),
         (3_600, "hour"),
@@ -117,7 +117,7 @@ fn rough(seconds: u64) -> String {
 
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "rustls's errors are many and grow; the rest speak for themselves"
+    reason = "the texts of the other errors are clear"
 )]
 fn certificate(reason: &CertificateError, error: &rustls::Error, settings: &TlsSettings) -> String {
     let name = settings.server_name.as_deref().unwrap_or_default();
@@ -125,15 +125,17 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, settings: &TlsS
     let authorities = authorities.unwrap_or_default();
     match reason {
         CertificateError::UnknownIssuer => format!(
-            "the server's certificate is not signed by an authority in {authorities}: the bundle has to hold the \
+            "the server's certificate is not signed by an authority in {authorities}: the bundle \
+             has to hold the \
              authority that issued it, not the certificate itself (UnknownIssuer)"
         ),
         CertificateError::BadSignature => format!(
-            "the server's certificate names an authority in {authorities} but was signed with another key: the bundle \
+            "the server's certificate names an authority in {authorities} but was signed with \
+             another key: the bundle \
              is of another cluster, or of this one before its authority was renewed (BadSignature)"
         ),
         CertificateError::NotValidForNameContext { presented, .. } => {
-            let presented: Vec<_> = presented.iter().map(|name| readable(name)).collect();
+            let presented: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
             let list = match presented.as_slice() {
                 [] => ": it carries no subject alternative name at all".to_owned(),
                 names => format!(", only for {}", names.join(", ")),
@@ -148,24 +150,26 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, settings: &TlsS
             format!(
                 "the server's certificate has expired, {} ago: \
                  renew it, or check this machine's clock",
-                rough(seconds)
+                rounded(seconds)
             )
         }
         CertificateError::NotValidYetContext { time, not_before } => {
             let seconds = not_before.as_secs().saturating_sub(time.as_secs());
             format!(
                 "the server's certificate is not valid yet, but in {}: check this machine's clock",
-                rough(seconds)
+                rounded(seconds)
             )
         }
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "the server's certificate is signed with an algorithm that this client does not know: reissue it with \
+            "the server's certificate is signed with an algorithm that this client does not know: \
+             reissue it with \
              another (ECDSA or RSA with SHA-256), or hand in a crypto provider that knows it"
                 .to_owned()
         }
         CertificateError::InvalidPurposeContext { .. } => {
-            "the server's certificate is not for servers: its extended key usage lacks server authentication"
+            "the server's certificate is not for servers: its extended key usage lacks server \
+             authentication"
                 .to_owned()
         }
         _ if is_unsupported_version(error) => {
@@ -174,19 +178,20 @@ fn certificate(reason: &CertificateError, error: &rustls::Error, settings: &TlsS
                 .to_owned()
         }
         _ if error.to_string().contains("CaUsedAsEndEntity") => {
-            "the server presents an authority's certificate as its own: give it a certificate of its own, issued by \
+            "the server presents an authority's certificate as its own: give it a certificate of \
+             its own, issued by \
              that authority (CaUsedAsEndEntity)"
                 .to_owned()
         }
         _ => format!(
             "the server's certificate is refused: {} (authorities: {authorities})",
-            words(error)
+            describe(error)
         ),
     }
 }
 
-/// rustls prints names as their Rust values.
-fn readable(name: &str) -> String {
+/// Returns a name without the Rust value around it that rustls prints.
+fn plain_name(name: &str) -> String {
     let inner = name
         .strip_prefix("DnsName(\"")
         .or_else(|| name.strip_prefix("IpAddress("));
@@ -211,7 +216,7 @@ fn alert_received(alert: AlertDescription, settings: &TlsSettings) -> String {
     let alert = if let AlertDescription::Unknown(code) = alert {
         format!("alert {code}")
     } else {
-        spelled(&format!("{alert:?}"))
+        spell_out(&format!("{alert:?}"))
     };
     match &settings.identity {
         Some(identity) if about_us => {
@@ -322,7 +327,7 @@ mod tests {
         ]
     }
 
-    /// D16: sentences, without numbers of algorithms and without Rust's values.
+    /// D16: sentences without numbers of algorithms and values of Rust.
     #[test]
     fn a_failure_is_told_in_words() {
         let settings = TlsSettings {

@@ -1,4 +1,4 @@
-//! Whether TLS files may have changed since they were read, told without reading them.
+//! Whether TLS files may have changed since the last read, without another read.
 
 use std::fmt;
 use std::hash::Hash;
@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// No file system's times are coarser: a later change within this time may leave them as they were.
+/// The coarsest times of a file system: a second change within this time may leave them equal.
 const COARSEST_TIMES: Duration = Duration::from_secs(2);
 
-/// What of a file changes with its content; equal for all files that are not there. Blocks for the
-/// look at a local file.
+/// Returns the metadata that change with the content of a file; equal for all absent files. Blocks
+/// for the look at a local file.
 pub(crate) fn stamp(path: &Path) -> impl Hash + PartialEq + fmt::Debug + use<> {
     let file = std::fs::metadata(path).ok()?;
     let modified = (file.mtime(), file.mtime_nsec());
@@ -19,17 +19,17 @@ pub(crate) fn stamp(path: &Path) -> impl Hash + PartialEq + fmt::Debug + use<> {
     Some((file.dev(), file.ino(), file.size(), modified, changed))
 }
 
-/// The files as they were at the looks before.
+/// The metadata of the files at the last look.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedFiles {
-    /// Their stamp, and since when they look so.
+    /// Their stamp, and since when it is the same.
     seen: Option<(u64, Instant)>,
-    /// Whether they were read when a change could not hide any more.
+    /// Whether they were read at a time when a second change would show.
     settled: bool,
 }
 
 impl WatchedFiles {
-    /// Whether they are to be read, given how they look now.
+    /// Whether the files must be read, by their present `stamp`.
     pub(crate) fn may_have_changed(&mut self, stamp: u64, now: Instant) -> bool {
         let Some((_, since)) = self.seen.filter(|(seen, _)| *seen == stamp) else {
             self.seen = Some((stamp, now));

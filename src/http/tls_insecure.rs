@@ -1,11 +1,11 @@
-//! The verifier of `insecure-skip-tls-verify`: any certificate will do, but its owner has to prove to have its key.
+//! The verifier for `insecure-skip-tls-verify`: it accepts any certificate whose owner has its key.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Accepts every certificate and checks the handshake's signatures.
+/// Accepts every certificate, and checks the signatures of the handshake.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(WebPkiSupportedAlgorithms);
 

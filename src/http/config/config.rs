@@ -1,4 +1,4 @@
-//! Which server, how it is trusted, and as whom: everything a client needs to know before its first request.
+//! What a client knows before its first request: the server, its trust and the credentials.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,9 +15,9 @@ use crate::sync::Arc;
 /// The namespace of a configuration that names none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Where a server is, how it is trusted and as whom it is asked. Cheap to clone.
+/// Where a server is, how it is trusted, and as whom the client sends requests.
 ///
-/// Clones share the token they read out of a file. `Debug` shows no secret.
+/// A clone is cheap. Clones share the token that they read from a file. `Debug` shows no secret.
 ///
 /// # Examples
 ///
@@ -46,9 +46,9 @@ pub struct Config {
 /// How the server is trusted and which certificate the client shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
-    /// The authorities to trust. `None`: the platform's are meant, and this crate carries none.
+    /// The authorities to trust. `None` means the system's; this crate carries none.
     pub(crate) authorities: Option<Pem>,
-    /// The client's certificate and key.
+    /// The certificate that the client shows, and its key.
     pub(crate) identity: Option<ClientIdentity>,
     /// The name the server's certificate must carry, instead of the URL's host.
     pub(crate) server_name: Option<String>,
@@ -73,16 +73,17 @@ impl TlsSettings {
         self.authorities.iter().chain(pems)
     }
 
-    /// Fails now rather than at the first handshake. Blocks for local files.
+    /// Checks the settings before the first handshake does. Blocks for reads of local files.
     ///
     /// # Errors
     ///
-    /// `Config`, for a file that cannot be read, or for an authority to check by beside the wish
-    /// not to check (as client-go has it).
+    /// `Config`, if a file cannot be read, or if an authority stands beside
+    /// `insecure-skip-tls-verify`, as in client-go.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let (true, Some(authorities)) = (self.insecure_skip_verify, &self.authorities) {
             return Err(Error::config(format!(
-                "{}: names an authority although insecure-skip-tls-verify is set: remove one of the two",
+                "{}: names an authority although insecure-skip-tls-verify is set: remove one of \
+                 the two",
                 authorities.field
             )));
         }
@@ -91,13 +92,15 @@ impl TlsSettings {
 }
 
 impl Config {
-    /// A configuration for the server at `url`, to be completed by the setters below.
+    /// Makes a configuration for the server at `url`. The methods below complete it.
     ///
-    /// As client-go's `rest.Config`, and unlike one out of a kubeconfig, it sends credentials over `http://` too.
+    /// It sends credentials over `http://` too, as client-go's `rest.Config` does. A configuration
+    /// from a kubeconfig does not.
     ///
     /// # Errors
     ///
-    /// `Config`, when `url` is not `https://host[:port][/path]` or `http://…`.
+    /// [`Config`](crate::ErrorKind::Config), if `url` is not `https://host[:port][/path]` or
+    /// `http://…`.
     pub fn for_server(url: &str) -> Result<Self, Error> {
         let server = ServerUrl::parse(url, false);
         let server = server
@@ -118,14 +121,14 @@ impl Config {
         }
     }
 
-    /// Trusts these certificate authorities, PEM text, and no others.
+    /// Trusts these certificate authorities, in PEM text, and no others. Default: the system's.
     #[must_use]
     pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
         self
     }
 
-    /// Shows this client certificate, PEM text, with its key.
+    /// Shows this client certificate, in PEM text, and proves to have its key.
     #[must_use]
     pub fn with_identity(
         mut self,
@@ -146,56 +149,62 @@ impl Config {
         self
     }
 
-    /// Trusts whatever certificate the server shows: for tests.
+    /// Trusts any certificate that the server shows. This is for tests.
     #[must_use]
     pub fn with_insecure_skip_tls_verify(mut self) -> Self {
         self.tls.insecure_skip_verify = true;
         self
     }
 
-    /// Uses this cryptography. Without it the feature `ring` has to be on; nothing is ever installed process-wide.
+    /// Uses this cryptography. Default: ring, with the feature `ring`.
+    ///
+    /// Without that feature TLS needs a provider from here. The crate never installs one for the
+    /// whole process.
     #[must_use]
     pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
         self
     }
 
-    /// Proves itself with a bearer token.
+    /// Sends this bearer token.
     ///
     /// # Errors
     ///
-    /// `Config`, when no header can carry the token.
+    /// [`Config`](crate::ErrorKind::Config), if no header can carry the token.
     pub fn with_token(mut self, token: &str) -> Result<Self, Error> {
         let credentials = Credentials::token(token);
         self.credentials = credentials.map_err(|why| Error::config(format!("the token {why}")))?;
         Ok(self)
     }
 
-    /// Proves itself with the token in a file: read again every 50 seconds, and once when the server rejects it.
+    /// Sends the bearer token in this file.
+    ///
+    /// The client reads the file every 50 seconds, and once more when the server rejects the token.
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.credentials = Credentials::token_file(path, None, &Clock::system());
         self
     }
 
-    /// Takes this namespace as the one that is meant when none is named.
+    /// Sets the namespace for programs that name none, as [`namespace`](Self::namespace) returns
+    /// it.
     #[must_use]
     pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
     }
 
-    /// The server's address, such as `https://10.0.0.1:6443`.
+    /// Returns the URL of the server, such as `https://10.0.0.1:6443`.
     pub fn server_url(&self) -> String {
         self.server.to_string()
     }
 
-    /// The namespace that is meant when none is named: the context's or the pod's, else `default`.
+    /// Returns the namespace of the context or the pod. Default: `default`.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// Where the configuration came from, for a program's first log line.
+    /// Says where the configuration came from, for a program's first log line.
     pub fn source(&self) -> &str {
         &self.source
     }

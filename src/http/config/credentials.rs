@@ -1,4 +1,4 @@
-//! What a request proves itself with: the `Authorization` header, its token read anew as it rotates.
+//! The `Authorization` header of requests, whose token is read again as it rotates.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,45 +16,46 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
-/// How long a token out of a file is used: half of the time between the kubelet's refresh of a projected token
-/// and the old token's end.
+/// How long a token from a file is used: half of the time between the kubelet's refresh of a
+/// projected token and the end of the old token.
 const TOKEN_PERIOD: Duration = Duration::from_mins(1);
 
-/// A token is read again so long before its period ends, so that no request carries one at its very end.
+/// How long before the end of its period a token is read again, so that no request carries an old
+/// one.
 const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 
-/// After a failed read the last good token is used, and the file is tried again so much later.
+/// When a file is read again after a failed read. Until then the last good token is used.
 const READ_RETRY: Duration = Duration::from_secs(10);
 
-/// So long a read is waited for while there is a token that can be used.
+/// How long a request waits for the file while there is a token that can be used.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
-/// So long a read is waited for while there is none.
+/// How long a request waits for the file while there is no token.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 
-/// No token is so large: the largest header a server of Go's takes is 1 MiB, all headers together.
+/// Servers in Go take 1 MiB at most, for all headers together.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
-/// Stands in a text where a server quoted the client's credentials.
+/// Replaces the client's credentials where a server quoted them.
 const MARK: &str = "[credentials left out]";
 
-/// A password that is shorter is hidden beside its user name alone: it would be found in every
-/// word.
+/// A shorter password is hidden only together with its user name, because it may stand within
+/// words.
 const PASSWORD_BYTES_MIN: usize = 4;
 
-/// The value of an `Authorization` header, and what of it no text may show.
+/// The value of an `Authorization` header, and its parts that no text may show.
 pub(crate) struct Authorization {
     header: Zeroizing<String>,
-    /// In the forms in which answers quote text; the longest first.
+    /// In the forms in which answers quote text, the longest first.
     secrets: Vec<Zeroizing<String>>,
 }
 
 /// The `Authorization` header of a client's requests. Clones share the token they read.
 #[derive(Clone)]
 pub(crate) enum Credentials {
-    /// No header at all: anonymous, or known by the client certificate.
+    /// No header: the client is anonymous, or known by its certificate.
     None,
-    /// The whole header value.
+    /// One header for all requests.
     Fixed(Arc<Authorization>),
     File(Arc<TokenFile>),
 }
@@ -64,18 +65,18 @@ pub(crate) struct TokenFile {
     path: PathBuf,
     /// The path, for messages.
     name: String,
-    /// A file system may hang: then the token at hand goes on being used.
+    /// Reads the file, whose file system may hang. Then the last token stays in use.
     reads: HelperThreads<Arc<Authorization>>,
     clock: Clock,
     state: Mutex<CachedToken>,
 }
 
 struct CachedToken {
-    /// The whole header value; `None` before the first read and after a rejection.
+    /// `None` before the first read and after a rejection.
     header: Option<Arc<Authorization>>,
     /// When the file is to be read again.
     due: Option<Instant>,
-    /// Whether the last read failed: the first failure of a series is logged, and the recovery.
+    /// Whether the last read failed. The first failure of a series is logged, and the recovery.
     failing: bool,
 }
 
@@ -91,7 +92,7 @@ impl Authorization {
         }
     }
 
-    /// The header of a token; the reason for a refusal never repeats it.
+    /// Makes the header of a token. The error never repeats the token.
     pub(crate) fn bearer(token: &str) -> Result<Self, String> {
         if token.is_empty() {
             return Err("is empty".to_owned());
@@ -107,7 +108,7 @@ impl Authorization {
         &self.header
     }
 
-    /// `text` of a server, with a mark wherever it quotes token or password.
+    /// Returns a server's `text` with a mark wherever it quotes the token or the password.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
         for secret in &self.secrets {
@@ -120,7 +121,7 @@ impl Authorization {
     }
 }
 
-/// A secret as it stands in plain text, in JSON, in JSON that Go writes, and in HTML.
+/// Writes a secret as plain text, JSON, JSON of Go and HTML do.
 fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
     let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
     let go = json.replace('<', "\\u003c").replace('>', "\\u003e");
@@ -136,7 +137,7 @@ fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
 }
 
 impl Credentials {
-    /// A token that stands in the configuration.
+    /// A token from the configuration.
     pub(crate) fn token(token: &str) -> Result<Self, String> {
         Ok(Self::Fixed(Arc::new(Authorization::bearer(token)?)))
     }
@@ -159,7 +160,7 @@ impl Credentials {
         Ok(Self::Fixed(Arc::new(authorization)))
     }
 
-    /// The token in a file; `initial` is used until the file was read for the first time.
+    /// The token in a file. `initial` is used until the first read of the file.
     pub(crate) fn token_file(
         path: impl Into<PathBuf>,
         initial: Option<Authorization>,
@@ -180,16 +181,16 @@ impl Credentials {
         }))
     }
 
-    /// The whole value of the `Authorization` header; `None` when there is none to send.
+    /// Returns the value of the `Authorization` header; `None` if requests carry none.
     ///
     /// Blocks by `call` for the read of a local file, at most once per 50 seconds. While the file
-    /// cannot be read, or its file system hangs, the last token that could be goes on being used;
-    /// the server decides whether it is still good.
+    /// cannot be read, the last token stays in use, and the server decides whether it is still
+    /// valid.
     ///
     /// # Errors
     ///
-    /// When there is no token, as the file could never be read, or not after the server rejected
-    /// the token: `Config`, or `Timeout` where its file system hangs. `Stopped`.
+    /// `Config`, if there is no token because the file cannot be read, or `Timeout`, if its file
+    /// system hangs. `Stopped`.
     pub(crate) fn authorization(
         &self,
         call: &Blocking,
@@ -201,8 +202,8 @@ impl Credentials {
         }
     }
 
-    /// The same at a program's start, where no stop can end the wait for the file: it ends after
-    /// ten seconds.
+    /// Returns the header as [`authorization`](Self::authorization) does. Blocks for ten seconds at
+    /// most, because a program that starts has no stop yet.
     ///
     /// # Errors
     ///
@@ -212,9 +213,10 @@ impl Credentials {
         self.authorization(&call)
     }
 
-    /// Told that the server answered 401: the next [`authorization`](Self::authorization) reads the file again.
+    /// Notes that the server answered 401. The next call of [`authorization`](Self::authorization)
+    /// reads the file again.
     ///
-    /// Returns whether that can change anything: a request is sent once more exactly then.
+    /// Returns whether a new read can change the header. If so, the request is sent once more.
     pub(crate) fn rejected(&self) -> bool {
         match self {
             Self::None | Self::Fixed(_) => false,
@@ -253,7 +255,7 @@ impl TokenFile {
             if let (Some(header), false) = (&state.header, due) {
                 return Ok(Arc::clone(header));
             }
-            // Others go on with the token at hand while this thread reads: no read happens under the lock.
+            // The read happens without the lock, and other threads use the last token meanwhile.
             if state.header.is_some() {
                 state.due = now.checked_add(READ_RETRY);
             }

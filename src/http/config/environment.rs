@@ -1,4 +1,4 @@
-//! The surroundings a configuration is read from: environment variables and the service account's directory.
+//! The environment variables and the service account's directory that a configuration is read from.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Where a pod finds its service account's token, certificate authority and namespace.
 const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The variables by which other programs choose a proxy; this client ignores them.
+/// The variables by which other programs choose a proxy. This client ignores them.
 const PROXY_VARIABLES: [&str; 6] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -17,10 +17,10 @@ const PROXY_VARIABLES: [&str; 6] = [
     "all_proxy",
 ];
 
-/// Environment variables and the service account's directory, the process's own or a test's.
+/// Environment variables and the service account's directory, of the process or of a test.
 pub(crate) struct Environment {
     variables: HashMap<OsString, OsString>,
-    /// Where a pod's token, certificate authority and namespace are.
+    /// The directory with a pod's token, certificate authority and namespace.
     pub(crate) service_account: PathBuf,
 }
 
@@ -33,13 +33,13 @@ impl Environment {
         }
     }
 
-    /// The value of a variable; `None` when it is not set or empty, which mean the same here.
+    /// Returns the value of a variable; `None` if it is not set or empty.
     pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {
         let value = self.variables.get(OsStr::new(name))?;
         (!value.is_empty()).then_some(value)
     }
 
-    /// What to say, once, of the proxy variables that are set; `None` when none is.
+    /// Returns the warning about proxy variables; `None` if none is set.
     pub(crate) fn proxy_warning(&self) -> Option<String> {
         let is_set = |name: &&str| self.var(name).is_some();
         let set: Vec<_> = PROXY_VARIABLES.into_iter().filter(is_set).collect();
@@ -51,7 +51,7 @@ impl Environment {
         })
     }
 
-    /// A variable as text; bytes that are not UTF-8 are replaced and then fail where they are used.
+    /// Returns a variable as text. Replaced bytes that are not UTF-8 fail where the text is used.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.var(name)
             .map(|value| value.to_string_lossy().into_owned())

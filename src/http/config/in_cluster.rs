@@ -1,4 +1,4 @@
-//! The configuration of a pod: the service's address out of the environment, the files of its service account.
+//! The configuration of a pod, from its environment and the files of its service account.
 
 use super::config::Config;
 use super::credentials::Credentials;
@@ -9,12 +9,13 @@ use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
 
-/// A namespace's name has at most 63 bytes; the file may end in a line break.
+/// The name of a namespace has at most 63 bytes, and the file may end in a line break.
 const NAMESPACE_BYTES_MAX: u64 = 1024;
 
-/// The pod's configuration, with those of kubectl's options that client-go applies in a pod, and
-/// those that say who asks: to pass over them would be to act as somebody else. The inner error says
-/// what is missing, where the process is in no pod.
+/// Reads the configuration of the pod. The inner error says what is missing, if there is no pod.
+///
+/// Those of kubectl's options apply that client-go applies in a pod, and those about credentials
+/// and impersonation, because a program that ignores them acts as another user.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -47,7 +48,7 @@ pub(super) fn load(
     Ok(Ok(config))
 }
 
-/// Host and port of the API's service, if there is a token too; the text says what is missing.
+/// Returns host and port of the API's service. The error says which variable or file is missing.
 fn service(environment: &Environment) -> Result<[String; 2], String> {
     let var = |name: &str| {
         let value = environment.text(name);
@@ -73,7 +74,8 @@ fn server(host: &str, port: &str) -> Result<ServerUrl, Error> {
     };
     ServerUrl::parse(&url, true).map_err(|why| {
         Error::config(format!(
-            "KUBERNETES_SERVICE_HOST {host:?} and KUBERNETES_SERVICE_PORT {port:?} make no server: {why}"
+            "KUBERNETES_SERVICE_HOST {host:?} and KUBERNETES_SERVICE_PORT {port:?} make no server: \
+             {why}"
         ))
     })
 }
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(authorities.bytes.as_slice(), b"shop\n");
     }
 
-    /// The token is for the server that the pod was given it for.
+    /// The service account's token is for the cluster's own server.
     #[test]
     fn a_server_that_is_named_is_not_shown_the_pods_token() {
         let pod = Pod::new("elsewhere");

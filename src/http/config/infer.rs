@@ -7,25 +7,25 @@ use super::kubeconfig::{self, KubeconfigOptions};
 use crate::error::{Error, ErrorKind};
 
 impl Config {
-    /// The configuration this process was given: `KUBECONFIG`, else `~/.kube/config`, else the
-    /// pod's service account.
+    /// Finds the configuration of this process.
     ///
-    /// Blocks for reads of local files.
+    /// It reads `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. Blocks for
+    /// reads of local files.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotConfigured`], naming each place looked at; `Config`, naming file and field,
-    /// when a place holds a configuration that cannot work.
+    /// [`NotConfigured`](ErrorKind::NotConfigured) names each place where the method looked.
+    /// [`Config`](ErrorKind::Config) names file and field of a configuration that cannot work.
     pub fn infer() -> Result<Self, Error> {
         Self::infer_with(&KubeconfigOptions::default())
     }
 
-    /// As [`infer`](Self::infer), with kubectl's options; a path among them is the only place
-    /// looked at.
+    /// Finds the configuration as [`infer`](Self::infer) does, with kubectl's options.
     ///
-    /// In a pod, of the options those apply that say who asks (all but the client certificate),
-    /// `namespace`, `certificate_authority` and `disable_compression`. With `server` the service
-    /// account is not used: its token is for its own server alone.
+    /// If the options have a path, the method looks nowhere else. In a pod these options apply:
+    /// tokens, passwords and impersonation, `namespace`, `certificate_authority` and
+    /// `disable_compression`. With `server` the service account is not used, because its token is
+    /// for its own server alone.
     ///
     /// # Errors
     ///
@@ -34,14 +34,14 @@ impl Config {
         Self::infer_from(options, &Environment::process())
     }
 
-    /// The configuration of a pod: the service's address out of the environment, the files of its
-    /// service account.
+    /// Reads the configuration of a pod from its environment and the files of its service account.
     ///
-    /// Blocks for reads of local files. The token is read again as it rotates.
+    /// Blocks for reads of local files. The client reads the token again as it rotates.
     ///
     /// # Errors
     ///
-    /// `NotConfigured`, naming the variable or file that is missing, or `Config`.
+    /// [`NotConfigured`](ErrorKind::NotConfigured) names the variable or file that is missing.
+    /// [`Config`](ErrorKind::Config) names what cannot work.
     pub fn in_cluster() -> Result<Self, Error> {
         let found = in_cluster::load(&KubeconfigOptions::default(), &Environment::process())?;
         found.map_err(|absent| not_configured("not in a cluster", &absent))

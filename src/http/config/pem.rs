@@ -1,4 +1,4 @@
-//! PEM material as the configuration names it: inline bytes or a file that is read each time it is needed.
+//! Certificates and keys in PEM, inline in a configuration or in a file that it names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use super::environment::Environment;
 use crate::error::Error;
 use crate::sync::Arc;
 
-/// Bytes of a certificate, bundle or key no file may exceed: system bundles have a quarter of this.
+/// The largest file of certificates or keys. The bundles of systems have a quarter of this.
 const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Certificates or a key, with the place they came from for messages.
+/// Certificates or a key, and where they came from, for messages.
 #[derive(Clone)]
 pub(crate) struct Pem {
-    /// Where it stood, such as `/home/u/.kube/config: users[name=admin].user.client-key-data`.
+    /// The field, such as `/home/u/.kube/config: users[name=admin].user.client-key-data`.
     pub(crate) field: String,
-    /// The file that the field names. It is read anew each time, as certificates rotate.
+    /// The file that the field names. It is read again as certificates rotate.
     pub(crate) path: Option<PathBuf>,
-    /// The PEM text, inline or [`loaded`](Self::loaded).
+    /// The PEM text: inline, or of the file if this is [`loaded`](Self::loaded).
     pub(crate) bytes: Arc<Zeroizing<Vec<u8>>>,
 }
 
@@ -39,11 +39,11 @@ impl Pem {
         }
     }
 
-    /// The same with the bytes of the file as they are now. Blocks for the read of a local file.
+    /// Returns a copy with the present bytes of the file. Blocks for the read of a local file.
     ///
     /// # Errors
     ///
-    /// `Config`, naming field and file.
+    /// `Config` names field and file.
     pub(crate) fn loaded(&self) -> Result<Self, Error> {
         let mut loaded = self.clone();
         if let Some(path) = &self.path {
@@ -54,7 +54,7 @@ impl Pem {
         Ok(loaded)
     }
 
-    /// The place to look at when the content is wrong: field, and file where there is one.
+    /// Names the field, and the file if there is one.
     pub(crate) fn origin(&self) -> String {
         match &self.path {
             None => self.field.clone(),
@@ -69,7 +69,7 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Where systems keep the authorities they trust; the first that exists is taken, as Go does.
+/// Where systems keep the authorities they trust. The first that exists is used, as in Go.
 const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -79,12 +79,12 @@ const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// The authorities for a server whose configuration names none: `SSL_CERT_FILE`, else the system's
+/// Finds the authorities for a configuration that names none: `SSL_CERT_FILE`, else the system's
 /// bundle.
 ///
 /// # Errors
 ///
-/// `Config`, when the system has none.
+/// `Config`, if the system has none.
 pub(crate) fn system_authorities(environment: &Environment) -> Result<Pem, Error> {
     if let Some(path) = environment.var("SSL_CERT_FILE") {
         return Ok(Pem::file(path, "SSL_CERT_FILE"));
@@ -99,12 +99,12 @@ pub(crate) fn system_authorities(environment: &Environment) -> Result<Pem, Error
     }
 }
 
-/// Why a file cannot be read, in plain words for the usual reasons.
+/// Says why a file cannot be read, in plain words for the usual reasons.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "other reasons are told in the system's own words"
+    reason = "the system's own words serve for other reasons"
 )]
-fn told(error: &std::io::Error) -> String {
+fn describe(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "no such file".to_owned(),
         std::io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
@@ -113,29 +113,29 @@ fn told(error: &std::io::Error) -> String {
     }
 }
 
-/// Reads a whole file of at most `bytes_max`, a reason without the path as error.
+/// Reads a whole file of at most `bytes_max`. The error says why it fails, without the path.
 fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|error| told(&error))?;
-    // Room for all of it at once: a buffer that grows leaves copies behind that nobody overwrites.
+    let file = std::fs::File::open(path).map_err(|error| describe(&error))?;
+    // A buffer that grows would leave copies behind that nothing overwrites.
     let expected = file
         .metadata()
-        .map_err(|error| told(&error))?
+        .map_err(|error| describe(&error))?
         .len()
         .min(bytes_max);
     let room = usize::try_from(expected).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room.saturating_add(1)));
-    // One byte more than allowed tells a full file from a larger one.
+    // One byte more than allowed distinguishes a full file from a larger one.
     file.take(bytes_max.saturating_add(1))
         .read_to_end(&mut bytes)
-        .map_err(|error| told(&error))?;
+        .map_err(|error| describe(&error))?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
         return Err(format!("larger than {bytes_max} bytes"));
     }
     Ok(bytes)
 }
 
-/// The same for a file of text.
+/// Reads a file of text as [`read_bounded`] does.
 pub(crate) fn read_text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, String> {
     let mut bytes = read_bounded(path, bytes_max)?;
     let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {

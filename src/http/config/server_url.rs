@@ -1,26 +1,28 @@
-//! The server's address: parsed once, with its base path, never with credentials in it.
+//! The server's URL, with its base path and never with credentials.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// Where the API server is.
+/// The URL of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
     /// Whether TLS is spoken.
     pub(crate) https: bool,
-    /// A name or an address; an IPv6 address has no brackets here, and may have a zone
+    /// A name or an address. An IPv6 address has no brackets here and may have a zone
     /// (`fe80::1%eth0`).
     pub(crate) host: String,
     /// The TCP port.
     pub(crate) port: u16,
-    /// What stands before `/api` in each path: empty, or starts with a slash and does not end with one.
+    /// What stands before `/api` in each path. It is empty, or starts with a slash and ends
+    /// without.
     pub(crate) path: String,
 }
 
 impl ServerUrl {
-    /// Reads a URL, or `host:port` whose scheme is https exactly when `tls` settings are given (as client-go does).
+    /// Parses a URL, or `host:port`, whose scheme is https if `tls` settings are given, as in
+    /// client-go.
     ///
-    /// The error says what is wrong without repeating the text, which may hold a password.
+    /// The error does not repeat the text, which may hold a password.
     pub(crate) fn parse(text: &str, tls: bool) -> Result<Self, String> {
         let (https, rest, has_scheme) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest, true),
@@ -31,7 +33,7 @@ impl ServerUrl {
         if rest.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err("it holds a space or a character that is not ASCII".to_owned());
         }
-        // A query or fragment has no meaning for a base URL; client-go drops both.
+        // A query or a fragment has no meaning in a base URL. client-go drops both.
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
         let (authority, path) = match rest.split_once('/') {
             Some((authority, path)) => (authority, path.trim_end_matches('/')),
@@ -59,7 +61,7 @@ impl ServerUrl {
         })
     }
 
-    /// The host as others know it: a zone is this machine's alone.
+    /// The host without the zone, which has a meaning on this machine alone.
     pub(crate) fn name(&self) -> &str {
         let host = self
             .host
@@ -68,7 +70,7 @@ impl ServerUrl {
         host.map_or(&self.host, |(address, _zone)| address)
     }
 
-    /// `host:port`, with brackets around an IPv6 address: what a `Host` header and a message say.
+    /// `host:port`, with brackets around an IPv6 address, for `Host` headers and messages.
     pub(crate) fn authority(&self) -> String {
         let name = self.name();
         if name.contains(':') {
@@ -129,7 +131,7 @@ fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
     Ok((host, port))
 }
 
-/// The name or number of an interface.
+/// Whether `zone` can be the name or number of a network interface.
 fn is_zone(zone: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte);
     !zone.is_empty() && zone.bytes().all(fits)

@@ -1,4 +1,5 @@
-//! Acting as somebody else: the headers for `as`, `as-uid`, `as-groups` and `as-user-extra`, or kubectl's options.
+//! The headers by which a client acts as another user, from a kubeconfig's user or kubectl's
+//! options.
 
 use std::fmt::Write as _;
 
@@ -6,7 +7,7 @@ use super::options::KubeconfigOptions;
 use super::section::Section;
 use crate::error::Error;
 
-/// The headers, name and value; none when nobody is impersonated. An option goes before the user's field.
+/// Returns the names and values of the headers. An option replaces the field of the user.
 pub(super) fn headers(
     user: &Section,
     options: &KubeconfigOptions,
@@ -35,7 +36,7 @@ pub(super) fn headers(
         if let Some(given) = given {
             add(&format!("--{field}"), name, given)?;
         } else if let Some(text) = user.text(field)? {
-            add(&user.place(field), name, text)?;
+            add(&user.location(field), name, text)?;
         }
     }
     for group in impersonate_groups {
@@ -43,14 +44,14 @@ pub(super) fn headers(
     }
     if impersonate_groups.is_empty() {
         for group in user.texts("as-groups")? {
-            add(&user.place("as-groups"), "Impersonate-Group", group)?;
+            add(&user.location("as-groups"), "Impersonate-Group", group)?;
         }
     }
     let extra = user.child("as-user-extra")?;
     for key in extra.fields() {
         let name = format!("Impersonate-Extra-{}", escaped(key));
         for value in extra.texts(key)? {
-            add(&extra.place(key), &name, value)?;
+            add(&extra.location(key), &name, value)?;
         }
     }
     match headers.first() {
@@ -68,7 +69,7 @@ pub(super) fn headers(
     }
 }
 
-/// Percent-encodes what a header's name cannot hold, as client-go does.
+/// Percent-encodes the bytes that no header's name can hold, as client-go does.
 fn escaped(key: &str) -> String {
     let mut name = String::with_capacity(key.len());
     for byte in key.bytes() {

@@ -1,4 +1,5 @@
-//! Kubeconfig files into one: the first file that names a cluster, a context, a user or the current context wins.
+//! Merges kubeconfig files: the first file that names a cluster, context, user or current context
+//! wins.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,13 +9,13 @@ use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
 
-/// Files of a thousand contexts with inline certificates stay below.
+/// Files with a thousand contexts and inline certificates are smaller.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// At most so many names are listed in a message.
+/// How many names a message lists at most.
 const NAMES_MAX: usize = 10;
 
-/// What all files say together: the current context, and each list's entries by name.
+/// The content of all files: the current context, and the entries of each list by name.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
     pub(super) current_context: Option<String>,
@@ -23,7 +24,7 @@ pub(super) struct Merged {
     pub(super) users: BTreeMap<String, Section>,
 }
 
-/// What could have been meant: `; there are: a, b`.
+/// Lists the names of the entries, as `; there are: a, b`.
 pub(super) fn choices(entries: &BTreeMap<String, Section>) -> String {
     let names: Vec<_> = entries.keys().take(NAMES_MAX).map(String::as_str).collect();
     let more = if entries.len() > NAMES_MAX {
@@ -38,7 +39,7 @@ pub(super) fn choices(entries: &BTreeMap<String, Section>) -> String {
 }
 
 impl Merged {
-    /// Adds what `path` says beyond the files before it; `false` when there is no such file.
+    /// Adds the file's entries that no earlier file has. Returns `false` if there is no such file.
     pub(super) fn add_file(&mut self, path: &Path) -> Result<bool, Error> {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(false);
@@ -48,7 +49,7 @@ impl Merged {
         Ok(true)
     }
 
-    /// Adds what a file's text says.
+    /// Adds the entries in the text of a file.
     pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Error> {
         let Some(root) = yaml::parse(text).map_err(|why| broken(path, &why))? else {
             return Ok(());
@@ -99,7 +100,7 @@ fn add_entries(
             return Err(root.error(list, &format!("the name {name:?} stands twice")));
         }
     }
-    // What an earlier file names wins.
+    // An entry of an earlier file wins.
     of_this_file.append(into);
     *into = of_this_file;
     Ok(())

@@ -19,8 +19,8 @@ use super::config::Config;
 use super::environment::Environment;
 use crate::error::Error;
 
-/// Reads the files that options and environment name, and resolves them. The inner error says which
-/// files were looked at, where none names a cluster.
+/// Reads and resolves the files that options and environment name. The inner error names these
+/// files, if none of them names a cluster.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -60,7 +60,8 @@ pub(super) fn load(
     Ok(Err(format!("{source}{}", looked_at.join(", "))))
 }
 
-/// What `KUBECONFIG` lists, else the default file; and what to say before the files.
+/// Returns the files that `KUBECONFIG` lists, else the default file, and a message's words before
+/// them.
 fn usual_paths(environment: &Environment) -> (Vec<PathBuf>, &'static str) {
     if let Some(list) = environment.var("KUBECONFIG") {
         let mut paths = Vec::new();

@@ -16,7 +16,8 @@ use std::path::PathBuf;
 ///   warning.
 /// - Without a configuration there is an error, not `http://localhost:8080`. `KUBERNETES_MASTER` is
 ///   not read.
-/// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a line.
+/// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a
+///   line.
 ///
 /// # Examples
 ///
@@ -52,8 +53,8 @@ pub struct KubeconfigOptions {
 }
 
 impl KubeconfigOptions {
-    /// Reads this file instead of `KUBECONFIG` and `~/.kube/config`; it must exist. Each call adds a
-    /// file. The first file that names a cluster, context or user wins.
+    /// Reads this file instead of `KUBECONFIG` and `~/.kube/config`; it must exist. Each call adds
+    /// a file. The first file that names a cluster, context or user wins.
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self
@@ -89,15 +90,15 @@ impl KubeconfigOptions {
         self
     }
 
-    /// Sends this bearer token instead of the user's token, password or plugin. A client certificate
-    /// stays.
+    /// Sends this bearer token instead of the user's token, password or plugin. A client
+    /// certificate stays.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin. It
-    /// cannot stand beside `token`.
+    /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin.
+    /// It cannot stand beside `token`.
     pub fn username(mut self, username: impl Into<String>) -> Self {
         self.username = Some(username.into());
         self

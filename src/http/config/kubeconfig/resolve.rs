@@ -1,4 +1,4 @@
-//! Merged kubeconfigs and options into one configuration: kubectl's rules of what overrides what.
+//! Makes a configuration of merged kubeconfigs and options, by kubectl's rules of precedence.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::Arc;
 
-/// Resolves; `None` when neither files nor options name a cluster.
+/// Makes the configuration; `None` if neither files nor options name a cluster.
 pub(super) fn resolve(
     merged: &Merged,
     options: &KubeconfigOptions,
@@ -65,14 +65,14 @@ pub(super) fn resolve(
     } else if !matches!(identity(user, options), Ok(None))
         || !matches!(credentials(user, options), Ok(Credentials::None))
     {
-        // As with client-go, nobody is shown them on the way; client-go does not say so.
+        // client-go does not send them either, but logs nothing.
         let server = &config.server;
         log::warn!("{server} is not https: the user's credentials are not sent");
     }
     Ok(Some(config))
 }
 
-/// The entry that is given by name, else the one that the context names.
+/// Finds the entry with the given name, else the one that the context names.
 fn entry<'a>(
     entries: &'a BTreeMap<String, Section>,
     kind: &str,
@@ -99,7 +99,7 @@ fn entry<'a>(
     }
 }
 
-/// What of the options applies to every configuration.
+/// Applies the options that every configuration heeds.
 pub(crate) fn apply(
     user: &Section,
     options: &KubeconfigOptions,
@@ -113,12 +113,13 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// How the server is trusted.
+/// Reads how the server is trusted.
 fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Error> {
     if cluster.has("proxy-url") {
         return Err(cluster.error(
             "proxy-url",
-            "a proxy is not supported yet: remove the field if the server can be reached without it",
+            "a proxy is not supported yet: remove the field if the server can be reached without \
+             it",
         ));
     }
     let mut tls = TlsSettings {
@@ -127,7 +128,7 @@ fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Er
         server_name: cluster.text("tls-server-name")?.map(str::to_owned),
         identity: None,
     };
-    // Either option puts both of the cluster's settings aside: without this they would contradict each other.
+    // Either option replaces both settings of the cluster, which would contradict it otherwise.
     if options.insecure_skip_tls_verify || options.certificate_authority.is_some() {
         tls.insecure_skip_verify = options.insecure_skip_tls_verify;
         let given = options.certificate_authority.as_ref();
@@ -145,7 +146,7 @@ fn server(
     options: &KubeconfigOptions,
     tls: &TlsSettings,
 ) -> Result<ServerUrl, Error> {
-    // As client-go decides it for a `host:port` without a scheme.
+    // client-go decides the scheme of a `host:port` like this.
     let https = tls.authorities.is_some()
         || tls.insecure_skip_verify
         || options.client_certificate.is_some()
@@ -161,7 +162,7 @@ fn server(
     ServerUrl::parse(url, https).map_err(|why| cluster.error("server", &why))
 }
 
-/// The client certificate and its key.
+/// Reads the client certificate and its key.
 fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<ClientIdentity>, Error> {
     let pem = |given: &Option<PathBuf>, field: &str| match given {
         Some(path) => Ok(Some(Pem::file(path, format!("--{field}")))),
@@ -174,13 +175,14 @@ fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<Client
     match pem(&options.client_key, "client-key")? {
         Some(key) => Ok(Some(ClientIdentity { certificate, key })),
         None => Err(Error::config(format!(
-            "{}: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
+            "{}: a client certificate needs its key: set client-key or client-key-data (or give \
+             --client-key)",
             certificate.origin()
         ))),
     }
 }
 
-/// The `Authorization` header's source: what the options give, else what the user has.
+/// Makes the credentials that the options give, else those of the user.
 pub(crate) fn credentials(
     user: &Section,
     options: &KubeconfigOptions,
@@ -222,7 +224,7 @@ pub(crate) fn credentials(
         let credentials = Credentials::token_file(path, token, &Clock::system());
         return match credentials.authorization_at_start() {
             Ok(_) => Ok(credentials),
-            Err(error) => Err(error.context(&user.place("tokenFile"))),
+            Err(error) => Err(error.context(&user.location("tokenFile"))),
         };
     }
     if has_password {
@@ -243,7 +245,8 @@ fn refuse_plugins(user: &Section) -> Result<(), Error> {
             "exec",
             &format!(
                 "the credential plugin {:?} is not run, plugins are not supported yet: \
-                 use a token or a client certificate, such as those of a service account (or give --token)",
+                 use a token or a client certificate, such as those of a service account \
+                 (or give --token)",
                 name("exec", "command")?
             ),
         ));

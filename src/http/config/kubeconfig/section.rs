@@ -1,4 +1,4 @@
-//! One mapping of a kubeconfig with the place it stands at: typed reads of its fields, errors that name the field.
+//! A mapping in a kubeconfig: reads its fields by type, with errors that name file and field.
 
 use std::path::{Display, Path, PathBuf};
 
@@ -12,19 +12,18 @@ use super::yaml::Node;
 use crate::error::Error;
 use crate::sync::Arc;
 
-/// As Go decodes it, but padding may be missing: what was cut by hand is still what was meant.
+/// Decodes as Go does, but padding may be missing, as in a text that was cut by hand.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A mapping, where it stands (`/file: users[name=admin].user`) and against what its relative paths
-/// are resolved. The default is a mapping of nothing.
+/// A mapping with its location (`/file: users[name=admin].user`). The default is an empty mapping.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     node: Arc<Node>,
     file: Arc<PathBuf>,
-    /// The way to it from the document's root; empty at the root.
+    /// The path from the document's root; empty at the root.
     path: String,
 }
 
@@ -38,27 +37,27 @@ impl Section {
         }
     }
 
-    /// The file it stands in, for messages.
+    /// The file, for messages.
     pub(super) fn file(&self) -> Display<'_> {
         self.file.display()
     }
 
-    /// The place of a field, for messages.
-    pub(super) fn place(&self, field: &str) -> String {
-        format!("{}: {}", self.file(), self.way(field))
+    /// The location of a field, for messages.
+    pub(super) fn location(&self, field: &str) -> String {
+        format!("{}: {}", self.file(), self.path_to(field))
     }
 
-    fn way(&self, field: &str) -> String {
+    fn path_to(&self, field: &str) -> String {
         let dot = if self.path.is_empty() { "" } else { "." };
         format!("{}{dot}{field}", self.path)
     }
 
-    /// What is wrong with a field.
+    /// Makes the error of a field.
     pub(super) fn error(&self, field: &str, why: &str) -> Error {
-        Error::config(format!("{}: {why}", self.place(field)))
+        Error::config(format!("{}: {why}", self.location(field)))
     }
 
-    /// A field's text; `None` when it is missing, null or empty, which mean the same in a kubeconfig.
+    /// Returns the text of a field; `None` if it is missing, null or empty.
     pub(super) fn text(&self, field: &str) -> Result<Option<&str>, Error> {
         match self.node.get(field).map(|node| &**node) {
             None => Ok(None),
@@ -69,7 +68,7 @@ impl Section {
         }
     }
 
-    /// A truth value; false when it is missing.
+    /// Returns the truth value of a field; false if it is missing.
     pub(super) fn flag(&self, field: &str) -> Result<bool, Error> {
         match self.node.get(field).map(|node| &**node) {
             None => Ok(false),
@@ -82,7 +81,7 @@ impl Section {
         }
     }
 
-    /// A list of texts; empty when it is missing.
+    /// Returns the list of texts in a field; empty if it is missing.
     pub(super) fn texts(&self, field: &str) -> Result<Vec<&str>, Error> {
         let texts = match self.node.get(field).map(|node| &**node) {
             None => Some(Vec::new()),
@@ -92,13 +91,13 @@ impl Section {
         texts.ok_or_else(|| self.error(field, "must be a list of texts"))
     }
 
-    /// A mapping underneath; an empty one when it is missing.
+    /// Returns the mapping in a field; an empty one if it is missing.
     pub(super) fn child(&self, field: &str) -> Result<Self, Error> {
         let node = self.node.get(field).map(Arc::clone).unwrap_or_default();
-        self.mapping(node, self.way(field))
+        self.mapping(node, self.path_to(field))
     }
 
-    /// The mappings of a list underneath; none when it is missing.
+    /// Returns the list of mappings in a field; empty if it is missing.
     pub(super) fn children(&self, field: &str) -> Result<Vec<Self>, Error> {
         let items = match self.node.get(field).map(|node| &**node) {
             None => return Ok(Vec::new()),
@@ -128,7 +127,7 @@ impl Section {
         }
     }
 
-    /// The same section under a way that says more.
+    /// Returns the same section with another path in messages.
     pub(super) fn named(self, path: String) -> Self {
         Self { path, ..self }
     }
@@ -138,7 +137,7 @@ impl Section {
         self.node.get(field).is_some()
     }
 
-    /// The names of the fields that are there.
+    /// Returns the names of all fields.
     pub(super) fn fields(&self) -> impl Iterator<Item = &str> {
         let entries = match &*self.node {
             Node::Mapping(entries) => entries.as_slice(),
@@ -147,28 +146,28 @@ impl Section {
         entries.iter().map(|(name, _)| name.as_str())
     }
 
-    /// A path, resolved against the directory of the file it stands in.
+    /// Returns the path in a field, relative to the directory of the kubeconfig.
     pub(super) fn path(&self, field: &str) -> Result<Option<PathBuf>, Error> {
         let directory = self.file.parent().unwrap_or(Path::new(""));
         Ok(self.text(field)?.map(|path| directory.join(path)))
     }
 
-    /// PEM text out of `<field>-data`, else out of the file that `<field>` names: the data wins, as the API says.
+    /// Returns the PEM in `<field>-data`, else in the file that `<field>` names, as the API says.
     pub(super) fn pem(&self, field: &str) -> Result<Option<Pem>, Error> {
         let data_field = format!("{field}-data");
         if let Some(text) = self.text(&data_field)? {
             let bytes = self.decode(&data_field, text)?;
-            return Ok(Some(Pem::inline(bytes, self.place(&data_field))));
+            return Ok(Some(Pem::inline(bytes, self.location(&data_field))));
         }
         Ok(self
             .path(field)?
-            .map(|path| Pem::file(path, self.place(field))))
+            .map(|path| Pem::file(path, self.location(field))))
     }
 
     fn decode(&self, field: &str, text: &str) -> Result<Vec<u8>, Error> {
         let mut compact = Zeroizing::new(String::with_capacity(text.len()));
         compact.extend(text.chars().filter(|letter| !letter.is_ascii_whitespace()));
-        // The decoder's own error quotes a byte of what may be a key.
+        // The error of the decoder quotes a byte, which may be one of a key.
         BASE64.decode(compact.as_bytes()).map_err(|_quotes_a_byte| {
             self.error(
                 field,

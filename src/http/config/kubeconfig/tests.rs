@@ -32,7 +32,8 @@ impl Bed {
         path
     }
 
-    /// What one kubeconfig, named by its path, comes to; the directory is written `DIR` in the error.
+    /// What one kubeconfig, named by its path, comes to; the directory is written `DIR` in the
+    /// error.
     fn load(&self, text: &str) -> Result<Config, String> {
         let options = KubeconfigOptions::default().path(self.write("config", text));
         self.told(Config::infer_from(&options, &nowhere()))
@@ -263,7 +264,8 @@ fn options_say_who_asks_in_place_of_the_user() {
         "config",
         "current-context: c\n\
          contexts: [{name: c, context: {cluster: k, user: u}}]\n\
-         clusters: [{name: k, cluster: {server: 'https://a.test', insecure-skip-tls-verify: true}}]\n\
+         clusters: [{name: k, cluster: {server: 'https://a.test', \
+         insecure-skip-tls-verify: true}}]\n\
          users: [{name: u, user: {token: t, as: jane, as-groups: [day], as-uid: '7'}}]\n",
     );
     let told = |change: fn(KubeconfigOptions) -> KubeconfigOptions| {

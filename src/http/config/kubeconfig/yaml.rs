@@ -1,4 +1,4 @@
-//! YAML into a tree of shared nodes: all of the syntax a kubeconfig can have, with aliases that cost a pointer each.
+//! Parses YAML into a tree of shared nodes, in which an alias costs a pointer.
 
 use std::collections::HashMap;
 
@@ -7,12 +7,12 @@ use zeroize::Zeroizing;
 
 use crate::sync::Arc;
 
-/// A node of a document. Text is kept as written: what a scalar means is the reader's question.
+/// A node of a document. The text of a scalar is kept as written; its reader interprets it.
 #[derive(Debug)]
 pub(crate) enum Node {
     Scalar {
         text: Zeroizing<String>,
-        /// Written without quotes: only then can it mean null or a truth value.
+        /// Whether it has no quotes. Only then it can be null or a truth value.
         plain: bool,
     },
     Sequence(Vec<Arc<Node>>),
@@ -26,7 +26,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// The value of a key; `None` also for a null.
+    /// Returns the value of a key; `None` also for a null.
     pub(super) fn get(&self, key: &str) -> Option<&Arc<Self>> {
         let Self::Mapping(entries) = self else {
             return None;
@@ -37,7 +37,7 @@ impl Node {
             .map(|(_, value)| value)
     }
 
-    /// Whether it is one of YAML's spellings of nothing.
+    /// Whether it is one of YAML's spellings of null.
     pub(super) fn is_null(&self) -> bool {
         match self {
             Self::Scalar { text, plain } => {
@@ -47,7 +47,7 @@ impl Node {
         }
     }
 
-    /// The text of a single value.
+    /// Returns the text of a scalar.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar { text, .. } => Some(text.as_str()),
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// What it is, for messages.
+    /// Names the kind of node, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Scalar { .. } => "a single value",
@@ -65,7 +65,7 @@ impl Node {
     }
 }
 
-/// The parser's events into nodes.
+/// Makes nodes of the parser's events.
 struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     /// The line of the last event.
@@ -73,13 +73,13 @@ struct Reader<'a> {
     anchors: HashMap<usize, Arc<Node>>,
 }
 
-/// Reads the one document of `text`; `None` when it is empty.
+/// Parses the one document of `text`; `None` if it is empty.
 ///
-/// Nesting is bounded by the parser (255), memory by the text's length: an alias shares what it refers to. The error
-/// says where and what, and repeats no more than a character of the text.
+/// The parser bounds the nesting (255). The text's length bounds the memory, because an alias
+/// shares its target. The error names the line and repeats no more than one character of the text.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "all but the ends of streams and documents is for the reader of nodes"
+    reason = "all other events begin nodes"
 )]
 pub(super) fn parse(text: &str) -> Result<Option<Arc<Node>>, String> {
     let options = granit_parser::options! { emit_comments: false };
@@ -124,11 +124,8 @@ impl<'a> Reader<'a> {
         format!("{why} at line {}", self.line)
     }
 
-    /// The node that begins with `event`.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "only nodes matter, whatever else the parser learns to tell"
-    )]
+    /// Reads the node that begins with `event`.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events are no nodes")]
     fn node(&mut self, event: Event<'a>) -> Result<Arc<Node>, String> {
         let (anchor, node) = match event {
             Event::Alias(id) => {
@@ -190,7 +187,7 @@ fn new_key(node: &Node, entries: &[(String, Arc<Node>)]) -> Result<String, Strin
 mod tests {
     use super::*;
 
-    /// A compact picture of a tree, for tables.
+    /// Draws a tree in one line, for tables.
     fn draw(node: &Node) -> String {
         match node {
             Node::Scalar { .. } if node.is_null() => "null".to_owned(),

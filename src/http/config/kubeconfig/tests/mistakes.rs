@@ -13,8 +13,10 @@ fn plugins_providers_and_proxies_are_refused_by_name() {
     let rows = [
         (
             "exec",
-            "users[name=exec].user.exec: the credential plugin \"aws\" is not run, plugins are not supported yet: \
-             use a token or a client certificate, such as those of a service account (or give --token)",
+            "users[name=exec].user.exec: the credential plugin \"aws\" is not run, plugins are not \
+             supported yet: \
+             use a token or a client certificate, such as those of a service account \
+             (or give --token)",
         ),
         (
             "provider",
@@ -76,7 +78,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         "server: https://x, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true",
         "",
-        "clusters[name=c].cluster.certificate-authority-data: names an authority although insecure-skip-tls-verify is set: remove one of the two",
+        "clusters[name=c].cluster.certificate-authority-data: names an authority although \
+         insecure-skip-tls-verify is set: remove one of the two",
     ),
     (
         "server: https://x, certificate-authority: ca.crt",
@@ -86,17 +89,20 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         "server: https://x, certificate-authority-data: c@nary",
         "",
-        "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+        "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM \
+         file in base64 (base64 -w0 <file>)",
     ),
     (
         HTTPS,
         "client-certificate-data: Y2E=, client-key-data: c@nary",
-        "users[name=u].user.client-key-data: not base64: it must be the whole PEM file in base64 (base64 -w0 <file>)",
+        "users[name=u].user.client-key-data: not base64: it must be the whole PEM file in base64 \
+         (base64 -w0 <file>)",
     ),
     (
         HTTPS,
         "client-certificate-data: Y2E=",
-        "users[name=u].user.client-certificate-data: a client certificate needs its key: set client-key or client-key-data (or give --client-key)",
+        "users[name=u].user.client-certificate-data: a client certificate needs its key: set \
+         client-key or client-key-data (or give --client-key)",
     ),
     (
         HTTPS,
@@ -116,7 +122,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         HTTPS,
         "token: canary, username: x",
-        "users[name=u].user.token: stands beside username and password: remove the one or the other",
+        "users[name=u].user.token: stands beside username and password: remove the one or the \
+         other",
     ),
     (
         HTTPS,
@@ -126,7 +133,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         HTTPS,
         "as-uid: \"7\"",
-        "users[name=u].user.as: missing: as-uid, as-groups and as-user-extra need a user to impersonate",
+        "users[name=u].user.as: missing: as-uid, as-groups and as-user-extra need a user to \
+         impersonate",
     ),
     (
         HTTPS,
@@ -136,7 +144,8 @@ const FIELDS: &[(&str, &str, &str)] = &[
     (
         HTTPS,
         "as: \"jane\\r\\nX: canary\"",
-        "users[name=u].user.as: cannot be sent: only printable ASCII characters can stand in a header",
+        "users[name=u].user.as: cannot be sent: only printable ASCII characters can stand in a \
+         header",
     ),
 ];
 
@@ -206,7 +215,8 @@ const DOCUMENTS: &[(&str, &str)] = &[
         "cluster \"c\" does not exist (named by context \"a\" in DIR/config); there is none",
     ),
     (
-        "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c}]\nusers: [{name: v}]",
+        "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: \
+         [{name: c}]\nusers: [{name: v}]",
         "user \"u\" does not exist (named by context \"a\" in DIR/config); there are: v",
     ),
 ];
