@@ -342,7 +342,7 @@ impl Progress {
         if self.stage != Stage::Contacting || status.synced {
             return None;
         }
-        if let Some(denied) = &status.denied {
+        if let Some(denied) = &status.refusal {
             return Some(denied.clone());
         }
         let lasting = |error: &&Error| {

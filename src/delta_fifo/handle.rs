@@ -7,7 +7,6 @@ use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::object::{Object, resource_name};
 use crate::reflector::{Demand, ReflectorStatus};
-use crate::store::refusal;
 use crate::sync::{Arc, Monitor};
 
 /// A look at a [`DeltaFifo`](super::DeltaFifo) from outside. Cheap to clone.
@@ -94,7 +93,7 @@ fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
     if state.has_synced() {
         return Some(Ok(()));
     }
-    if let Some(refusal) = refusal(&state.status) {
+    if let Some(refusal) = &state.status.refusal {
         return Some(Err(refusal.clone()));
     }
     state.is_hopeless().then(|| {

@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
-use crate::store::refusal;
 use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
@@ -321,7 +320,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     fn report(&mut self, status: &ReflectorStatus) {
         let mut status = status.clone();
         let mut state = self.queue.state.lock();
-        let told = refusal(&state.status).is_some() != refusal(&status).is_some();
+        let told = state.status.refusal.is_some() != status.refusal.is_some();
         std::mem::swap(&mut state.status, &mut status);
         drop(state);
         if told {

@@ -69,7 +69,7 @@ impl Chance {
     }
 }
 
-/// The steady backoff, one sequence for all failures of a reflector (RF-8, BK-1..BK-3).
+/// Waits that grow from a first base to a largest one (RF-8, BK-1..BK-3).
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
@@ -82,10 +82,24 @@ impl Backoff {
         Self { options, base }
     }
 
+    /// The waits before a watch is opened again that did not fail (B9).
+    pub(crate) fn of_reopening() -> Self {
+        Self::doubling(REOPEN_WAIT_MAX, 0.0)
+    }
+
+    fn doubling(cap: Duration, jitter: f64) -> Self {
+        Self::new(BackoffOptions {
+            initial: FIRST_WAIT,
+            cap,
+            jitter,
+            ..BackoffOptions::default()
+        })
+    }
+
     /// Notes the health before a failure: only when it lasted does the sequence start again (B10, BK-5).
     pub(crate) fn after(&mut self, health: Duration) {
         if health > self.options.reset_after || self.options.reset_after.is_zero() {
-            self.base = self.options.initial;
+            self.restart();
         }
     }
 
@@ -105,6 +119,17 @@ impl Backoff {
         self.base = grown(self.base, self.options.factor, self.options.cap);
         wait
     }
+
+    /// The wait after a watch that lived so long; zero only after one that lived long enough.
+    pub(crate) fn after_watch(&mut self, lived: Duration, chance: &mut Chance) -> Duration {
+        if lived >= REOPEN_RESET {
+            self.restart();
+        }
+        if lived >= REOPEN_AT_ONCE {
+            return Duration::ZERO;
+        }
+        self.next(chance)
+    }
 }
 
 fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
@@ -114,39 +139,20 @@ fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
     Duration::try_from_secs_f64(base.as_secs_f64() * factor).map_or(cap, |next| next.min(cap))
 }
 
-/// The waits before a watch is opened again that did not fail (B9).
-#[derive(Clone, Debug)]
-pub(crate) struct Reopen(Duration);
-
-impl Default for Reopen {
-    fn default() -> Self {
-        Self(FIRST_WAIT)
-    }
-}
-
-impl Reopen {
-    /// The wait after a watch that lived so long; zero only after one that lived long enough.
-    pub(crate) fn next(&mut self, lived: Duration) -> Duration {
-        if lived >= REOPEN_RESET {
-            self.0 = FIRST_WAIT;
-        }
-        if lived >= REOPEN_AT_ONCE {
-            return Duration::ZERO;
-        }
-        let wait = self.0;
-        self.0 = wait.saturating_mul(2).min(REOPEN_WAIT_MAX);
-        wait
-    }
-}
-
 /// The fast retries of a first sync that somebody waits for (B3).
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Fast(Option<Series>);
+#[derive(Clone, Debug)]
+pub(crate) struct Fast {
+    began: Option<Instant>,
+    waits: Backoff,
+}
 
-#[derive(Clone, Copy, Debug)]
-struct Series {
-    began: Instant,
-    wait: Duration,
+impl Default for Fast {
+    fn default() -> Self {
+        Self {
+            began: None,
+            waits: Backoff::doubling(FAST_WAIT_END, FAST_JITTER),
+        }
+    }
 }
 
 impl Fast {
@@ -155,31 +161,16 @@ impl Fast {
 
     /// The next fast wait; `None` once the series has fallen into the steady backoff.
     pub(crate) fn next(&mut self, now: Instant, chance: &mut Chance) -> Option<Duration> {
-        let series = match self.0 {
-            Some(series) if now < Self::end_of_gap(series) => series,
-            Some(_) | None => Series {
-                began: now,
-                wait: FIRST_WAIT,
-            },
-        };
-        let wait = series.wait;
-        if wait >= FAST_WAIT_END {
-            return None;
+        if self.next_series().is_none_or(|next| now >= next) {
+            self.began = Some(now);
+            self.waits.restart();
         }
-        self.0 = Some(Series {
-            wait: wait.saturating_mul(2),
-            ..series
-        });
-        Some(chance.stretch(wait, FAST_JITTER))
+        (self.waits.base < FAST_WAIT_END).then(|| self.waits.next(chance))
     }
 
     /// From when on a new series may begin; `None` when none has begun yet.
     pub(crate) fn next_series(&self) -> Option<Instant> {
-        self.0.map(Self::end_of_gap)
-    }
-
-    fn end_of_gap(series: Series) -> Instant {
-        later(series.began, FAST_SERIES_GAP)
+        self.began.map(|began| later(began, FAST_SERIES_GAP))
     }
 }
 
@@ -323,19 +314,20 @@ mod tests {
     /// B9: 50 ms doubling to 5 s, reset by a watch that lived 30 s.
     #[test]
     fn short_watches_wait_longer_each_time() {
-        let mut reopen = Reopen::default();
+        let (mut reopen, mut chance) = (Backoff::of_reopening(), Chance::new(SEED));
+        let mut next = |lived| reopen.after_watch(lived, &mut chance);
         let short = Duration::from_millis(4999);
-        let waits: Vec<_> = (0..9).map(|_| reopen.next(short)).collect();
+        let waits: Vec<_> = (0..9).map(|_| next(short)).collect();
         let expected = millis(&[50, 100, 200, 400, 800, 1600, 3200, 5000, 5000]);
         assert_eq!(waits, expected);
-        assert_eq!(reopen.next(Duration::from_secs(5)), Duration::ZERO);
+        assert_eq!(next(Duration::from_secs(5)), Duration::ZERO);
         assert_eq!(
-            reopen.next(short),
+            next(short),
             Duration::from_secs(5),
             "five seconds do not reset"
         );
-        assert_eq!(reopen.next(Duration::from_secs(30)), Duration::ZERO);
-        assert_eq!(reopen.next(short), Duration::from_millis(50));
+        assert_eq!(next(Duration::from_secs(30)), Duration::ZERO);
+        assert_eq!(next(short), Duration::from_millis(50));
     }
 
     /// B3: the fast waits fit into a second even at their longest, and then fall into the steady backoff.

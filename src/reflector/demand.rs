@@ -38,22 +38,10 @@ impl fmt::Debug for Callers {
     }
 }
 
-/// A request that is told of callers who wait, until this is dropped.
-#[must_use = "the request is told nothing any more when the guard is dropped"]
-pub(crate) struct Expediting<'a>(&'a Demand);
-
 /// One caller's wait; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the wait ends when the guard is dropped"]
 pub struct DemandGuard(Demand);
-
-/// Why a rest of the driver ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RestEnd {
-    Stopped,
-    DeadlinePassed,
-    Demanded,
-}
 
 impl Demand {
     /// A demand of nobody.
@@ -82,9 +70,8 @@ impl Demand {
         self.0.lock().waiting > 0
     }
 
-    /// Wakes `request` once when somebody waits, now or later, until the guard is dropped: it is
-    /// under way.
-    pub(crate) fn expedites(&self, request: Arc<dyn Wake>) -> Expediting<'_> {
+    /// Calls `send`, and wakes `request` once when somebody waits meanwhile, or waits already.
+    pub(crate) fn expediting<T>(&self, request: Arc<dyn Wake>, send: impl FnOnce() -> T) -> T {
         let now = {
             let mut callers = self.0.lock();
             if callers.waiting == 0 {
@@ -97,7 +84,11 @@ impl Demand {
         if let Some(request) = now {
             request.wake();
         }
-        Expediting(self)
+        let sent = send();
+        let request = self.0.lock().request.take();
+        // It may be the last holder of the lister-watcher: not under the lock.
+        drop(request);
+        sent
     }
 
     /// Declares that somebody reads what is held, and would rather read something newer. Never
@@ -118,27 +109,25 @@ impl Demand {
         }
     }
 
-    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads.
+    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads: then it
+    /// says true.
     pub(crate) fn rest(
         &self,
         clock: &Clock,
         deadline: Deadline,
         stop: &StopToken,
         wakes: bool,
-    ) -> RestEnd {
+    ) -> bool {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Callers>>::clone(&self.0);
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
         (callers.resting, callers.read) = (wakes, false);
         let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
-            if stop.is_stopped() {
-                return Some(RestEnd::Stopped);
-            }
-            let is_demanded = callers.waiting > 0 || callers.read;
-            (wakes && is_demanded).then_some(RestEnd::Demanded)
+            let is_demanded = wakes && (callers.waiting > 0 || callers.read);
+            (is_demanded || stop.is_stopped()).then_some(is_demanded)
         });
         callers.resting = false;
-        end.unwrap_or(RestEnd::DeadlinePassed)
+        end.unwrap_or(false)
     }
 }
 
@@ -146,13 +135,5 @@ impl Drop for DemandGuard {
     fn drop(&mut self) {
         let mut callers = self.0.0.lock();
         callers.waiting = callers.waiting.saturating_sub(1);
-    }
-}
-
-impl Drop for Expediting<'_> {
-    fn drop(&mut self) {
-        let request = self.0.0.lock().request.take();
-        // It may be the last holder of the lister-watcher.
-        drop(request);
     }
 }

@@ -5,17 +5,17 @@ use crate::error::{Error, ErrorKind};
 use crate::hooks::Hook;
 use crate::list_watch::{
     Backlog, EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent, WatchRequest,
+    WatchStream,
 };
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
-use crate::reflector::demand::RestEnd;
-use crate::reflector::guarded::{Guarded, GuardedStream};
+use crate::reflector::guarded::Guarded;
 use crate::reflector::metrics::Measured;
 use crate::reflector::{
     Demand, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
 };
 use crate::sync::{Arc, Mutex};
-use crate::worker::{StopToken, Wake, panic_literal};
+use crate::worker::{StopToken, panic_literal};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,14 +30,12 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     clock: Clock,
     demand: Demand,
     status: Arc<Mutex<ReflectorStatus>>,
-    stream: Option<GuardedStream<K>>,
+    stream: Option<Box<dyn WatchStream<K>>>,
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
     measured: Measured,
     on_error: Option<Hook<FailedAttempt>>,
-    /// The source's word that it lists one object.
-    one_object: bool,
 }
 
 impl<K: Object, S: Sink<K>> Driver<K, S> {
@@ -49,10 +47,13 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Result<Self, Error> {
         let measured = Measured::start(options.metrics.clone(), &name, &status, &options.clock)?;
-        let mut core = Core::new(&options, source.what().to_owned(), options.clock.now());
+        let (what, one_object) = (
+            source.what().to_owned(),
+            source.ask(|source| source.lists_one_object()),
+        );
+        let mut core = Core::new(&options, what, one_object, options.clock.now());
         core.shows(source.ask(|source| source.progress()));
         Ok(Self {
-            one_object: source.ask(|source| source.lists_one_object()),
             name,
             source,
             sink,
@@ -130,7 +131,6 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             } else {
                 self.source.ask(|source| source.bookmark_interval())
             },
-            one_object: self.one_object,
         }
     }
 
@@ -140,10 +140,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Apply => self.apply(),
             Action::Stage => self.stage(),
             Action::Bookmark(version) => self.bookmark(&version),
-            Action::Read { until } => match self.look_up() {
-                Backlog::Bytes => self.read_what_is_there(until),
-                Backlog::Event | Backlog::Unknown => self.read(until),
-            },
+            Action::Read { until } => {
+                let read = self.read(until);
+                read.unwrap_or_else(|error| Input::Seen(Seen::Error(error)))
+            }
             Action::List { request, fresh } => {
                 self.publish_and_rest();
                 self.list(&request, fresh, stop)
@@ -164,9 +164,14 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             Action::Rest { until, on_demand } => {
                 self.core.pauses(Some(until));
                 self.publish_and_rest();
-                let ended = self.rest(until, on_demand, stop);
+                let deadline = Deadline::at(until);
+                let demanded = self.demand.rest(&self.clock, deadline, stop, on_demand);
                 self.core.pauses(None);
-                ended
+                if demanded {
+                    Input::Demanded
+                } else {
+                    Input::Rested
+                }
             }
             Action::End => return None,
         };
@@ -188,12 +193,17 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             | Action::Probe(_)
             | Action::Rest { .. }
             | Action::End => {
-                if self.stream.take().is_some() {
-                    self.measured.watch_over();
-                }
+                self.close();
                 self.staging = None;
                 self.event = None;
             }
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            self.source.close(stream);
+            self.measured.watch_over();
         }
     }
 
@@ -208,7 +218,18 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                     phase,
                     error,
                     attempts,
-                } => self.tell_of(phase, &error, attempts),
+                } => {
+                    if let Some(hook) = &self.on_error {
+                        let failed = FailedAttempt {
+                            reflector: self.name.clone(),
+                            what: self.source.what().to_owned(),
+                            phase,
+                            error,
+                            attempts,
+                        };
+                        hook.tell(&failed.port(), &failed);
+                    }
+                }
                 Effect::WatchListFailed => self.source.ask(|source| source.watch_list_failed()),
                 Effect::BookmarkCame(interval) => {
                     self.source.ask(|source| source.bookmark_came(interval));
@@ -216,28 +237,6 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                 Effect::Disconnect => self.source.ask(|source| source.disconnect()),
             }
         }
-    }
-
-    fn tell_of(&self, phase: Phase, error: &Error, attempts: u32) {
-        if let Some(hook) = &self.on_error {
-            let failed = FailedAttempt {
-                reflector: self.name.clone(),
-                what: self.source.what().to_owned(),
-                phase,
-                error: error.clone(),
-                attempts,
-            };
-            hook.tell(&failed.port(), &failed);
-        }
-    }
-
-    /// Before a read of the watch.
-    fn look_up(&mut self) -> Backlog {
-        let stream = self.stream.as_ref();
-        let backlog = stream.map_or(Backlog::Unknown, GuardedStream::backlog);
-        self.sink.backlog(backlog);
-        self.publish();
-        backlog
     }
 
     /// Before a wait for anything but the watch.
@@ -269,14 +268,14 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             measured.listed(item.decoded().is_none());
             sink.stage(&mut staging, ObjectEvent::added(item));
         };
+        let mut send = || self.source.list(request, stop, &mut each);
         // Who comes for a first sync while its list is queued makes the list urgent.
-        let expedites = !request.waited_for && !self.core.status().synced;
-        let expediting = expedites.then(|| {
-            let source: Arc<dyn Wake> = Arc::<Guarded<K>>::clone(&self.source);
-            self.demand.expedites(source)
-        });
-        let page = self.source.list(request, stop, &mut each);
-        drop(expediting);
+        let page = if request.waited_for || self.core.status().synced {
+            send()
+        } else {
+            self.demand
+                .expediting(Arc::<Guarded<K>>::clone(&self.source), send)
+        };
         self.staging = Some(staging);
         let token = page
             .as_ref()
@@ -299,31 +298,37 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         Input::Done(opened)
     }
 
-    /// An event in the bytes that have come is read at once. Bytes of a part of one are no backlog.
-    fn read_what_is_there(&mut self, until: Instant) -> Input {
-        let input = self.read(self.clock.now());
-        if !matches!(input, Input::Quiet { .. }) {
-            return input;
-        }
-        self.sink.backlog(Backlog::Unknown);
-        self.read(until)
-    }
-
-    fn read(&mut self, until: Instant) -> Input {
-        let Some(stream) = self.stream.as_mut() else {
-            return Input::Ended(None);
+    /// Waits for the next event of the watch. A panic of the stream is an error of the watch.
+    fn read(&mut self, until: Instant) -> Result<Input, Error> {
+        self.publish();
+        let Some(stream) = &mut self.stream else {
+            return Ok(Input::Ended(None));
         };
-        match stream.next(Deadline::at(until)) {
-            Ok(Next::Event(event)) => Input::Seen(self.see(event)),
-            Ok(Next::Ended(end)) => {
+        let backlog = self.source.reading(|| Ok(stream.backlog()))?;
+        self.sink.backlog(backlog);
+        let mut next = Next::DeadlinePassed;
+        if backlog == Backlog::Bytes {
+            // An event in the bytes that have come is read at once. Bytes of a part of one are no
+            // backlog.
+            let at_once = Deadline::at(self.clock.now());
+            next = self.source.reading(|| stream.next(at_once))?;
+            if matches!(next, Next::DeadlinePassed) {
+                self.sink.backlog(Backlog::Unknown);
+            }
+        }
+        if matches!(next, Next::DeadlinePassed) {
+            next = self.source.reading(|| stream.next(Deadline::at(until)))?;
+        }
+        Ok(match next {
+            Next::Event(event) => Input::Seen(self.see(event)),
+            Next::Ended(end) => {
                 self.measured.watch_is_at_its_end();
                 Input::Ended(end)
             }
-            Ok(Next::DeadlinePassed) => Input::Quiet {
-                last_contact: stream.last_contact(),
+            Next::DeadlinePassed => Input::Quiet {
+                last_contact: self.source.reading(|| Ok(stream.last_contact()))?,
             },
-            Err(error) => Input::Seen(Seen::Error(error)),
-        }
+        })
     }
 
     /// Keeps an object's event for the action to come.
@@ -382,20 +387,12 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         self.measured.list_is_complete();
         Input::Done(self.sink.commit(staging, of))
     }
-
-    fn rest(&mut self, until: Instant, on_demand: bool, stop: &StopToken) -> Input {
-        let deadline = Deadline::at(until);
-        match self.demand.rest(&self.clock, deadline, stop, on_demand) {
-            RestEnd::Stopped => Input::Stop,
-            RestEnd::DeadlinePassed => Input::Rested,
-            RestEnd::Demanded => Input::Demanded,
-        }
-    }
 }
 
 /// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
 impl<K: Object, S: Sink<K>> Drop for Driver<K, S> {
     fn drop(&mut self) {
+        self.close();
         self.source.ask(|source| source.disconnect());
         self.status.lock().phase = Phase::Stopped;
     }

@@ -1,15 +1,9 @@
 //! The guard around a reflector's source: a panic in it is an error of that call, and the reflector
 //! goes on.
 
-use std::cell::RefCell;
-use std::time::Instant;
-
-use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::{guard, guard_call, guard_logged};
-use crate::list_watch::{
-    Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest, WatchStream,
-};
+use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
 use crate::worker::{StopToken, Wake};
@@ -23,17 +17,6 @@ pub(super) struct Guarded<K: Object> {
     /// `the source of reflector secrets`.
     name: String,
     what: String,
-    clock: Clock,
-}
-
-/// An open watch behind the guard.
-pub(super) struct GuardedStream<K: Object> {
-    /// Empty once it is being dropped.
-    stream: Option<Box<dyn WatchStream<K>>>,
-    name: String,
-    opened: Instant,
-    /// A panic where there was no error to return; the next read returns it.
-    failed: RefCell<Option<Error>>,
 }
 
 impl<K: Object> Guarded<K> {
@@ -42,19 +25,10 @@ impl<K: Object> Guarded<K> {
     /// # Errors
     ///
     /// `Panicked`, if the source panics as it is asked what it lists.
-    pub(super) fn new(
-        reflector: &str,
-        source: Arc<dyn ListerWatcher<K>>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(reflector: &str, source: Arc<dyn ListerWatcher<K>>) -> Result<Self, Error> {
         let name = format!("the source of reflector {reflector}");
         let what = guard(&name, || source.describe())?;
-        Ok(Self {
-            source,
-            name,
-            what,
-            clock,
-        })
+        Ok(Self { source, name, what })
     }
 
     /// What is listed, for messages.
@@ -93,14 +67,20 @@ impl<K: Object> Guarded<K> {
         &self,
         request: &WatchRequest,
         stop: &StopToken,
-    ) -> Result<GuardedStream<K>, Error> {
-        let stream = guard_call(&self.name, || self.source.watch(request, stop))?;
-        Ok(GuardedStream {
-            stream: Some(stream),
-            name: format!("{}, reading its watch,", self.name),
-            opened: self.clock.now(),
-            failed: RefCell::new(None),
-        })
+    ) -> Result<Box<dyn WatchStream<K>>, Error> {
+        guard_call(&self.name, || self.source.watch(request, stop))
+    }
+
+    /// Asks an open watch something.
+    pub(super) fn reading<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        guard_call(format_args!("{}, reading its watch,", self.name), call)
+    }
+
+    /// Drops an open watch.
+    pub(super) fn close(&self, stream: Box<dyn WatchStream<K>>) {
+        guard_logged(format_args!("{}, reading its watch,", self.name), || {
+            drop(stream)
+        });
     }
 }
 
@@ -108,43 +88,5 @@ impl<K: Object> Guarded<K> {
 impl<K: Object> Wake for Guarded<K> {
     fn wake(&self) {
         self.ask(|source| source.expedite());
-    }
-}
-
-impl<K: Object> GuardedStream<K> {
-    pub(super) fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        let Some(stream) = &mut self.stream else {
-            return Ok(Next::Ended(None));
-        };
-        guard_call(&self.name, || stream.next(deadline))
-    }
-
-    pub(super) fn last_contact(&self) -> Instant {
-        self.ask(self.opened, |stream| stream.last_contact())
-    }
-
-    pub(super) fn backlog(&self) -> Backlog {
-        self.ask(Backlog::Unknown, |stream| stream.backlog())
-    }
-
-    /// Asks the stream something that has no error of its own.
-    fn ask<T>(&self, otherwise: T, call: impl FnOnce(&dyn WatchStream<K>) -> T) -> T {
-        let Some(stream) = &self.stream else {
-            return otherwise;
-        };
-        guard(&self.name, || call(&**stream)).unwrap_or_else(|error| {
-            self.failed.replace(Some(error));
-            otherwise
-        })
-    }
-}
-
-impl<K: Object> Drop for GuardedStream<K> {
-    fn drop(&mut self) {
-        let stream = self.stream.take();
-        guard_logged(&self.name, || drop(stream));
     }
 }

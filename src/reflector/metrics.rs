@@ -50,17 +50,11 @@ pub enum ReflectorMetric {
 pub(super) struct Measured {
     telemetry: Telemetry<ReflectorMetric, (ReflectorStatus, Instant)>,
     clock: Clock,
-    list: Option<Count>,
-    watch: Option<Count>,
+    /// Since when a list goes on, and how many items came of it.
+    list: Option<(Instant, usize)>,
+    watch: Option<(Instant, usize)>,
     /// The server ended the watch.
     at_its_end: bool,
-}
-
-/// Since when something goes on, and how many items came of it.
-#[derive(Clone, Copy, Debug)]
-struct Count {
-    since: Instant,
-    items: usize,
 }
 
 impl Measured {
@@ -96,8 +90,8 @@ impl Measured {
 
     /// The last item has come; a second time nothing happens.
     pub(super) fn list_is_complete(&mut self) {
-        if let Some(list) = self.list.take() {
-            let (items, took) = (list.items, self.lived(list));
+        if let Some((since, items)) = self.list.take() {
+            let took = self.clock.now().saturating_duration_since(since);
             self.telemetry
                 .tell(|| ReflectorMetric::Listed { items, took });
         }
@@ -126,37 +120,29 @@ impl Measured {
 
     /// The watch is closed, whoever ended it.
     pub(super) fn watch_over(&mut self) {
-        let Some(watch) = self.watch.take() else {
+        let Some((since, events)) = self.watch.take() else {
             return;
         };
-        let lived = self.lived(watch);
+        let lived = self.clock.now().saturating_duration_since(since);
         // A streamed list that is under way, or failed, is no watch without items.
-        let without_items = watch.items == 0 && self.list.is_none_or(|list| list.items == 0);
+        let without_items = events == 0 && self.list.is_none_or(|(_, items)| items == 0);
         if self.at_its_end && without_items && lived < VERY_SHORT {
             self.telemetry.tell(|| ReflectorMetric::ShortWatch);
         }
-        let events = watch.items;
         self.telemetry
             .tell(|| ReflectorMetric::WatchEnded { events, lived });
     }
 
-    fn begun(&self) -> Option<Count> {
-        self.telemetry.has_hook().then(|| Count {
-            since: self.clock.now(),
-            items: 0,
-        })
+    fn begun(&self) -> Option<(Instant, usize)> {
+        self.telemetry.has_hook().then(|| (self.clock.now(), 0))
     }
 
-    fn came(&mut self, undecodable: bool, of: fn(&mut Self) -> &mut Option<Count>) {
-        if let Some(count) = of(self) {
-            count.items = count.items.saturating_add(1);
+    fn came(&mut self, undecodable: bool, of: fn(&mut Self) -> &mut Option<(Instant, usize)>) {
+        if let Some((_, items)) = of(self) {
+            *items = items.saturating_add(1);
         }
         if undecodable {
             self.telemetry.tell(|| ReflectorMetric::Undecodable);
         }
-    }
-
-    fn lived(&self, count: Count) -> Duration {
-        self.clock.now().saturating_duration_since(count.since)
     }
 }

@@ -3,9 +3,9 @@
 mod backoff;
 mod core;
 mod demand;
-mod disposition;
 mod driver;
 mod error_hook;
+mod failure_class;
 mod guarded;
 mod metrics;
 mod options;
@@ -114,7 +114,7 @@ impl Reflector {
             Rank::REFLECTOR_STATUS,
             ReflectorStatus::default(),
         ));
-        let source = Arc::new(Guarded::new(&name, source, clock.clone())?);
+        let source = Arc::new(Guarded::new(&name, source)?);
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
         let start_after = options.start_after.clone();

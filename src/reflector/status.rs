@@ -49,14 +49,12 @@ pub struct ReflectorStatus {
     /// The requests that failed one after the other; none again once a list or a watch succeeds.
     /// Before any failure it knows when the run began.
     pub failures: Failures,
-    /// The server's refusal (403) once it has outlasted the grace of
-    /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace): an answer for
-    /// readers, although the reflector goes on trying.
-    pub denied: Option<Error>,
-    /// The server's word that it knows no such resource (404), once it has outlasted the same grace: a custom resource that
-    /// is not installed, or a version that is not served. An answer for who waits for the first list, although the
-    /// reflector goes on trying.
-    pub unknown_resource: Option<Error>,
+    /// The server's final word once it has outlasted the grace of
+    /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace):
+    /// it refuses the resource (403), or knows no such one (404), because a custom resource is not
+    /// installed or a version is not served. An answer for those who wait, although the reflector
+    /// goes on trying.
+    pub refusal: Option<Error>,
     /// The last position in the server's history (RF-50); empty before the first success.
     pub resource_version: ResourceVersion,
     /// Lists that reached the sink.
@@ -159,8 +157,7 @@ impl ReflectorStatus {
     ///   nothing else comes for longer, the content is that old.
     /// - A list on its way counts as contact with each page, and a streamed one with each object, that comes in, unless the
     ///   one before it failed.
-    /// - A refusal that is an answer ([`denied`](Self::denied), [`unknown_resource`](Self::unknown_resource)) is a contact
-    ///   where nothing has synced yet.
+    /// - A [refusal](Self::refusal) that is an answer is a contact where nothing has synced yet.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
     /// So a server that falls silent, or is away, makes this fail after the idle limit at the

@@ -26,7 +26,6 @@ pub use lister::{Lister, NamespaceLister};
 pub use mutation::{MutationCache, MutationCacheOptions};
 pub(crate) use reader::Outlook;
 pub use reader::Store;
-pub(crate) use state::refusal;
 pub use undelta::UndeltaWriter;
 pub(crate) use version_guard::{Identity, VersionGuard};
 pub use writer::{Staging, StoreWriter};

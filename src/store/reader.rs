@@ -13,7 +13,7 @@ use crate::list_watch::{ListerWatcher, Undecodable};
 use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
-use crate::store::state::{Content, Entry, State, index, refusal};
+use crate::store::state::{Content, Entry, State, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
@@ -409,7 +409,7 @@ impl<K: Object> Store<K> {
             if holds(&state) {
                 return Ok(());
             }
-            if let Some(refusal) = refusal(&state.status) {
+            if let Some(refusal) = &state.status.refusal {
                 return Err(refusal.clone());
             }
             if state.ended {

@@ -99,11 +99,6 @@ pub(super) struct State<K: Object> {
     pub(super) since: Instant,
 }
 
-/// The server's final word for those who wait: it refuses the resource, or knows none such.
-pub(crate) fn refusal(status: &ReflectorStatus) -> Option<&Error> {
-    status.denied.as_ref().or(status.unknown_resource.as_ref())
-}
-
 impl<K: Object> State<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>, since: Instant) -> Self {
         Self {
@@ -123,7 +118,7 @@ impl<K: Object> State<K> {
     pub(super) fn report(monitor: &Monitor<Self>, status: &ReflectorStatus) {
         let mut status = status.clone();
         let mut state = monitor.lock();
-        let told = refusal(&state.status).is_some() != refusal(&status).is_some();
+        let told = state.status.refusal.is_some() != status.refusal.is_some();
         std::mem::swap(&mut state.status, &mut status);
         if state.ended {
             state.show_end();

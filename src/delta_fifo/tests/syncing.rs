@@ -334,11 +334,11 @@ fn df_14_a_wait_that_fails_gives_the_cause() {
         (
             |mut rig, _| {
                 let status = ReflectorStatus {
-                    denied: Some(Error::new(ErrorKind::Forbidden, "no")),
+                    refusal: Some(Error::new(ErrorKind::Forbidden, "no")),
                     ..ReflectorStatus::default()
                 };
                 rig.writer.report(&status);
-                assert!(rig.handle.status().denied.is_some());
+                assert!(rig.handle.status().refusal.is_some());
                 Box::new(rig)
             },
             ErrorKind::Forbidden,
@@ -347,7 +347,7 @@ fn df_14_a_wait_that_fails_gives_the_cause() {
         (
             |mut rig, _| {
                 let status = ReflectorStatus {
-                    unknown_resource: Some(Error::new(ErrorKind::NotFound, "no such")),
+                    refusal: Some(Error::new(ErrorKind::NotFound, "no such")),
                     ..ReflectorStatus::default()
                 };
                 rig.writer.report(&status);

@@ -8,7 +8,7 @@ use crate::informer::{Deleted, InformerMetric, InformerState, Notification};
 use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
 use crate::object::{Held, Object, ResourceVersion, Transform};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
-use crate::store::{Change, Staging, Store, StoreWriter, refusal};
+use crate::store::{Change, Staging, Store, StoreWriter};
 use crate::sync::Arc;
 
 /// What the informer's reflector writes to, on the reflector's thread.
@@ -214,7 +214,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 
     fn report(&mut self, status: &ReflectorStatus) {
         self.writer.report(status);
-        let refusal = refusal(status);
+        let refusal = status.refusal.as_ref();
         if self.is_denied != refusal.is_some() {
             self.is_denied = refusal.is_some();
             self.processor.deny(refusal);

@@ -435,7 +435,7 @@ fn a_refusal_becomes_an_answer() {
     assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
     let (worker, answer) = get_elsewhere(&stage, "s");
     stage.clock.wait_for_timer(Duration::from_secs(1));
-    status.denied = Some(forbidden);
+    status.refusal = Some(forbidden);
     stage.runs.report("s", &status);
     let error = answer.recv().unwrap().unwrap_err();
     worker.join().unwrap();

@@ -327,7 +327,11 @@ impl<K: Object> WatchEntry<K> {
         self.contact_due = status.contact_due;
         self.activity = status.activity();
         self.failures = status.failures.clone();
-        self.denied.clone_from(&status.denied);
+        // That a custom resource is not installed is no answer about one object.
+        let refusal = status.refusal.as_ref();
+        self.denied = refusal
+            .filter(|why| why.kind() == ErrorKind::Forbidden)
+            .cloned();
         self.is_behind = status.is_behind();
         let is_away = self.is_server_away();
         let was_away = std::mem::replace(&mut self.server_away, is_away);

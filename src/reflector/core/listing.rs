@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListPage, ListRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
-use crate::reflector::disposition::{Disposition, Site, disposition, is_expired_page};
+use crate::reflector::failure_class::{classify, is_expired_page};
 
 use super::memory::History;
 use super::{Action, Core, Facts, Next, Pass, State, use_up};
@@ -24,21 +24,16 @@ pub(super) struct Listing {
     asked: ResourceVersion,
     /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
     page_size: u32,
-    /// Set from the second page on.
-    paging: Option<Paging>,
+    /// The version of the first page is that of the list (PG-5); set from the second page on.
+    version: Option<ResourceVersion>,
+    /// Where the last page ended.
+    token: String,
+    pages: u32,
     /// Pages without an item since the last one with some.
     empty_pages: u8,
     pass: Pass,
     /// It stands in for a probe: its failure says nothing of what is held (B11).
     is_probe: bool,
-}
-
-#[derive(Debug)]
-struct Paging {
-    /// The version of the first page is that of the list (PG-5).
-    version: ResourceVersion,
-    token: String,
-    pages: u32,
 }
 
 impl Core {
@@ -52,19 +47,10 @@ impl Core {
         } else {
             self.memory.version().clone()
         };
-        self.list_at(asked, pass, facts)
+        self.list_at(asked, pass, false, facts)
     }
 
-    pub(super) fn list_at(&mut self, asked: ResourceVersion, pass: Pass, facts: &Facts) -> Action {
-        self.ask_at(asked, pass, false, facts)
-    }
-
-    /// Lists the one object that there is, at the most recent version.
-    pub(super) fn probe_by_list(&mut self, facts: &Facts) -> Action {
-        self.ask_at(ResourceVersion::most_recent(), Pass::default(), true, facts)
-    }
-
-    fn ask_at(
+    pub(super) fn list_at(
         &mut self,
         asked: ResourceVersion,
         pass: Pass,
@@ -75,7 +61,9 @@ impl Core {
         let listing = Listing {
             asked,
             page_size,
-            paging: None,
+            version: None,
+            token: String::new(),
+            pages: 0,
             empty_pages: 0,
             pass,
             is_probe,
@@ -102,7 +90,7 @@ impl Core {
             ..ListRequest::default()
         };
         self.state = State::Listing(Listing {
-            paging: None,
+            version: None,
             empty_pages: 0,
             ..listing
         });
@@ -144,10 +132,8 @@ impl Core {
         let Some(token) = token else {
             return self.listed(listing, page.resource_version, facts);
         };
-        let endless = listing
-            .paging
-            .as_ref()
-            .is_some_and(|paging| paging.token == token || paging.pages >= PAGES_MAX);
+        let endless =
+            listing.version.is_some() && (listing.token == token || listing.pages >= PAGES_MAX);
         if endless {
             let error = Error::new(
                 ErrorKind::Protocol,
@@ -168,10 +154,6 @@ impl Core {
         if listing.asked == ResourceVersion::any() {
             self.memory.paged = true;
         }
-        let (version, pages) = match listing.paging {
-            Some(paging) => (paging.version, paging.pages),
-            None => (version, 0),
-        };
         let request = ListRequest {
             limit: listing.page_size,
             continue_token: Some(token.clone()),
@@ -179,11 +161,12 @@ impl Core {
             ..ListRequest::default()
         };
         self.state = State::Listing(Listing {
-            paging: Some(Paging {
-                version,
-                token,
-                pages: pages.saturating_add(1),
-            }),
+            pages: listing
+                .version
+                .as_ref()
+                .map_or(1, |_| listing.pages.saturating_add(1)),
+            version: listing.version.or(Some(version)),
+            token,
             ..listing
         });
         Action::List {
@@ -194,10 +177,7 @@ impl Core {
 
     /// The last page came: publish, unless the answer is older than what is known (B4).
     fn listed(&mut self, mut listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
-        let version = match listing.paging.take() {
-            Some(paging) => paging.version,
-            None => version,
-        };
+        let version = listing.version.take().unwrap_or(version);
         if !listing.asked.is_empty() && self.memory.is_below_floor(&version) {
             if use_up(&mut listing.pass.most_recent) {
                 return self.ask_most_recent(listing, facts);
@@ -213,19 +193,19 @@ impl Core {
         error: Error,
         facts: &Facts,
     ) -> Action {
-        let later_page = listing.paging.is_some();
+        let later_page = listing.version.is_some();
         if later_page && is_expired_page(&error) && use_up(&mut listing.pass.full_list) {
             return self.ask(listing, 0, facts);
         }
-        let reaction = disposition(Site::List, &error);
-        if reaction == Disposition::MostRecent {
+        let most_recent = classify(&error).calls_for_most_recent();
+        if most_recent {
             self.memory.history = History::Unavailable;
             if !listing.asked.is_empty() && use_up(&mut listing.pass.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }
         }
-        let error = error.context(&format!("failed to list {}", self.memory.what()));
-        if listing.is_probe && reaction != Disposition::MostRecent {
+        let error = error.context(&format!("failed to list {}", self.memory.what));
+        if listing.is_probe && !most_recent {
             return self.fail(error, Next::Probe, facts);
         }
         self.memory.fell_behind(facts.now);

@@ -6,8 +6,8 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::object::ResourceVersion;
-use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, Reopen, RetryWindow};
-use crate::reflector::disposition::{Class, classify};
+use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
+use crate::reflector::failure_class::{FailureClass, classify};
 use crate::reflector::options::{RETRY_AFTER_MAX, WATCH_TIMEOUT_MIN};
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
@@ -27,14 +27,6 @@ const SOON: Duration = Duration::from_secs(1);
 /// So many times the longest interval between two bookmarks may pass without one.
 const BOOKMARKS_MISSED: u32 = 3;
 
-/// Failures since a watch was last open, as the log tells of them.
-#[derive(Clone, Copy, Debug)]
-struct LogSeries {
-    failures: u32,
-    /// The first one was a warning, so its end is told at a level that is seen.
-    warned: bool,
-}
-
 /// How far the last version can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
@@ -45,37 +37,6 @@ pub(super) enum History {
     Unavailable,
 }
 
-/// Whether bookmarks come, so that silence means something (B11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bookmarks {
-    Unseen,
-    /// They came to another run, or ended a streamed list.
-    Expected,
-    /// They came by themselves, and the source was told.
-    Told,
-}
-
-/// Whether the server lives, and what its answers may do once until a watch has served again: a
-/// server whose every watch expires, or whose lists succeed while its watches fail, is not asked
-/// without end at the first step of the backoff (B9, B10).
-#[derive(Clone, Copy, Debug)]
-struct Life {
-    /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
-    away: bool,
-    /// An expired position: a list soon.
-    list_soon: bool,
-    /// An answer after failures that prove no life: the backoff starts again.
-    restart: bool,
-}
-
-impl Life {
-    const PROVED: Self = Self {
-        away: false,
-        list_soon: true,
-        restart: true,
-    };
-}
-
 #[derive(Debug)]
 pub(super) struct Memory {
     pub(super) status: ReflectorStatus,
@@ -83,41 +44,61 @@ pub(super) struct Memory {
     pub(super) history: History,
     /// Lists at `0` come in pages: the server has no cache (RF-11).
     pub(super) paged: bool,
-    bookmarks: Bookmarks,
-    /// The longest time between two bookmarks, from a watch's opening to its first included.
-    bookmark_interval: Duration,
+    /// The longest time between two bookmarks, from a watch's opening to its first included, once
+    /// bookmarks are known to come, so that silence means something (B11).
+    bookmarks: Option<Duration>,
+    /// Bookmarks came by themselves, and the source was told.
+    bookmarks_told: bool,
     /// When the sink is next asked to resync (RF-47).
     pub(super) resync_due: Option<Instant>,
-    pub(super) reopen: Reopen,
+    reopen: Backoff,
     pub(super) internal_errors: RetryWindow,
     idle_limit: Duration,
     pub(super) page_size: Option<u32>,
-    what: String,
+    /// What is listed, for messages.
+    pub(super) what: String,
+    /// That is one object by name.
+    pub(super) one_object: bool,
     /// Since when the server owes a confirmation that never came: the beginning, or a refusal that
     /// is an answer.
     unconfirmed_since: Instant,
     /// Until when an open watch may be quiet where bookmarks are not known to come (B14).
-    quiet_until: Option<Instant>,
+    pub(super) quiet_until: Option<Instant>,
     /// Whether the server has confirmed the content since the last watch was opened.
-    confirmed: bool,
+    pub(super) confirmed: bool,
     /// When something last came of a list that is on its way.
     progress: Option<Instant>,
     floor: ResourceVersion,
-    may_stream: bool,
+    /// Whether lists may be streamed.
+    pub(super) may_stream: bool,
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
     healthy_since: Option<Instant>,
     failed_at: Option<Instant>,
-    series: Option<LogSeries>,
-    life: Life,
+    /// Failures since a watch was last open, and whether the first one was a warning, so that the
+    /// end of the series is told at a level that is seen.
+    series: Option<(u32, bool)>,
+    /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
+    away: bool,
+    /// What an answer may do once until a watch has served again, so that a server whose every watch
+    /// expires, or whose lists succeed while its watches fail, is not asked without end at the first
+    /// step of the backoff (B9, B10): an expired position leads to a list soon.
+    may_list_soon: bool,
+    /// The same of an answer after failures that prove no life: it starts the backoff again.
+    may_restart: bool,
     backoff: Backoff,
     fast: Fast,
     chance: Chance,
 }
 
 impl Memory {
-    pub(super) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
+    pub(super) fn new(
+        options: &ReflectorOptions,
+        what: String,
+        one_object: bool,
+        now: Instant,
+    ) -> Self {
         // Longer than any program runs, and still an instant.
         let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
         let status = ReflectorStatus {
@@ -134,14 +115,15 @@ impl Memory {
             effects: Vec::new(),
             history: History::Known,
             paged: false,
-            bookmarks: Bookmarks::Unseen,
-            bookmark_interval: Duration::ZERO,
+            bookmarks: None,
+            bookmarks_told: false,
             resync_due: None,
-            reopen: Reopen::default(),
+            reopen: Backoff::of_reopening(),
             internal_errors: RetryWindow::new(options.internal_error_retry),
             idle_limit,
             page_size: options.page_size.filter(|size| *size > 0),
             what,
+            one_object,
             floor: options.start_floor.clone().unwrap_or_default(),
             may_stream: options.watch_list,
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
@@ -150,16 +132,13 @@ impl Memory {
             healthy_since: None,
             failed_at: None,
             series: None,
-            life: Life::PROVED,
+            away: false,
+            may_list_soon: true,
+            may_restart: true,
             backoff: Backoff::new(options.backoff.clone()),
             fast: Fast::default(),
             chance: Chance::new(options.seed),
         }
-    }
-
-    /// What is listed, for messages.
-    pub(super) fn what(&self) -> &str {
-        &self.what
     }
 
     pub(super) fn version(&self) -> &ResourceVersion {
@@ -171,44 +150,32 @@ impl Memory {
         version.is_older_than(&self.floor) || version.is_older_than(self.version())
     }
 
-    pub(super) fn may_stream(&self) -> bool {
-        self.may_stream
-    }
-
-    /// Streamed lists are not for what this reflector lists.
-    pub(super) fn stream_no_more(&mut self) {
-        self.may_stream = false;
-    }
-
     /// Streamed lists do not work here: never tried again by this reflector, and the source is told (B8).
     pub(super) fn give_up_streams(&mut self) {
-        self.stream_no_more();
+        self.may_stream = false;
         self.effects.push(Effect::WatchListFailed);
     }
 
     /// Whether a watch on which nothing comes has fallen silent.
     pub(super) fn expects_bookmarks(&self) -> bool {
-        self.bookmarks != Bookmarks::Unseen
+        self.bookmarks.is_some()
     }
 
     /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of other watches.
-    pub(super) fn expect_bookmarks(&mut self, interval: Duration) {
-        if self.bookmarks == Bookmarks::Unseen {
-            self.bookmarks = Bookmarks::Expected;
-        }
-        self.bookmark_interval = self.bookmark_interval.max(interval);
+    pub(super) fn expect_bookmarks(&mut self, interval: Option<Duration>) {
+        self.bookmarks = self.bookmarks.max(interval);
     }
 
     /// A bookmark came by itself, as on other watches of that server and resource, so long after
     /// the one before: the source is told of the first, and of an interval that makes the idle
     /// limit longer (B11).
     pub(super) fn bookmark_came(&mut self, interval: Duration) {
-        let first = std::mem::replace(&mut self.bookmarks, Bookmarks::Told) != Bookmarks::Told;
+        let first = !std::mem::replace(&mut self.bookmarks_told, true);
         let limit = self.idle_limit();
-        self.bookmark_interval = self.bookmark_interval.max(interval);
+        let longest = self.bookmarks.unwrap_or_default().max(interval);
+        self.bookmarks = Some(longest);
         if first || self.idle_limit() > limit {
-            self.effects
-                .push(Effect::BookmarkCame(self.bookmark_interval));
+            self.effects.push(Effect::BookmarkCame(longest));
         }
     }
 
@@ -216,7 +183,8 @@ impl Memory {
     /// between bookmarks where they come more seldom, which is never longer than a watch lives.
     pub(super) fn idle_limit(&self) -> Duration {
         let longest = self.watch_timeout_min.saturating_mul(2);
-        let seldom = self.bookmark_interval.saturating_mul(BOOKMARKS_MISSED);
+        let interval = self.bookmarks.unwrap_or_default();
+        let seldom = interval.saturating_mul(BOOKMARKS_MISSED);
         self.idle_limit.max(seldom.min(longest))
     }
 
@@ -236,7 +204,7 @@ impl Memory {
 
     /// An event or a bookmark came on a watch: the server lives, and the watch serves.
     pub(super) fn watch_served(&mut self) {
-        self.life = Life::PROVED;
+        (self.away, self.may_list_soon, self.may_restart) = (false, true, true);
         self.backoff.restart();
     }
 
@@ -250,7 +218,7 @@ impl Memory {
     /// An answer came. After failures that prove no life the backoff starts again, once until a
     /// watch has served (B10).
     pub(super) fn lives_again(&mut self) {
-        if std::mem::take(&mut self.life.away) && std::mem::take(&mut self.life.restart) {
+        if std::mem::take(&mut self.away) && std::mem::take(&mut self.may_restart) {
             self.backoff.restart();
         }
     }
@@ -260,17 +228,6 @@ impl Memory {
         if self.status.synced {
             self.status.behind_since.get_or_insert(now);
         }
-    }
-
-    /// Whether the server has confirmed the content since the last watch was opened: only then may
-    /// another be quiet.
-    pub(super) fn is_confirmed(&self) -> bool {
-        self.confirmed
-    }
-
-    /// A watch that nothing need come on before `until` is open, or about to be (B11).
-    pub(super) fn may_be_quiet_until(&mut self, until: Instant) {
-        self.quiet_until = Some(until);
     }
 
     /// Something came of a list that is on its way: no confirmation, but no silence either. After a failure it does not
@@ -335,22 +292,20 @@ impl Memory {
             self.healthy_since = Some(now);
         }
         self.succeeded();
-        let Some(series) = self.series.take() else {
-            return;
-        };
-        let level = if series.warned {
-            log::Level::Info
-        } else {
-            log::Level::Debug
-        };
-        self.log(level, format!("recovered failures={}", series.failures));
+        if let Some((failures, warned)) = self.series.take() {
+            let level = if warned {
+                log::Level::Info
+            } else {
+                log::Level::Debug
+            };
+            self.log(level, format!("recovered failures={failures}"));
+        }
     }
 
     /// A request succeeded: what readers are told of failures is over.
     pub(super) fn succeeded(&mut self) {
         self.status.failures = Failures::default();
-        self.status.denied = None;
-        self.status.unknown_resource = None;
+        self.status.refusal = None;
     }
 
     /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
@@ -373,9 +328,9 @@ impl Memory {
             None => until,
         };
         let hastened = if self.status.synced {
-            class != Class::TooMany
+            class != FailureClass::TooMany
         } else {
-            !self.is_refused() && fast.is_none()
+            self.status.refusal.is_none() && fast.is_none()
         };
         (until, hastened)
     }
@@ -385,7 +340,7 @@ impl Memory {
     /// any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
-        if asks_to_wait || !std::mem::take(&mut self.life.list_soon) {
+        if asks_to_wait || !std::mem::take(&mut self.may_list_soon) {
             return self.failed(error, facts);
         }
         self.note(error, facts);
@@ -409,21 +364,17 @@ impl Memory {
         sooner.min(until)
     }
 
-    /// A failure that costs no backoff: it is counted and shown, and what follows decides.
-    pub(super) fn note_failure(&mut self, error: Error, facts: &Facts) {
-        self.note(error, facts);
-    }
-
     /// What B9 asks to wait before a watch is opened that takes over from one which lived so long.
     pub(super) fn reopen_wait(&mut self, lived: Duration) -> Duration {
-        self.reopen.next(lived)
+        self.reopen.after_watch(lived, &mut self.chance)
     }
 
     pub(super) fn log(&mut self, level: log::Level, text: String) {
         self.effects.push(Effect::Log(level, text));
     }
 
-    fn note(&mut self, error: Error, facts: &Facts) {
+    /// Counts and shows a failure; what follows decides whether it costs a backoff.
+    pub(super) fn note(&mut self, error: Error, facts: &Facts) {
         let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
             facts.now.saturating_duration_since(since)
         });
@@ -431,38 +382,24 @@ impl Memory {
         failures.add(error.clone(), facts.now, facts.now);
         let attempts = failures.count();
         self.progress = None;
-        self.note_refusal(facts.now);
+        // R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that
+        // the server does not know.
+        self.status.refusal = self.status.failures.refusal(self.forbidden_grace).cloned();
+        if self.status.refusal.is_some() && !self.status.synced {
+            self.unconfirmed_since = facts.now;
+        }
         self.log_failure(&error, facts.now);
         self.backoff.after(health);
         if proves_life(&error) {
             self.lives_again();
         } else {
-            self.life.away = true;
+            self.away = true;
         }
         self.effects.push(Effect::Failed {
             phase: self.status.phase,
             error,
             attempts,
         });
-    }
-
-    /// R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that the server does not know.
-    fn note_refusal(&mut self, now: Instant) {
-        let refusal = self.status.failures.refusal(self.forbidden_grace).cloned();
-        if refusal.is_some() && !self.status.synced {
-            self.unconfirmed_since = now;
-        }
-        let is_denied = refusal.as_ref().map(Error::kind) == Some(ErrorKind::Forbidden);
-        let (denied, unknown) = if is_denied {
-            (refusal, None)
-        } else {
-            (None, refusal)
-        };
-        (self.status.denied, self.status.unknown_resource) = (denied, unknown);
-    }
-
-    fn is_refused(&self) -> bool {
-        self.status.denied.is_some() || self.status.unknown_resource.is_some()
     }
 
     fn grace_end(&self) -> Option<Instant> {
@@ -472,7 +409,7 @@ impl Memory {
 
     /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
-        if self.status.synced || !facts.waited_for || self.is_refused() {
+        if self.status.synced || !facts.waited_for || self.status.refusal.is_some() {
             return None;
         }
         let fast = self.fast.next(facts.now, &mut self.chance);
@@ -485,20 +422,14 @@ impl Memory {
             .failed_at
             .is_none_or(|last| now.saturating_duration_since(last) >= LOG_SERIES_GAP);
         self.failed_at = Some(now);
-        let warn = self.series.is_none() && alone && classify(error) != Class::Expired;
-        let series = self.series.get_or_insert(LogSeries {
-            failures: 0,
-            warned: warn,
-        });
-        series.failures = series.failures.saturating_add(1);
+        let warn = self.series.is_none() && alone && classify(error) != FailureClass::Expired;
+        let (failures, _) = self.series.get_or_insert((0, warn));
+        *failures = failures.saturating_add(1);
         let (level, text) = if warn {
             (log::Level::Warn, format!("failing err={error}"))
         } else {
-            let failures = series.failures;
-            (
-                log::Level::Debug,
-                format!("failing failures={failures} err={error}"),
-            )
+            let text = format!("failing failures={failures} err={error}");
+            (log::Level::Debug, text)
         };
         self.log(level, text);
     }

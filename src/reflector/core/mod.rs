@@ -32,7 +32,7 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 use listing::Listing;
 use memory::{History, Memory};
 use streaming::Streaming;
-use watching::{Opening, Watching};
+use watching::Watching;
 
 /// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal (WL-9).
 pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
@@ -145,8 +145,6 @@ pub(crate) struct Facts {
     /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
     /// where a watch is about to be opened, and where it was.
     pub(crate) bookmarks: Option<Duration>,
-    /// What is listed is one object by name.
-    pub(crate) one_object: bool,
 }
 
 #[derive(Debug)]
@@ -154,7 +152,7 @@ enum State {
     Idle,
     Listing(Listing),
     Committing(Committing),
-    Opening(Opening),
+    Opening(Watching),
     Watching(Watching),
     Probing,
     OpeningStream(Streaming),
@@ -213,11 +211,16 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// `what` is what is listed, for messages.
-    pub(crate) fn new(options: &ReflectorOptions, what: String, now: Instant) -> Self {
+    /// `what` is what is listed, for messages; `one_object` says that it is one object by name.
+    pub(crate) fn new(
+        options: &ReflectorOptions,
+        what: String,
+        one_object: bool,
+        now: Instant,
+    ) -> Self {
         Self {
             state: State::Idle,
-            memory: Memory::new(options, what, now),
+            memory: Memory::new(options, what, one_object, now),
         }
     }
 
@@ -267,15 +270,39 @@ impl Core {
                 Err(error) => self.commit_failed(&committing, error, facts),
             },
             (State::Opening(opening), Input::Done(result)) => match result {
-                Ok(()) => self.opened(&opening, facts),
+                Ok(()) => self.opened(opening, facts),
                 Err(error) => self.open_failed(&opening, error, facts),
             },
-            (State::Watching(watching), input) => self.watching(watching, input, facts),
+            (State::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen, facts),
+            (State::Watching(watching), Input::Applied(result)) => {
+                self.applied(watching, result, facts)
+            }
+            (State::Watching(watching), Input::Resynced(result)) => {
+                self.resynced(watching, result, facts)
+            }
+            (State::Watching(watching), Input::Ended(end)) => {
+                self.watch_ended(&watching, end, facts)
+            }
+            (State::Watching(watching), Input::Quiet { last_contact }) => {
+                self.quiet(watching, last_contact, facts)
+            }
             (State::OpeningStream(streaming), Input::Done(result)) => match result {
                 Ok(()) => self.stream_opened(streaming, facts),
                 Err(error) => self.stream_failed(streaming, error, facts),
             },
-            (State::Streaming(streaming), input) => self.streaming(streaming, input, facts),
+            (State::Streaming(streaming), Input::Seen(seen)) => {
+                self.stream_seen(streaming, seen, facts)
+            }
+            (State::Streaming(streaming), Input::Applied(result)) => match result {
+                Ok(()) => self.collect(streaming, facts),
+                Err(error) => self.stream_failed(streaming, error, facts),
+            },
+            (State::Streaming(streaming), Input::Ended(end)) => {
+                self.stream_ended(&streaming, end.as_ref(), facts)
+            }
+            (State::Streaming(streaming), Input::Quiet { last_contact }) => {
+                self.stream_quiet(streaming, last_contact, facts)
+            }
             (State::Resting { next, .. }, Input::Rested) => self.go_on(next, facts),
             (State::Resting { since, until, next }, Input::Demanded) => {
                 self.demanded(since, until, next, facts)
@@ -286,7 +313,7 @@ impl Core {
 
     /// Starts a pass: a streamed list where it is wanted and known to work, else a plain one.
     fn begin_pass(&mut self, facts: &Facts) -> Action {
-        if facts.streams && self.memory.may_stream() {
+        if facts.streams && self.memory.may_stream {
             self.open_stream(Pass::default(), facts)
         } else {
             self.list(Pass::default(), facts)

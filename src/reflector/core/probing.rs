@@ -8,17 +8,18 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
-use crate::reflector::disposition::{Class, classify};
+use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::memory::History;
-use super::{Action, Core, Facts, Next, State};
+use super::{Action, Core, Facts, Next, Pass, State};
 
 impl Core {
     /// Asks where the server stands: for one item, as the version alone counts; for one object as
     /// it is, since that list is as cheap and mends whatever was missed.
     pub(super) fn probe(&mut self, facts: &Facts) -> Action {
-        if facts.one_object {
-            return self.probe_by_list(facts);
+        if self.memory.one_object {
+            let asked = ResourceVersion::most_recent();
+            return self.list_at(asked, Pass::default(), true, facts);
         }
         self.memory.status.phase = Phase::Opening;
         self.state = State::Probing;
@@ -43,15 +44,15 @@ impl Core {
             format!(
                 "the server has gone back in its history, from version {} to {version}: {} are listed again",
                 self.memory.version(),
-                self.memory.what()
+                self.memory.what
             ),
         );
         self.list_most_recent_soon(error, facts)
     }
 
     pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
-        let expired = classify(&error) == Class::Expired;
-        let error = error.context(&format!("failed to probe {}", self.memory.what()));
+        let expired = classify(&error) == FailureClass::Expired;
+        let error = error.context(&format!("failed to probe {}", self.memory.what));
         if expired {
             return self.list_most_recent_soon(error, facts);
         }

@@ -7,11 +7,11 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
-use crate::reflector::disposition::{Disposition, Site, disposition};
+use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::memory::History;
 use super::watching::Watching;
-use super::{Action, Core, Facts, Input, Next, Pass, Seen, State, VERY_SHORT, use_up};
+use super::{Action, Core, Facts, Next, Pass, Seen, State, VERY_SHORT, use_up};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
@@ -96,7 +96,7 @@ impl Core {
     }
 
     /// Reads on, unless the stream is to be given up (B8).
-    fn collect(&mut self, streaming: Streaming, facts: &Facts) -> Action {
+    pub(super) fn collect(&mut self, streaming: Streaming, facts: &Facts) -> Action {
         let until = streaming.given_up_at();
         if facts.now >= until {
             return self.give_up_stream(&streaming, facts);
@@ -105,29 +105,12 @@ impl Core {
         Action::Read { until }
     }
 
-    pub(super) fn streaming(
+    pub(super) fn stream_seen(
         &mut self,
         streaming: Streaming,
-        input: Input,
+        seen: Seen,
         facts: &Facts,
     ) -> Action {
-        match input {
-            Input::Seen(seen) => self.stream_seen(streaming, seen, facts),
-            Input::Applied(Ok(())) => self.collect(streaming, facts),
-            Input::Applied(Err(error)) => self.stream_failed(streaming, error, facts),
-            Input::Ended(end) => self.stream_ended(&streaming, end.as_ref(), facts),
-            Input::Quiet { last_contact } => self.stream_quiet(streaming, last_contact, facts),
-            Input::Start
-            | Input::Page { .. }
-            | Input::Done(_)
-            | Input::Resynced(_)
-            | Input::Rested
-            | Input::Demanded
-            | Input::Stop => self.confused(&State::Streaming(streaming), &input),
-        }
-    }
-
-    fn stream_seen(&mut self, streaming: Streaming, seen: Seen, facts: &Facts) -> Action {
         let mut streaming = Streaming {
             last_event: Some(facts.now),
             ..streaming
@@ -170,7 +153,7 @@ impl Core {
         version: ResourceVersion,
         facts: &Facts,
     ) -> Action {
-        self.memory.expect_bookmarks(Duration::ZERO);
+        self.memory.expect_bookmarks(Some(Duration::ZERO));
         self.memory.lives_again();
         let mut pass = streaming.pass;
         if version.is_empty() {
@@ -200,28 +183,30 @@ impl Core {
         let Streaming {
             asked, mut pass, ..
         } = streaming;
-        let reaction = disposition(Site::Stream, &error);
-        if reaction == Disposition::MostRecent {
+        let class = classify(&error);
+        if class.calls_for_most_recent() {
             self.memory.history = History::Unavailable;
             if !asked.is_empty() && use_up(&mut pass.most_recent) {
                 return self.open_stream(pass, facts);
             }
         }
-        let error = error.context(&format!("failed to stream {}", self.memory.what()));
+        let error = error.context(&format!("failed to stream {}", self.memory.what));
         self.memory.fell_behind(facts.now);
-        match reaction {
-            Disposition::Restream => self.fail(error, Next::Stream(pass), facts),
-            Disposition::PlainList => self.fall_back(pass, error, facts),
-            Disposition::PlainListLater => self.fail(error, Next::List(pass), facts),
-            Disposition::PlainListsLater => {
-                self.memory.stream_no_more();
+        match class {
+            // WL-7: the streamed list again.
+            _ if class.calls_for_the_same(&error) => self.fail(error, Next::Stream(pass), facts),
+            FailureClass::Internal | FailureClass::Answer => self.fall_back(pass, error, facts),
+            // No answer came that would call for another request at once (B9).
+            FailureClass::Silence => self.fail(error, Next::List(pass), facts),
+            FailureClass::OverLimit => {
+                // The next stream would be as large; a list in pages may fit.
+                self.memory.may_stream = false;
                 self.fail(error, Next::List(pass), facts)
             }
-            Disposition::MostRecent
-            | Disposition::Relist
-            | Disposition::RelistExpired
-            | Disposition::Rewatch
-            | Disposition::RewatchInWindow => self.fail(error, Next::Pass, facts),
+            FailureClass::Expired
+            | FailureClass::TooLarge
+            | FailureClass::TooMany
+            | FailureClass::Refused => self.fail(error, Next::Pass, facts),
         }
     }
 
@@ -238,7 +223,7 @@ impl Core {
     }
 
     /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
-    fn stream_ended(
+    pub(super) fn stream_ended(
         &mut self,
         streaming: &Streaming,
         end: Option<&Error>,
@@ -268,7 +253,7 @@ impl Core {
     }
 
     /// The time to read is over; bytes since the last event belong to one that is still coming in.
-    fn stream_quiet(
+    pub(super) fn stream_quiet(
         &mut self,
         mut streaming: Streaming,
         last_contact: Instant,

@@ -7,12 +7,10 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
-use crate::reflector::disposition::{Disposition, Site, disposition};
+use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::memory::History;
-use super::{
-    Action, Committing, Core, Effect, Facts, Input, Next, Seen, State, VERY_SHORT, use_up,
-};
+use super::{Action, Committing, Core, Effect, Facts, Next, Seen, State, VERY_SHORT, use_up};
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
@@ -20,15 +18,7 @@ const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// objects fit in at 30 kB a second. Blank lines are bytes, too.
 const EVENT_LIMIT: Duration = Duration::from_mins(1);
 
-/// A watch that was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Opening {
-    asked_at: Instant,
-    timeout: Duration,
-    head_timeout: Duration,
-}
-
-/// An open watch.
+/// A watch that is open, or was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
     /// When it was asked for: its life begins there, as a proxy may hold back the head of the
@@ -51,18 +41,37 @@ pub(super) struct Watching {
 }
 
 impl Watching {
+    /// A watch that was asked for at `now`.
+    fn asked(timeout: Duration, now: Instant) -> Self {
+        Self {
+            asked_at: now,
+            opened_at: now,
+            timeout,
+            had_events: false,
+            withheld: false,
+            last_event: now,
+            last_bookmark: now,
+            last_bytes: now,
+            may_be_quiet: false,
+        }
+    }
+
+    /// The same watch once it is open: its times begin now.
+    fn opened(self, now: Instant) -> Self {
+        Self {
+            asked_at: self.asked_at,
+            ..Self::asked(self.timeout, now)
+        }
+    }
+
     /// The watch of a streamed list that is complete (WL-4).
     pub(super) fn taken_over(opened_at: Instant, timeout: Duration, now: Instant) -> Self {
         Self {
             asked_at: opened_at,
             opened_at,
-            timeout,
             had_events: true,
-            withheld: false,
-            last_event: now,
-            last_bookmark: now,
-            last_bytes: now,
             may_be_quiet: true,
+            ..Self::asked(timeout, now)
         }
     }
 
@@ -89,66 +98,63 @@ impl Core {
     /// first event.
     pub(super) fn open(&mut self, facts: &Facts) -> Action {
         self.memory.status.phase = Phase::Opening;
-        if let Some(interval) = facts.bookmarks {
-            self.memory.expect_bookmarks(interval);
-        }
+        self.memory.expect_bookmarks(facts.bookmarks);
         let timeout = self.memory.draw_timeout();
-        let outlived = timeout.saturating_add(TIMEOUT_SLACK);
-        let head_timeout = if self.memory.expects_bookmarks() {
-            self.memory.idle_limit().min(outlived)
-        } else {
-            outlived
-        };
-        if self.memory.status.failures.last().is_none() && self.memory.is_confirmed() {
-            self.memory.may_be_quiet_until(later(facts.now, outlived));
+        let watching = Watching::asked(timeout, facts.now);
+        if self.memory.status.failures.last().is_none() && self.memory.confirmed {
+            self.memory.quiet_until = Some(watching.outlived_at());
         }
-        self.state = State::Opening(Opening {
-            asked_at: facts.now,
-            timeout,
-            head_timeout,
-        });
+        self.state = State::Opening(watching);
         Action::Open(WatchRequest {
             resource_version: self.memory.version().clone(),
             timeout,
-            head_timeout,
+            head_timeout: self.head_timeout(&watching),
             bookmarks: true,
             send_initial_events: false,
             waited_for: false,
         })
     }
 
-    pub(super) fn opened(&mut self, opening: &Opening, facts: &Facts) -> Action {
+    /// How long the head of a watch's answer may be awaited.
+    fn head_timeout(&self, watching: &Watching) -> Duration {
+        let outlived = watching.timeout.saturating_add(TIMEOUT_SLACK);
+        if self.memory.expects_bookmarks() {
+            self.memory.idle_limit().min(outlived)
+        } else {
+            outlived
+        }
+    }
+
+    pub(super) fn opened(&mut self, opening: Watching, facts: &Facts) -> Action {
         let watching = Watching {
-            asked_at: opening.asked_at,
-            opened_at: facts.now,
-            timeout: opening.timeout,
-            had_events: false,
             withheld: self.memory.version().is_unset(),
-            last_event: facts.now,
-            last_bookmark: facts.now,
-            last_bytes: facts.now,
-            may_be_quiet: self.memory.is_confirmed(),
+            may_be_quiet: self.memory.confirmed,
+            ..opening.opened(facts.now)
         };
         self.memory.recovered(facts.now);
-        if let Some(interval) = facts.bookmarks {
-            self.memory.expect_bookmarks(interval);
-        }
+        self.memory.expect_bookmarks(facts.bookmarks);
         self.read(watching)
     }
 
     /// A head that did not come in its time is a watch on which nothing came: it is opened again,
     /// behind a probe (B11).
-    pub(super) fn open_failed(&mut self, opening: &Opening, error: Error, facts: &Facts) -> Action {
+    pub(super) fn open_failed(
+        &mut self,
+        opening: &Watching,
+        error: Error,
+        facts: &Facts,
+    ) -> Action {
         let asked_for = facts.now.saturating_duration_since(opening.asked_at);
-        let reaction = disposition(Site::OpenWatch, &error);
-        let held_back = error.kind() == ErrorKind::Timeout && asked_for >= opening.head_timeout;
-        let error = error.context(&format!("failed to watch {}", self.memory.what()));
+        let held_back =
+            error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
+        let error = error.context(&format!("failed to watch {}", self.memory.what));
         if held_back && error.status().is_none() {
-            self.memory.note_failure(error, facts);
+            self.memory.note(error, facts);
             self.memory.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, Next::Probe, facts);
         }
-        self.watch_failed(reaction, error, facts)
+        let again = classify(&error).calls_for_the_same(&error);
+        self.watch_failed(again, error, facts)
     }
 
     /// The replacement is the content: watch from there.
@@ -182,7 +188,7 @@ impl Core {
             return if streamed {
                 self.open_stream_at(asked, pass, facts)
             } else {
-                self.list_at(asked, pass, facts)
+                self.list_at(asked, pass, false, facts)
             };
         }
         if streamed {
@@ -193,31 +199,31 @@ impl Core {
         self.fail(error, Next::Pass, facts)
     }
 
-    pub(super) fn watching(&mut self, watching: Watching, input: Input, facts: &Facts) -> Action {
-        match input {
-            Input::Seen(seen) => self.seen(watching, seen, facts),
-            Input::Applied(Ok(())) => self.read(watching),
-            Input::Resynced(Ok(())) => {
-                self.memory.rearm_resync(facts.now);
-                self.read(watching)
-            }
-            Input::Applied(Err(error)) => {
-                self.memory.fell_behind(facts.now);
-                let error = error.context("a change of the watch could not be applied");
-                self.fail(error, Next::Pass, facts)
-            }
-            Input::Resynced(Err(error)) => {
-                self.fail(error.context("resync failed"), Next::Pass, facts)
-            }
-            Input::Ended(end) => self.watch_ended(&watching, end, facts),
-            Input::Quiet { last_contact } => self.quiet(watching, last_contact, facts),
-            Input::Start
-            | Input::Page { .. }
-            | Input::Done(_)
-            | Input::Rested
-            | Input::Demanded
-            | Input::Stop => self.confused(&State::Watching(watching), &input),
+    pub(super) fn applied(
+        &mut self,
+        watching: Watching,
+        result: Result<(), Error>,
+        facts: &Facts,
+    ) -> Action {
+        let Err(error) = result else {
+            return self.read(watching);
+        };
+        self.memory.fell_behind(facts.now);
+        let error = error.context("a change of the watch could not be applied");
+        self.fail(error, Next::Pass, facts)
+    }
+
+    pub(super) fn resynced(
+        &mut self,
+        watching: Watching,
+        result: Result<(), Error>,
+        facts: &Facts,
+    ) -> Action {
+        if let Err(error) = result {
+            return self.fail(error.context("resync failed"), Next::Pass, facts);
         }
+        self.memory.rearm_resync(facts.now);
+        self.read(watching)
     }
 
     /// Reads on until silence means something, or a resync is due.
@@ -225,7 +231,7 @@ impl Core {
         self.memory.status.phase = Phase::Watching;
         let dead_at = watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit());
         if watching.may_be_quiet {
-            self.memory.may_be_quiet_until(watching.outlived_at());
+            self.memory.quiet_until = Some(watching.outlived_at());
         }
         let until = self
             .memory
@@ -235,7 +241,7 @@ impl Core {
         Action::Read { until }
     }
 
-    fn seen(&mut self, watching: Watching, seen: Seen, facts: &Facts) -> Action {
+    pub(super) fn seen(&mut self, watching: Watching, seen: Seen, facts: &Facts) -> Action {
         let mut watching = Watching {
             last_event: facts.now,
             ..watching
@@ -292,9 +298,8 @@ impl Core {
     fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
         let lived = facts.now.saturating_duration_since(watching.asked_at);
         self.memory.watch_lived(lived);
-        let reaction = disposition(Site::InWatch, &error);
-        if reaction == Disposition::RewatchInWindow && self.memory.internal_errors.admits(facts.now)
-        {
+        let class = classify(&error);
+        if class == FailureClass::Internal && self.memory.internal_errors.admits(facts.now) {
             let why = format!("the watch is retried after an internal error err={error}");
             self.memory.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
@@ -303,28 +308,21 @@ impl Core {
             }
             return self.reopen_after(lived, Next::Watch, facts);
         }
-        if reaction != Disposition::Rewatch {
+        let again = matches!(class, FailureClass::TooMany | FailureClass::Refused);
+        if !again {
             self.memory.fell_behind(facts.now);
         }
         let error = error.context("watch ended with error");
-        self.watch_failed(reaction, error, facts)
+        self.watch_failed(again, error, facts)
     }
 
-    fn watch_failed(&mut self, reaction: Disposition, error: Error, facts: &Facts) -> Action {
-        let next = match reaction {
-            Disposition::Rewatch => Next::Watch,
-            Disposition::RelistExpired => {
-                self.memory.history = History::Expired;
-                return self.expired(error, facts);
-            }
-            Disposition::Relist
-            | Disposition::RewatchInWindow
-            | Disposition::MostRecent
-            | Disposition::Restream
-            | Disposition::PlainList
-            | Disposition::PlainListLater
-            | Disposition::PlainListsLater => Next::Pass,
-        };
+    /// A backoff, then the watch `again` at the last version or else a new pass.
+    fn watch_failed(&mut self, again: bool, error: Error, facts: &Facts) -> Action {
+        if classify(&error) == FailureClass::Expired {
+            self.memory.history = History::Expired;
+            return self.expired(error, facts);
+        }
+        let next = if again { Next::Watch } else { Next::Pass };
         self.fail(error, next, facts)
     }
 
@@ -337,13 +335,18 @@ impl Core {
     }
 
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
-    fn watch_ended(&mut self, watching: &Watching, end: Option<Error>, facts: &Facts) -> Action {
+    pub(super) fn watch_ended(
+        &mut self,
+        watching: &Watching,
+        end: Option<Error>,
+        facts: &Facts,
+    ) -> Action {
         let lived = facts.now.saturating_duration_since(watching.asked_at);
         self.memory.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
             let text = format!(
                 "very short watch: {}: Unexpected watch close - watch lasted less than a second and no items received",
-                self.memory.what()
+                self.memory.what
             );
             let mut error = Error::new(ErrorKind::Protocol, text);
             if let Some(end) = end {
@@ -373,7 +376,12 @@ impl Core {
     }
 
     /// The time to read is over: a resync is due, or the silence means that the connection is dead (B11).
-    fn quiet(&mut self, watching: Watching, last_contact: Instant, facts: &Facts) -> Action {
+    pub(super) fn quiet(
+        &mut self,
+        watching: Watching,
+        last_contact: Instant,
+        facts: &Facts,
+    ) -> Action {
         let watching = Watching {
             last_bytes: watching.last_bytes.max(last_contact),
             ..watching
@@ -393,10 +401,10 @@ impl Core {
                 ErrorKind::Timeout,
                 format!(
                     "no event came on the watch of {} for {silence:.0?}: it is opened again",
-                    self.memory.what()
+                    self.memory.what
                 ),
             );
-            self.memory.note_failure(error, facts);
+            self.memory.note(error, facts);
             return self.reopen_after(lived, after(&watching), facts);
         }
         if self.memory.resync_due.is_some_and(|due| due <= facts.now) {

@@ -151,7 +151,7 @@ impl Simulation {
             ..world.options.clone()
         };
         let source = Arc::new(world.source.clone());
-        let source = Guarded::new("sim", source, options.clock.clone()).unwrap();
+        let source = Guarded::new("sim", source).unwrap();
         let source = Arc::new(source);
         let driver = Driver::new("sim".to_owned(), source, sink, options, Arc::default());
         let driver = driver.unwrap();

@@ -113,7 +113,7 @@ fn a_refusal_that_became_an_answer_ends_the_wait() {
         waiting.told.try_recv().is_err(),
         "a failure alone is no answer"
     );
-    status.denied = Some(forbidden);
+    status.refusal = Some(forbidden);
     waiting.writer.report(&status);
     let error = waiting.told.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
@@ -170,7 +170,7 @@ fn a_refusal_ends_the_wait_for_a_version() {
             replace(&mut waiting.writer, vec![], &at("5")).unwrap();
         }
         let status = ReflectorStatus {
-            denied: Some(Error::new(ErrorKind::Forbidden, "configmaps is forbidden")),
+            refusal: Some(Error::new(ErrorKind::Forbidden, "configmaps is forbidden")),
             ..ReflectorStatus::default()
         };
         waiting.writer.report(&status);
@@ -184,7 +184,7 @@ fn a_refusal_ends_the_wait_for_a_version() {
 fn a_resource_that_the_server_does_not_know_ends_the_wait() {
     let mut waiting = waiting(None);
     let status = ReflectorStatus {
-        unknown_resource: Some(Error::new(ErrorKind::NotFound, "no such resource")),
+        refusal: Some(Error::new(ErrorKind::NotFound, "no such resource")),
         ..ReflectorStatus::default()
     };
     waiting.writer.report(&status);

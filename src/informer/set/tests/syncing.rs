@@ -296,7 +296,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
     // Three threads stand in the clock when none is at work: two back off, one reads its watch.
-    let refused = || pods.status().denied.is_some() && secrets.status().unknown_resource.is_some();
+    let refused = || pods.status().refusal.is_some() && secrets.status().refusal.is_some();
     world.pass_among(3, refused);
     let took = world.clock.now().saturating_duration_since(began);
     assert!(took <= Duration::from_secs(4), "after the grace: {took:?}");
@@ -305,10 +305,10 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let kind = |name| error_of(&result, name).kind();
     assert_eq!(kind("pods"), ErrorKind::Forbidden);
     assert_eq!(kind("secrets"), ErrorKind::NotFound);
-    let denied = set.members()[0].status().denied.unwrap();
+    let denied = set.members()[0].status().refusal.unwrap();
     let refusal = "failed to list pods: pods is forbidden";
     assert_eq!(denied.to_string(), refusal);
-    assert!(set.members()[1].status().unknown_resource.is_some());
+    assert!(set.members()[1].status().refusal.is_some());
     let text = result.into_result().unwrap_err().to_string();
     assert_eq!(
         text,
@@ -321,7 +321,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     world.pass_until(|| pods.has_synced() && secrets.has_synced());
     assert!(set.wait_for_sync(world.now()).all_synced());
     // The store hears of the list before the status says so.
-    world.pass_until(|| set.members()[1].status().unknown_resource.is_none());
+    world.pass_until(|| set.members()[1].status().refusal.is_none());
 }
 
 /// WT-2: the final look.
@@ -337,7 +337,7 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
     let pods = set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
     set.start().unwrap();
-    world.pass_until(|| pods.status().denied.is_some());
+    world.pass_until(|| pods.status().refusal.is_some());
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
     // It stands in the clock beside the request that hangs, and the one that backs off: it is past
@@ -402,7 +402,7 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
         .unwrap();
     let slow = Gated::add(&secrets, "slow");
     set.start().unwrap();
-    world.pass_until(|| pods.status().denied.is_some());
+    world.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let late = set.wait_for_handlers(world.now());
@@ -429,7 +429,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     let secrets = set.informer::<Secret>().unwrap();
     let slow = Gated::add(&secrets, "slow");
     set.start().unwrap();
-    world.pass_until(|| pods.status().denied.is_some());
+    world.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));

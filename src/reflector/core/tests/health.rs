@@ -348,17 +348,17 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     let refused = "+100s page-error 403 Forbidden";
     let mut bench = Bench::new("");
     bench.tell(&format!("start\n{refused}\nrested"));
-    assert!(bench.core.status().denied.is_none());
+    assert!(bench.core.status().refusal.is_none());
     bench.tell(refused);
     let status = bench.core.status();
-    assert!(status.denied.is_some() && !status.synced);
+    assert!(status.refusal.is_some() && !status.synced);
     assert_eq!(status.contact_due, Some(bench.now + duration("130s")));
 
     let mut bench = Bench::new("");
     bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\nrested");
     bench.tell(&format!("{refused}\nrested\n{refused}"));
     let status = bench.core.status();
-    assert!(status.denied.is_some());
+    assert!(status.refusal.is_some());
     let error = status.check_health(bench.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(
@@ -393,7 +393,7 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
         idle_limit: Duration::MAX,
         ..ReflectorOptions::default()
     };
-    bench.core = super::Core::new(&options, "things".to_owned(), bench.now);
+    bench.core = super::Core::new(&options, "things".to_owned(), false, bench.now);
     let read = bench
         .tell("start\npage 5\ncommitted\nopened\nbookmark 6")
         .play("applied");

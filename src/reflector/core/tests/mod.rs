@@ -45,7 +45,6 @@ pub(super) struct Bench {
     pub(super) waited_for: bool,
     streams: bool,
     bookmarks: Option<Duration>,
-    one_object: bool,
     rest_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
@@ -77,12 +76,11 @@ impl Bench {
         }
         let now = Clock::system().now();
         Self {
-            core: Core::new(&settings, "things".to_owned(), now),
+            core: Core::new(&settings, "things".to_owned(), one_object, now),
             now,
             waited_for,
             streams,
             bookmarks,
-            one_object,
             rest_until: None,
             effects: Vec::new(),
         }
@@ -94,7 +92,6 @@ impl Bench {
             waited_for: self.waited_for,
             streams: self.streams,
             bookmarks: self.bookmarks,
-            one_object: self.one_object,
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());

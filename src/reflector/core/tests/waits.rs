@@ -402,9 +402,9 @@ fn a_refusal_becomes_an_answer() {
     bench.tell("start");
     let began = bench.now;
     let mut lists = 1;
-    while bench.core.status().denied.is_none() {
+    while bench.core.status().refusal.is_none() {
         let action = bench.play("page-error 403");
-        if bench.core.status().denied.is_some() {
+        if bench.core.status().refusal.is_some() {
             assert!(
                 rest(&action) >= Duration::from_millis(800),
                 "steady now: {action}"
@@ -421,11 +421,11 @@ fn a_refusal_becomes_an_answer() {
         "{took:?}"
     );
     assert!((10..=13).contains(&lists), "{lists} lists");
-    let denied = bench.core.status().denied.as_ref().unwrap();
+    let denied = bench.core.status().refusal.as_ref().unwrap();
     assert_eq!(denied.kind(), crate::ErrorKind::Forbidden);
     bench.tell("rested\npage 5 -> commit 5\ncommitted -> watch 5");
     assert!(
-        bench.core.status().denied.is_none(),
+        bench.core.status().refusal.is_none(),
         "the answer was taken back"
     );
 }
@@ -443,12 +443,12 @@ fn a_refusal_nobody_waits_for() {
         page-error 403 -> rest 600ms on-demand
         rested -> list 0 limit=500",
     );
-    assert!(bench.core.status().denied.is_none());
+    assert!(bench.core.status().refusal.is_none());
     bench.tell("page-error 403 -> rest 6.4s firm");
-    assert!(bench.core.status().denied.is_some());
+    assert!(bench.core.status().refusal.is_some());
     bench.tell("rested\npage-error 500 -> rest");
     assert!(
-        bench.core.status().denied.is_none(),
+        bench.core.status().refusal.is_none(),
         "another failure is no refusal"
     );
 }
@@ -481,9 +481,8 @@ fn no_wait_is_zero() {
         waited_for: false,
         streams: false,
         bookmarks: None,
-        one_object: false,
     };
-    let mut core = Core::new(&options, String::new(), now);
+    let mut core = Core::new(&options, String::new(), false, now);
     core.step(Input::Start, &facts);
     let asked = error("429").with_retry_after(Duration::ZERO);
     let Action::Rest { until, .. } = core.step(paged(Err(asked), true), &facts) else {
@@ -505,15 +504,13 @@ fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
         page-error 404 -> rest 600ms on-demand
         rested -> list 0 limit=500",
     );
-    assert!(bench.core.status().unknown_resource.is_none());
+    assert!(bench.core.status().refusal.is_none());
     bench.tell("page-error 404 -> rest 6.4s firm");
-    let unknown = bench.core.status().unknown_resource.as_ref().unwrap();
+    let unknown = bench.core.status().refusal.as_ref().unwrap();
     assert_eq!(unknown.kind(), crate::ErrorKind::NotFound);
-    assert!(bench.core.status().denied.is_none());
     bench.tell("rested\npage-error 403 -> rest");
-    let status = bench.core.status();
     assert!(
-        status.unknown_resource.is_none() && status.denied.is_none(),
+        bench.core.status().refusal.is_none(),
         "a refusal begins a grace of its own"
     );
 }

@@ -745,9 +745,8 @@ fn watch_timeouts() {
                 waited_for: false,
                 streams: true,
                 bookmarks: None,
-                one_object: false,
             };
-            let mut core = Core::new(&options, String::new(), now);
+            let mut core = Core::new(&options, String::new(), false, now);
             let Action::Open(request) = core.step(Input::Start, &facts) else {
                 panic!("a stream");
             };
