@@ -84,11 +84,11 @@ impl Demand {
         if let Some(request) = now {
             request.wake();
         }
-        let sent = send();
+        let answer = send();
         let request = self.0.lock().request.take();
         // It may be the last holder of the lister-watcher: not under the lock.
         drop(request);
-        sent
+        answer
     }
 
     /// Declares that somebody reads what is held, and would rather read something newer. Never

@@ -79,7 +79,7 @@ impl<K: Object> Guarded<K> {
     /// Drops an open watch.
     pub(super) fn close(&self, stream: Box<dyn WatchStream<K>>) {
         guard_logged(format_args!("{}, reading its watch,", self.name), || {
-            drop(stream)
+            drop(stream);
         });
     }
 }

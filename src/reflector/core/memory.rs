@@ -38,6 +38,10 @@ pub(super) enum History {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that are known or not, each for itself"
+)]
 pub(super) struct Memory {
     pub(super) status: ReflectorStatus,
     pub(super) effects: Vec<Effect>,
