@@ -242,14 +242,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
     /// Before a wait for anything but the watch.
     fn publish_and_rest(&mut self) {
         self.sink.backlog(Backlog::Unknown);
-        self.publish();
-    }
-
-    /// Shows the status to readers; called before everything that may block.
-    fn publish(&mut self) {
-        let status = self.core.status();
-        self.status.lock().clone_from(status);
-        self.sink.report(status);
+        publish(&self.core, &self.status, &mut self.sink);
     }
 
     fn list(&mut self, request: &ListRequest, fresh: bool, stop: &StopToken) -> Input {
@@ -300,12 +293,12 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
 
     /// Waits for the next event of the watch. A panic of the stream is an error of the watch.
     fn read(&mut self, until: Instant) -> Result<Input, Error> {
-        self.publish();
         let Some(stream) = &mut self.stream else {
             return Ok(Input::Ended(None));
         };
         let backlog = self.source.reading(|| Ok(stream.backlog()))?;
         self.sink.backlog(backlog);
+        publish(&self.core, &self.status, &mut self.sink);
         let mut next = Next::DeadlinePassed;
         if backlog == Backlog::Bytes {
             // An event in the bytes that have come is read at once. Bytes of a part of one are no
@@ -387,6 +380,13 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         self.measured.list_is_complete();
         Input::Done(self.sink.commit(staging, of))
     }
+}
+
+/// Shows the status to readers; called before everything that may block.
+fn publish<K: Object>(core: &Core, shown: &Mutex<ReflectorStatus>, sink: &mut impl Sink<K>) {
+    let status = core.status();
+    shown.lock().clone_from(status);
+    sink.report(status);
 }
 
 /// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
