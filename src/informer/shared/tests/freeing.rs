@@ -59,12 +59,15 @@ impl Drop for Traced {
 struct Bursts {
     dropped: Sender<String>,
     told: Receiver<String>,
+    /// Tells the handler that the next event waits for it already: it is woken for the first alone.
+    queued: Sender<()>,
     alone: Receiver<()>,
 }
 
 struct Burst {
     dropped: Sender<String>,
     told: Receiver<String>,
+    queued: Sender<()>,
     alone: Receiver<()>,
     stop: StopToken,
     read: usize,
@@ -91,6 +94,7 @@ impl ListerWatcher<Traced> for Bursts {
         Ok(Box::new(Burst {
             dropped: self.dropped.clone(),
             told: self.told.clone(),
+            queued: self.queued.clone(),
             alone: self.alone.clone(),
             stop: stop.clone(),
             read: 0,
@@ -107,8 +111,12 @@ impl WatchStream<Traced> for Burst {
         self.read = self.read.saturating_add(1);
         let name = match self.read {
             1 | 2 => "a",
-            3 => "b",
+            3 => {
+                self.queued.send(()).unwrap();
+                "b"
+            }
             4 => {
+                self.queued.send(()).unwrap();
                 // Once the handler is told of `b`, it is done with the first state of `a`.
                 while self.told.recv().unwrap() != "b" {}
                 "c"
@@ -135,7 +143,7 @@ impl WatchStream<Traced> for Burst {
     }
 
     fn backlog(&self) -> Backlog {
-        if self.read < 4 {
+        if (1..4).contains(&self.read) {
             Backlog::Event
         } else {
             Backlog::Unknown
@@ -146,20 +154,21 @@ impl WatchStream<Traced> for Burst {
 /// Holds what it is told of until the reflector's thread is at the next event, so that it is the
 /// last to hold it.
 struct Slow {
-    store: Store<Traced>,
+    queued: Receiver<()>,
     told: Sender<String>,
 }
 
 impl EventHandler<Traced> for Slow {
     fn on_add(&mut self, object: &Arc<Held<Traced>>, _is_in_initial_list: bool) {
+        if object.resource_version().as_str() == "2" {
+            self.queued.recv().unwrap();
+        }
         let _gone = self.told.send(object.key().name().to_owned());
     }
 
     fn on_update(&mut self, _old: &Arc<Held<Traced>>, new: &Arc<Held<Traced>>) {
         if new.resource_version().as_str() == "3" {
-            let next = ResourceVersion::from("4");
-            let waited = self.store.wait_until_at_least(&next, Deadline::NEVER);
-            waited.unwrap();
+            self.queued.recv().unwrap();
         }
     }
 
@@ -172,17 +181,16 @@ fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
     let (dropped, drops) = unbounded();
     let (tell, told) = unbounded();
     let (send, alone) = unbounded();
+    let (next, queued) = unbounded();
     let source = Bursts {
         dropped,
         told,
+        queued: next,
         alone,
     };
     let options = InformerOptions::default();
     let informer = SharedInformer::new(Arc::new(source), options);
-    let slow = Slow {
-        store: informer.store().clone(),
-        told: tell,
-    };
+    let slow = Slow { queued, told: tell };
     informer.add_handler(slow).unwrap();
     informer.start().unwrap();
     assert_eq!(drops.recv().unwrap(), "2 rf");
