@@ -1,4 +1,4 @@
-//! A cached `get_secret` of 1,000 Secrets at random, watched and within its time to live, against a
+//! A cached `get` of 1,000 Secrets at random, watched and within its time to live, against a
 //! bare map behind a lock in the same run; allocations counted.
 
 #![expect(
@@ -72,8 +72,8 @@ fn main() {
     let bare = filled_map(&watching, &names);
     let reads = at_random(&names);
     let bare = |name: &str| drop(black_box(bare.get("shop", name).unwrap()));
-    let watched = |name: &str| drop(black_box(watching.get_secret("shop", name).unwrap()));
-    let cached = |name: &str| drop(black_box(caching.get_secret("shop", name).unwrap()));
+    let watched = |name: &str| drop(black_box(watching.get("shop", name).unwrap()));
+    let cached = |name: &str| drop(black_box(caching.get("shop", name).unwrap()));
     let mut sides = ["bare map", "Watch", "Cache"].map(Side::new);
     for _ in 0..REPEATS {
         sides[0].measure(&reads, bare);
@@ -84,7 +84,7 @@ fn main() {
     sides[1].count_allocations(&reads, watched);
     sides[2].count_allocations(&reads, cached);
     println!(
-        "cached get_secret of {OBJECTS} Secrets at random, {REPEATS} x {READS} reads: on one thread (least CPU time), \
+        "cached get of {OBJECTS} Secrets at random, {REPEATS} x {READS} reads: on one thread (least CPU time), \
          and on each of two at once (median wall time, no budget)"
     );
     let [bare, ours @ ..] = sides;
@@ -185,7 +185,7 @@ fn filled_manager(
     manager.register_pod(&pod(names));
     let patient = Clock::system().after(Duration::from_mins(1));
     for name in names {
-        let cached: Cached<Secret> = manager.get_secret_by("shop", name, patient).unwrap();
+        let cached: Cached<Secret> = manager.get_by("shop", name, patient).unwrap();
         assert!(!cached.is_stale());
     }
     manager
@@ -198,7 +198,7 @@ fn pod(names: &[String]) -> Pod {
 
 fn filled_map(manager: &SecretManager, names: &[String]) -> Bare {
     let entries = names.iter().map(|name| {
-        let cached = manager.get_secret("shop", name).unwrap();
+        let cached = manager.get("shop", name).unwrap();
         (
             ObjectKey::new("shop", name.as_str()),
             Arc::clone(cached.held()),

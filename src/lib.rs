@@ -56,7 +56,7 @@
 //!     let program = Owner::new("Program", ObjectKey::new("default", "follower"));
 //!     secrets.add_reference(&program, key); // starts the watch, and returns at once
 //!     loop {
-//!         match secrets.get_secret(key.namespace(), key.name()) {
+//!         match secrets.get(key.namespace(), key.name()) {
 //!             Ok(secret) => println!("{key} is at {:?}", secret.resource_version()),
 //!             Err(error) => println!("{error}"),
 //!         }
@@ -181,7 +181,7 @@
 //!     pods.start()?;
 //!     registered.wait_until_synced(Clock::system().after(Duration::from_secs(60)))?;
 //!     // Any thread may read. A read blocks a second at most, and not once the Secret is known.
-//!     let secret = secrets.get_secret("shop", "storefront-session")?;
+//!     let secret = secrets.get("shop", "storefront-session")?;
 //!     println!("{secret:?} has {} keys", secret.data.as_ref().map_or(0, |data| data.len()));
 //!     Ok(()) // dropping informer and manager ends and joins their threads
 //! }

@@ -117,7 +117,7 @@ fn managed() {
     });
     secrets.register_pod(&serde_json::from_value(pod).unwrap());
     let soon = Clock::system().after(Duration::from_mins(5));
-    secrets.get_secret_by("shop", "db", soon).unwrap();
+    secrets.get_by("shop", "db", soon).unwrap();
     drop(secrets);
     drop((client, server));
 }

@@ -661,7 +661,7 @@ fn managed(fuse: &Fuse) -> Seen {
     // A read may come before the first try has failed.
     let seen = until(|| {
         let short = Clock::system().after(Duration::from_millis(20));
-        match manager.get_secret_by("shop", "db", short) {
+        match manager.get_by("shop", "db", short) {
             Ok(_) => Some(Seen::Log),
             Err(error) => {
                 let failure = error.last_failure().unwrap_or(&error);
@@ -671,7 +671,7 @@ fn managed(fuse: &Fuse) -> Seen {
         }
     });
     fuse.put_out();
-    manager.get_secret_by("shop", "db", soon()).unwrap();
+    manager.get_by("shop", "db", soon()).unwrap();
     seen
 }
 

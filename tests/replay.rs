@@ -8,14 +8,13 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::{
-    ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, SecretManager,
-    visit_pod_config_map_names, visit_pod_secret_names,
+    ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, ReferencedByPods, SecretManager,
 };
 use kubecache::object::{FieldSelector, Held, Object as _, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
@@ -101,8 +100,8 @@ fn references(pod: &Value) -> bool {
         names += 1;
         true
     };
-    visit_pod_secret_names(&pod, &mut count);
-    visit_pod_config_map_names(&pod, &mut count);
+    Secret::visit_pod(&pod, &mut count);
+    ConfigMap::visit_pod(&pod, &mut count);
     names > 0
 }
 
@@ -167,9 +166,9 @@ fn reports(
 ) -> (BTreeSet<ObjectKey>, Vec<ObjectReport>) {
     let mut pods = BTreeSet::new();
     let mut objects = Vec::new();
-    for pod in secrets.inspect().into_iter().chain(config_maps.inspect()) {
-        pods.insert(pod.owner.key().clone());
-        objects.extend(pod.objects);
+    for (pod, its_objects) in secrets.inspect().into_iter().chain(config_maps.inspect()) {
+        pods.insert(pod.key().clone());
+        objects.extend(its_objects);
     }
     (pods, objects)
 }
@@ -270,7 +269,7 @@ fn the_caches_end_where_the_recorded_server_ended() {
 
     let unmatched = unmatched(&server, &reports(&secrets, &config_maps).1);
     assert!(unmatched.is_empty(), "{unmatched:?}");
-    let session = secrets.get_secret("shop", "storefront-session").unwrap();
+    let session = secrets.get("shop", "storefront-session").unwrap();
     let values = session.data.as_ref().unwrap();
     assert!(
         values
@@ -278,9 +277,7 @@ fn the_caches_end_where_the_recorded_server_ended() {
             .all(|value| value.0.starts_with(b"redacted-")),
         "the recorder's, as long as the real ones"
     );
-    let refused = secrets
-        .get_secret("shop", "payment-provider-key")
-        .unwrap_err();
+    let refused = secrets.get("shop", "payment-provider-key").unwrap_err();
     assert!(
         refused
             .to_string()

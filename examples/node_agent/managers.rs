@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::http::Client;
 use kubecache::manager::{
-    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, OwnerReport, SecretManager,
-    visit_pod_config_map_names, visit_pod_secret_names,
+    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectReport, Owner,
+    ReferencedByPods, SecretManager,
 };
 use kubecache::object::{Object, ObjectKey};
 use kubecache::{Error, ErrorKind};
@@ -43,8 +43,8 @@ impl ObjectId {
             objects.push(Self { kind, key });
             true
         };
-        visit_pod_secret_names(pod, &mut |name| add("Secret", name));
-        visit_pod_config_map_names(pod, &mut |name| add("ConfigMap", name));
+        Secret::visit_pod(pod, &mut |name| add("Secret", name));
+        ConfigMap::visit_pod(pod, &mut |name| add("ConfigMap", name));
         objects
     }
 }
@@ -82,10 +82,9 @@ impl Managers {
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.
-    pub(crate) fn inspect(&self) -> Vec<OwnerReport> {
-        let mut reports = self.secrets.inspect();
-        reports.extend(self.config_maps.inspect());
-        reports
+    pub(crate) fn inspect(&self) -> impl Iterator<Item = (Owner, Vec<ObjectReport>)> {
+        let secrets = self.secrets.inspect().into_iter();
+        secrets.chain(self.config_maps.inspect())
     }
 
     /// Looks at what memory holds; never waits.
@@ -103,9 +102,9 @@ impl Managers {
     pub(crate) fn read(&self, object: &ObjectId) {
         let (namespace, name) = (object.key.namespace(), object.key.name());
         let failure = if object.kind == "Secret" {
-            self.secrets.get_secret(namespace, name).err()
+            self.secrets.get(namespace, name).err()
         } else {
-            self.config_maps.get_config_map(namespace, name).err()
+            self.config_maps.get(namespace, name).err()
         };
         // A pod may have gone since; any other failure is in the object's report.
         if let Some(error) = failure.filter(|error| error.kind() != ErrorKind::NotRegistered) {

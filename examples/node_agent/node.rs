@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
-use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, OwnerReport};
+use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner};
 use kubecache::object::{Held, Object, ObjectKey};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
@@ -115,7 +115,7 @@ impl Node {
     /// A row per pod and object.
     pub(crate) fn rows(&self) -> Rows {
         let reports = self.managers.inspect();
-        reports.iter().flat_map(rows_of).collect()
+        reports.flat_map(rows_of).collect()
     }
 
     /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads
@@ -172,11 +172,10 @@ pub(crate) fn followed<K: Object>(
     Ok(followed)
 }
 
-fn rows_of(pod: &OwnerReport) -> Vec<(RowKey, Facts)> {
-    let key = pod.owner.key();
-    let rows = pod.objects.iter().map(|object| {
+fn rows_of((pod, objects): (Owner, Vec<ObjectReport>)) -> Vec<(RowKey, Facts)> {
+    let rows = objects.iter().map(|object| {
         let row = RowKey {
-            pod: key.clone(),
+            pod: pod.key().clone(),
             kind: object.kind,
             name: object.key.name().to_owned(),
         };

@@ -48,6 +48,21 @@ impl<K: Object> Cached<K> {
         Self(ready)
     }
 
+    pub(crate) fn of(ready: Ready<K>) -> Self {
+        Self(Arc::new(ready))
+    }
+
+    /// What the server has just said.
+    pub(crate) fn confirmed(object: Arc<Held<K>>, contact: Instant, clock: &Clock) -> Self {
+        Self::of(Ready {
+            object,
+            contact,
+            failure: None,
+            stale: false,
+            clock: clock.clone(),
+        })
+    }
+
     /// The time since the server last confirmed this state, counted up to now and so still growing in the holder's
     /// hands. A watch confirms at each event and each bookmark, about once a minute; with `Cache` and `Get` the answer to
     /// each get does.

@@ -1,6 +1,7 @@
 //! What is special about a kind of object for its manager: a value, with a default for every kind.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::ByteString;
@@ -63,13 +64,35 @@ impl<K> fmt::Debug for KindTraits<K> {
 
 impl<K: Object + Clone> Default for KindTraits<K> {
     fn default() -> Self {
-        Self {
-            is_immutable: says_immutable,
-            data_size,
+        let predefined: [&dyn Any; 2] = [&SECRETS, &CONFIG_MAPS];
+        let mut of_this_kind = predefined.iter().filter_map(|kind| kind.downcast_ref());
+        of_this_kind.next().copied().unwrap_or(Self {
+            is_immutable: |_| false,
+            data_size: |_| (0, 0),
             copy: K::clone,
-        }
+        })
     }
 }
+
+const SECRETS: KindTraits<Secret> = KindTraits {
+    is_immutable: |secret| secret.immutable == Some(true),
+    data_size: |secret| {
+        let values = secret.data.iter().flat_map(BTreeMap::values);
+        count(values.map(|ByteString(bytes)| bytes.len()))
+    },
+    copy: Secret::clone,
+};
+
+const CONFIG_MAPS: KindTraits<ConfigMap> = KindTraits {
+    is_immutable: |map| map.immutable == Some(true),
+    data_size: |map| {
+        let texts = map.data.iter().flat_map(BTreeMap::values);
+        let binary = map.binary_data.iter().flat_map(BTreeMap::values);
+        let binary = binary.map(|ByteString(bytes)| bytes.len());
+        count(texts.map(String::len).chain(binary))
+    },
+    copy: ConfigMap::clone,
+};
 
 impl<K: Object> KindTraits<K> {
     /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops
@@ -77,14 +100,6 @@ impl<K: Object> KindTraits<K> {
     #[must_use]
     pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
         self.is_immutable = is_immutable;
-        self
-    }
-
-    /// The same, for a kind of which `data_size` counts the keys of data and the bytes of their
-    /// values, for reports.
-    #[must_use]
-    pub fn sized_by(mut self, data_size: fn(&K) -> (usize, usize)) -> Self {
-        self.data_size = data_size;
         self
     }
 
@@ -108,29 +123,6 @@ pub(crate) fn cache_name<K: Object>() -> String {
     format!("the {} cache", resource_name::<K>())
 }
 
-fn says_immutable<K: Object>(object: &K) -> bool {
-    let object: &dyn Any = object;
-    let secret = object.downcast_ref::<Secret>();
-    let config_map = object.downcast_ref::<ConfigMap>();
-    let field = secret.map(|secret| secret.immutable);
-    field.or_else(|| config_map.map(|map| map.immutable)) == Some(Some(true))
-}
-
-fn data_size<K: Object>(object: &K) -> (usize, usize) {
-    let object: &dyn Any = object;
-    if let Some(secret) = object.downcast_ref::<Secret>() {
-        let values = secret.data.iter().flat_map(|data| data.values());
-        return count(values.map(|ByteString(bytes)| bytes.len()));
-    }
-    if let Some(map) = object.downcast_ref::<ConfigMap>() {
-        let texts = map.data.iter().flat_map(|data| data.values());
-        let binary = map.binary_data.iter().flat_map(|data| data.values());
-        let binary = binary.map(|ByteString(bytes)| bytes.len());
-        return count(texts.map(String::len).chain(binary));
-    }
-    (0, 0)
-}
-
 fn count(lengths: impl Iterator<Item = usize>) -> (usize, usize) {
     lengths.fold((0, 0), |(keys, bytes): (usize, usize), length| {
         (keys.saturating_add(1), bytes.saturating_add(length))
@@ -139,8 +131,6 @@ fn count(lengths: impl Iterator<Item = usize>) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use k8s_openapi::api::coordination::v1::Lease;
 
     use super::*;
@@ -176,8 +166,7 @@ mod tests {
         let lease = Lease::default();
         assert!(!kind.is_immutable(&lease));
         assert_eq!(kind.data_size(&lease), (0, 0));
-        let kind = kind.immutable_when(|_| true).sized_by(|_| (1, 2));
+        let kind = kind.immutable_when(|_| true);
         assert!(kind.is_immutable(&lease));
-        assert_eq!(kind.data_size(&lease), (1, 2));
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! let secrets = SecretManager::new(api, ManagerOptions::default())?; // an `http::Client` is an `api`
 //! secrets.register_pod(pod); // when the pod is bound to the node, and whenever it changes
-//! let database = secrets.get_secret("shop", "database")?; // from memory, else after a wait that has an end
+//! let database = secrets.get("shop", "database")?; // from memory, else after a wait that has an end
 //! println!("{database:?} is {:?} old", database.age());
 //! secrets.unregister_pod(pod); // when its containers have ended and its volumes are unmounted
 //! # Ok(())
@@ -74,7 +74,7 @@
 //! `object "ns"/"name" not registered` is not an answer of the API. It says that no owner
 //! references the object in this manager: add the reference first, remove it last.
 //! [`owners`](crate::manual::owners) says who can be an owner. Of a pod, names count in its own
-//! namespace only, and only those of [`visit_pod_secret_names`] and [`visit_pod_config_map_names`].
+//! namespace only, and only those of [`ReferencedByPods::visit_pod`].
 //!
 //! # Threads and locks
 //!
@@ -128,7 +128,6 @@ mod cached;
 mod change_detection;
 mod changes;
 mod entry;
-mod health;
 mod kinds;
 mod metrics;
 mod node_ttl;
@@ -146,15 +145,12 @@ pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};
 pub use kinds::KindTraits;
 pub use metrics::{ManagerMetric, ManagerState};
-pub use node_ttl::{NodeTtl, ttl_of_node};
+pub use node_ttl::NodeTtl;
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
 pub use options::ManagerOptions;
-pub use pod_references::{
-    AnyContainer, ContainerKinds, ReferencedByPods, visit_containers, visit_pod_config_map_names,
-    visit_pod_secret_names,
-};
+pub use pod_references::{AnyContainer, ContainerKinds, ReferencedByPods, visit_containers};
 pub use references::Owner;
-pub use report::{ObjectReport, ObjectState, OwnerReport};
+pub use report::{ObjectReport, ObjectState};
 
 #[cfg(test)]
 mod tests;

@@ -19,22 +19,7 @@ const NONE: u64 = u64::MAX;
 ///
 /// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time" (OS-6). `None` without
 /// the annotation, or when it is not such a number.
-///
-/// # Examples
-///
-/// ```
-/// use k8s_openapi::api::core::v1::Node;
-/// use kubecache::manager::ttl_of_node;
-/// use std::time::Duration;
-///
-/// let mut node = Node::default();
-/// assert_eq!(ttl_of_node(&node), None);
-/// let annotation = ("node.alpha.kubernetes.io/ttl".to_owned(), "15".to_owned());
-/// node.metadata.annotations = Some([annotation].into());
-/// assert_eq!(ttl_of_node(&node), Some(Duration::from_secs(15)));
-/// ```
-#[doc(alias = "GetObjectTTLFromNodeFunc")]
-pub fn ttl_of_node(node: &Node) -> Option<Duration> {
+fn ttl_of_node(node: &Node) -> Option<Duration> {
     let annotations = node.metadata.annotations.as_ref()?;
     let seconds: i64 = annotations.get(ANNOTATION)?.parse().ok()?;
     Some(Duration::from_secs(seconds.try_into().unwrap_or_default()))
@@ -46,15 +31,23 @@ pub fn ttl_of_node(node: &Node) -> Option<Duration> {
 /// # Examples
 ///
 /// ```
+/// use k8s_openapi::api::core::v1::Node;
 /// use kubecache::manager::{ChangeDetection, ManagerOptions, NodeTtl};
 /// use std::time::Duration;
 ///
 /// let ttl = NodeTtl::new();
-/// let options = ManagerOptions::default().change_detection(ChangeDetection::Cache).node_ttl(ttl.clone());
-/// // Whoever follows the node calls ttl.observe(Some(&node)) for each of its states.
-/// ttl.set(Some(Duration::from_secs(15)));
+/// let options = ManagerOptions::default().change_detection(ChangeDetection::Cache);
+/// let options = options.node_ttl(ttl.clone());
+///
+/// // A watch of the node passes on each of its states.
+/// let mut node = Node::default();
+/// let annotation = ("node.alpha.kubernetes.io/ttl".to_owned(), "15".to_owned());
+/// node.metadata.annotations = Some([annotation].into());
+/// ttl.observe(Some(&node));
+/// assert_eq!(ttl.get(), Some(Duration::from_secs(15)));
 /// # drop(options);
 /// ```
+#[doc(alias = "GetObjectTTLFromNodeFunc")]
 #[derive(Clone, Debug)]
 pub struct NodeTtl(Arc<AtomicU64>);
 

@@ -1,7 +1,7 @@
 //! The manager: owners reference objects, and the strategy that was chosen answers reads
 //! (CM-1..CM-8, SC-1).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
@@ -10,19 +10,18 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
-use super::health::Overdue;
+use super::entry::table::EntryTable;
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::{ManagerMetric, ManagerState};
 use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
 use super::references::{Owner, ReferenceChange};
-use super::report::{ObjectReport, OwnerReport};
-use super::strategy::Strategy;
+use super::report::ObjectReport;
+use super::strategy::{Entries, Strategy};
 use super::ttl::store::TtlStore;
-use super::watch::launch::Reflectors;
 use super::watch::store::WatchStore;
-use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::hooks::Telemetry;
 use crate::list_watch::Api;
@@ -44,7 +43,8 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: Object> {
-    store: Box<dyn Strategy<K>>,
+    strategy: Box<dyn Strategy<K>>,
+    entries: Arc<dyn Entries>,
     telemetry: Telemetry<ManagerMetric, ManagerState>,
 }
 
@@ -52,7 +52,7 @@ impl<K: Object> fmt::Debug for ObjectManager<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectManager")
             .field("kind", &K::KIND)
-            .field("objects", &self.store.len())
+            .field("objects", &self.entries.state().objects)
             .finish_non_exhaustive()
     }
 }
@@ -86,19 +86,16 @@ where
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let port = format_args!("the Api's getter for {}s", resource_name::<K>());
         let getter = guard(port, || api.getter())?;
-        let store: Box<dyn Strategy<K>> = match options.change_detection {
+        let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
-                let launcher = Box::new(Reflectors {
-                    api,
-                    options: options.clone(),
-                });
-                Box::new(WatchStore::new(launcher, kind, getter, options)?)
+                let table = EntryTable::new(kind, getter, options);
+                Box::new(WatchStore::new(Box::new(api), table)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => {
-                Box::new(TtlStore::new(kind, getter, options))
+                Box::new(TtlStore::new(EntryTable::new(kind, getter, options)))
             }
         };
-        Self::over(store)
+        Self::over(strategy)
     }
 }
 
@@ -114,23 +111,30 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    pub(crate) fn over(store: Box<dyn Strategy<K>>) -> Result<Self, Error> {
-        let options = store.options();
+    pub(crate) fn over(strategy: Box<dyn Strategy<K>>) -> Result<Self, Error> {
+        let entries = strategy.entries();
+        let options = entries.options();
         let change_detection = options.change_detection;
         let started = |reading| ManagerMetric::Started {
             kind: K::KIND,
             change_detection,
             reading,
         };
-        let (hook, clock) = (options.metrics.clone(), &options.clock);
-        let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, store.look(), started)?;
-        Ok(Self { store, telemetry })
+        let (hook, clock) = (options.metrics.clone(), &options.reflector.clock);
+        let looked_at = Arc::clone(&entries);
+        let look = Box::new(move || looked_at.state());
+        let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, look, started)?;
+        Ok(Self {
+            strategy,
+            entries,
+            telemetry,
+        })
     }
 
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {
-        self.store.watch_store().unwrap()
+        self.strategy.watch_store().unwrap()
     }
 
     /// Counts one more reference of `owner` to the object (OC-3). The first reference of all starts
@@ -142,7 +146,7 @@ impl<K: Object> ObjectManager<K> {
     /// when it is read.
     pub fn add_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Add(key.clone());
-        self.store.change_references(owner, change);
+        self.strategy.change_references(owner, change);
     }
 
     /// Takes back one reference of `owner` to the object; one that was never added is ignored
@@ -152,7 +156,7 @@ impl<K: Object> ObjectManager<K> {
     /// of the watch is joined elsewhere. Never blocks.
     pub fn remove_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Remove(key.clone());
-        self.store.change_references(owner, change);
+        self.strategy.change_references(owner, change);
     }
 
     /// Makes `owner` reference exactly the objects of `keys`, each once: adds what is new, then
@@ -164,7 +168,7 @@ impl<K: Object> ObjectManager<K> {
     /// Never blocks and never fails, as [`add_reference`](Self::add_reference).
     pub fn set_references(&self, owner: &Owner, keys: impl IntoIterator<Item = ObjectKey>) {
         let change = ReferenceChange::Set(keys.into_iter().collect());
-        self.store.change_references(owner, change);
+        self.strategy.change_references(owner, change);
     }
 
     /// The object, from memory if the strategy has a current answer there, else after a wait of at most
@@ -173,11 +177,13 @@ impl<K: Object> ObjectManager<K> {
     /// # Errors
     ///
     /// As [`get_by`](Self::get_by).
+    #[doc(alias = "GetSecret")]
+    #[doc(alias = "GetConfigMap")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
         self.measured(|| {
-            self.store.get(namespace, name, &|| {
-                let options = self.store.options();
-                options.clock.after(options.get_limit())
+            self.strategy.get(namespace, name, &|| {
+                let options = self.entries.options();
+                options.reflector.clock.after(options.get_limit())
             })
         })
     }
@@ -212,7 +218,7 @@ impl<K: Object> ObjectManager<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.measured(|| self.store.get(namespace, name, &|| deadline))
+        self.measured(|| self.strategy.get(namespace, name, &|| deadline))
     }
 
     /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`. Never blocks, asks nothing.
@@ -223,7 +229,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// `NotRegistered`; not with `Get`.
     pub fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
-        self.store.get_cached(namespace, name)
+        self.strategy.get_cached(namespace, name)
     }
 
     /// The object as the server has it now, by a consistent read past watch and cache, also while other reads back off
@@ -262,14 +268,14 @@ impl<K: Object> ObjectManager<K> {
     /// let manager = ConfigMapManager::new(server.clone(), options)?;
     /// manager.register_pod(&objects::pod("shop", "till", "node", &[], &["settings"]));
     /// server.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
-    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
+    /// assert_eq!(manager.get("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
     ///
     /// // Fresh for a minute, so a plain read does not see the change; a fresh one does, and those after it.
     /// server.set(objects::config_map("shop", "settings", "", &[("tax", "19")]));
-    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
+    /// assert_eq!(manager.get("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
     /// let fresh = manager.get_fresh("shop", "settings", Deadline::NEVER)?;
     /// assert_eq!(fresh.data.as_ref().unwrap()["tax"], "19");
-    /// assert_eq!(manager.get_config_map("shop", "settings")?.data.as_ref().unwrap()["tax"], "19");
+    /// assert_eq!(manager.get("shop", "settings")?.data.as_ref().unwrap()["tax"], "19");
     /// # }
     /// # Ok::<_, kubecache::Error>(())
     /// ```
@@ -279,7 +285,11 @@ impl<K: Object> ObjectManager<K> {
         name: &str,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.measured(|| self.store.get_fresh(namespace, name, deadline))
+        self.measured(|| {
+            let latest = ResourceVersion::most_recent();
+            self.strategy
+                .get_at_least(namespace, name, &latest, deadline)
+        })
     }
 
     /// The object in a state not older than `version` (R11): for a reader who has seen that version elsewhere, such as in
@@ -314,62 +324,86 @@ impl<K: Object> ObjectManager<K> {
             // Any state will do.
             return self.get_by(namespace, name, deadline);
         }
-        self.measured(|| self.store.get_at_least(namespace, name, version, deadline))
+        self.measured(|| {
+            self.strategy
+                .get_at_least(namespace, name, version, deadline)
+        })
     }
 
-    /// Each owner with the objects it references, sorted by kind, namespace and name. Never blocks
-    /// on the network, and does not count as a read.
-    pub fn inspect(&self) -> Vec<OwnerReport> {
-        let owners = self.store.owners().into_iter();
-        let reports = owners.map(|(owner, keys)| OwnerReport {
-            owner,
-            objects: keys
-                .iter()
-                .filter_map(|key| self.inspect_object(key))
-                .collect(),
+    /// Each owner with what is known of the objects it references, sorted by namespace and name.
+    /// Never blocks on the network, and does not count as a read.
+    pub fn inspect(&self) -> BTreeMap<Owner, Vec<ObjectReport>> {
+        let owners = self.entries.owners().into_iter();
+        let reports = owners.map(|(owner, keys)| {
+            let objects = keys.iter().filter_map(|key| self.inspect_object(key));
+            (owner, objects.collect())
         });
         reports.collect()
     }
 
     /// What is known of one object; `None` if nobody references it. Does not count as a read.
     pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        self.store.inspect(key)
+        self.entries.inspect(key)
     }
 
     /// How this manager learns of changes, as it was chosen by
     /// [`ManagerOptions::change_detection`].
     pub fn change_detection(&self) -> ChangeDetection {
-        self.store.options().change_detection
+        self.entries.options().change_detection
     }
 
-    pub(crate) fn overdue(&self) -> Vec<Overdue> {
-        self.store.overdue()
-    }
-
-    pub(crate) fn housekeeping_failure(&self) -> Option<Error> {
-        self.store.housekeeping_failure()
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.store.options().clock
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.store.len()
+    /// Whether the server keeps confirming the objects that are watched, for a health check: each
+    /// running watch by the rule of
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health). An
+    /// object that is immutable or idle, so that its watch is stopped, one that found no room, and
+    /// one that the server refuses are not unhealthy, nor is anything with `Cache` and `Get`, which
+    /// watch nothing (B14). A manager without owners is healthy.
+    ///
+    /// Never blocks on the network, and does not count as a read.
+    /// [`ObjectReport::is_overdue`](crate::manager::ObjectReport::is_overdue) names the objects.
+    ///
+    /// # Errors
+    ///
+    /// `Panicked`: the manager's housekeeper did, and has not been round since. `Timeout`: how many
+    /// objects there are, and how long ago the server was heard of the one that it was not heard of
+    /// for longest; that one's last failure is the source. The text names no object.
+    pub fn check_health(&self) -> Result<(), Error> {
+        if let Some(failure) = self.strategy.housekeeping_failure() {
+            return Err(failure);
+        }
+        let owners = self.entries.owners().into_values();
+        let keys: BTreeSet<ObjectKey> = owners.flatten().collect();
+        let reports = keys.iter().filter_map(|key| self.inspect_object(key));
+        let overdue: Vec<ObjectReport> = reports.filter(|report| report.is_overdue).collect();
+        let silence = |report: &ObjectReport| report.since_contact.or(report.trying_for);
+        let Some(worst) = overdue.iter().max_by_key(|report| silence(report)) else {
+            return Ok(());
+        };
+        let how = match (worst.since_contact, worst.trying_for.unwrap_or_default()) {
+            (Some(age), _) => format!("the server last confirmed one {age:.0?} ago"),
+            (None, time) => format!("the server has confirmed nothing of one for {time:.0?}"),
+        };
+        let text = format!("{} of {} {}s: {how}", overdue.len(), keys.len(), K::KIND);
+        log::debug!("{text}: {}", worst.key);
+        let error = Error::new(ErrorKind::Timeout, text);
+        Err(match &worst.last_failure {
+            Some(failure) => error.with_source(failure.clone()),
+            None => error,
+        })
     }
 
     /// Subscribes to the changes of this manager's objects, for programs that show each as it comes: with `Watch` as the
     /// server tells them, with `Cache` and `Get` as reads find them, or as a registration drops what was cached. The
     /// manager never waits for a subscriber and remembers a bounded amount for it.
     pub fn subscribe(&self) -> Changes {
-        self.store.changes().subscribe()
+        self.entries.changes().subscribe()
     }
 
     /// Stops every watch and every request for good: nothing is started or asked any more, and reads answer at once
     /// (OC-25); those that wait end. What memory may serve without anybody behind it, an immutable object or one whose
     /// time to live is not over, it still serves. Returns at once; dropping the manager waits for the threads.
     pub fn shut_down(&self) {
-        self.store.shut_down();
+        self.strategy.shut_down();
     }
 }
 
@@ -392,57 +426,5 @@ impl<K: ReferencedByPods> ObjectManager<K> {
     /// objects.
     pub fn unregister_pod(&self, pod: &Pod) {
         self.set_references(&Owner::of(pod), []);
-    }
-}
-
-impl ObjectManager<Secret> {
-    /// [`get`](Self::get) under the kubelet's name.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_by`](Self::get_by).
-    #[doc(alias = "GetSecret")]
-    pub fn get_secret(&self, namespace: &str, name: &str) -> Result<Cached<Secret>, Error> {
-        self.get(namespace, name)
-    }
-
-    /// [`get_by`](Self::get_by) under the kubelet's name.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_by`](Self::get_by).
-    pub fn get_secret_by(
-        &self,
-        namespace: &str,
-        name: &str,
-        deadline: Deadline,
-    ) -> Result<Cached<Secret>, Error> {
-        self.get_by(namespace, name, deadline)
-    }
-}
-
-impl ObjectManager<ConfigMap> {
-    /// [`get`](Self::get) under the kubelet's name.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_by`](Self::get_by).
-    #[doc(alias = "GetConfigMap")]
-    pub fn get_config_map(&self, namespace: &str, name: &str) -> Result<Cached<ConfigMap>, Error> {
-        self.get(namespace, name)
-    }
-
-    /// [`get_by`](Self::get_by) under the kubelet's name.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_by`](Self::get_by).
-    pub fn get_config_map_by(
-        &self,
-        namespace: &str,
-        name: &str,
-        deadline: Deadline,
-    ) -> Result<Cached<ConfigMap>, Error> {
-        self.get_by(namespace, name, deadline)
     }
 }

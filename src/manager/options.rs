@@ -7,7 +7,7 @@ use super::metrics::ManagerMetric;
 use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
 use crate::hooks::Hook;
-use crate::reflector::FailedAttempt;
+use crate::reflector::{FailedAttempt, ReflectorOptions};
 
 /// The kubelet's wait for an object that is not there yet (OC-9).
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -38,7 +38,8 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ManagerOptions {
-    pub(crate) clock: Clock,
+    /// What each watch has of these options, and the clock and the error hook of all the rest.
+    pub(crate) reflector: ReflectorOptions,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) get_timeout: Option<Duration>,
     pub(crate) ttl: Duration,
@@ -46,17 +47,20 @@ pub struct ManagerOptions {
     pub(crate) invalidate_on_update: bool,
     pub(crate) idle_max: Duration,
     pub(crate) reflectors_max: usize,
-    pub(crate) watch_timeout_min: Duration,
-    pub(crate) idle_limit: Option<Duration>,
     pub(crate) recheck_immutable: bool,
     pub(crate) metrics: Option<Hook<ManagerMetric>>,
-    pub(crate) on_error: Option<Hook<FailedAttempt>>,
 }
 
 impl Default for ManagerOptions {
     fn default() -> Self {
         Self {
-            clock: Clock::system(),
+            reflector: ReflectorOptions {
+                watch_timeout_min: WATCH_TIMEOUT_MIN,
+                // One small list is as cheap as a stream of one object, and has no bookmark to wait
+                // for (B8).
+                watch_list: false,
+                ..ReflectorOptions::default()
+            },
             change_detection: ChangeDetection::default(),
             get_timeout: None,
             ttl: TTL,
@@ -64,11 +68,8 @@ impl Default for ManagerOptions {
             invalidate_on_update: false,
             idle_max: IDLE_MAX,
             reflectors_max: REFLECTORS_MAX,
-            watch_timeout_min: WATCH_TIMEOUT_MIN,
-            idle_limit: None,
             recheck_immutable: true,
             metrics: None,
-            on_error: None,
         }
     }
 }
@@ -77,7 +78,7 @@ impl ManagerOptions {
     /// Where time comes from. Default: the system.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.reflector.clock = clock;
         self
     }
 
@@ -139,7 +140,7 @@ impl ManagerOptions {
     /// at least 5 minutes (RF-2).
     #[must_use]
     pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
-        self.watch_timeout_min = timeout;
+        self.reflector.watch_timeout_min = timeout;
         self
     }
 
@@ -151,7 +152,7 @@ impl ManagerOptions {
     /// the place of this where it is more.
     #[must_use]
     pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.idle_limit = Some(limit);
+        self.reflector.idle_limit = limit;
         self
     }
 
@@ -167,6 +168,7 @@ impl ManagerOptions {
     /// costs nothing. The manager lets go of it when it is dropped.
     #[must_use]
     pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
+        self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
         self.metrics = Some(metrics);
         self
     }
@@ -208,7 +210,7 @@ impl ManagerOptions {
     /// ```
     #[must_use]
     pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Hook::new(hook));
+        self.reflector.on_error = Some(Hook::new(hook));
         self
     }
 

@@ -1,8 +1,8 @@
 //! Which Secrets and ConfigMaps a pod names, in the kubelet's order (PV-1..PV-8). Pure.
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, EnvFromSource, EnvVar, EphemeralContainer, LocalObjectReference, Pod,
-    PodSpec, Secret, Volume,
+    ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, EphemeralContainer,
+    LocalObjectReference, Pod, PodSpec, Secret, Volume,
 };
 
 use crate::object::Object;
@@ -12,20 +12,12 @@ pub trait ReferencedByPods: Object {
     /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as
     /// the pod names it. The objects are in the pod's namespace.
     ///
-    /// The visitor returns whether to go on. Returns whether the walk was completed.
+    /// The visitor returns whether to go on; empty names are skipped (PV-4). Returns whether the walk
+    /// was completed. As in the kubelet, a `false` during the containers ends only that part: volumes
+    /// are still visited (PV-6).
+    #[doc(alias = "VisitPodSecretNames")]
+    #[doc(alias = "VisitPodConfigmapNames")]
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;
-}
-
-impl ReferencedByPods for Secret {
-    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
-        visit_pod_secret_names(pod, visitor)
-    }
-}
-
-impl ReferencedByPods for ConfigMap {
-    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
-        visit_pod_config_map_names(pod, visitor)
-    }
 }
 
 /// Which containers of a pod a walk visits: a set of the three kinds (PV-7).
@@ -68,26 +60,6 @@ pub struct AnyContainer<'a> {
     pub env_from: &'a [EnvFromSource],
 }
 
-impl<'a> AnyContainer<'a> {
-    fn of(kind: ContainerKinds, container: &'a Container) -> Self {
-        Self {
-            kind,
-            name: &container.name,
-            env: container.env.as_deref().unwrap_or_default(),
-            env_from: container.env_from.as_deref().unwrap_or_default(),
-        }
-    }
-
-    fn of_ephemeral(container: &'a EphemeralContainer) -> Self {
-        Self {
-            kind: ContainerKinds::EPHEMERAL,
-            name: &container.name,
-            env: container.env.as_deref().unwrap_or_default(),
-            env_from: container.env_from.as_deref().unwrap_or_default(),
-        }
-    }
-}
-
 /// Visits a pod's containers of the given kinds: init, regular, ephemeral, each in its own order (PV-7).
 ///
 /// The visitor returns whether to go on. Returns whether the walk was completed.
@@ -97,90 +69,102 @@ pub fn visit_containers<'a>(
     kinds: ContainerKinds,
     visitor: &mut dyn FnMut(AnyContainer<'a>) -> bool,
 ) -> bool {
-    let init = spec.init_containers.as_deref().unwrap_or_default().iter();
-    let ephemeral = spec
-        .ephemeral_containers
-        .as_deref()
-        .unwrap_or_default()
-        .iter();
-    init.map(|container| AnyContainer::of(ContainerKinds::INIT, container))
-        .chain(
-            spec.containers
-                .iter()
-                .map(|container| AnyContainer::of(ContainerKinds::REGULAR, container)),
+    let init = spec.init_containers.iter().flatten();
+    let init = init.map(|container| (ContainerKinds::INIT, container));
+    let regular = spec.containers.iter();
+    let regular = regular.map(|container| (ContainerKinds::REGULAR, container));
+    let ephemeral = spec.ephemeral_containers.iter().flatten();
+    init.chain(regular)
+        .map(
+            |(
+                kind,
+                Container {
+                    name,
+                    env,
+                    env_from,
+                    ..
+                },
+            )| (kind, name, env, env_from),
         )
-        .chain(ephemeral.map(AnyContainer::of_ephemeral))
-        .filter(|container| kinds.contains(container.kind))
+        .chain(ephemeral.map(
+            |EphemeralContainer {
+                 name,
+                 env,
+                 env_from,
+                 ..
+             }| { (ContainerKinds::EPHEMERAL, name, env, env_from) },
+        ))
+        .filter(|(kind, ..)| kinds.contains(*kind))
+        .map(|(kind, name, env, env_from)| AnyContainer {
+            kind,
+            name,
+            env: env.as_deref().unwrap_or_default(),
+            env_from: env_from.as_deref().unwrap_or_default(),
+        })
         .all(visitor)
 }
 
-/// Visits the names of the Secrets a pod references, as often as it names them (PV-1, PV-2, PV-4).
-///
-/// The visitor returns whether to go on; empty names are skipped. Returns whether the walk was completed. As in the
-/// original, a `false` during the containers ends only that part: volumes are still visited (PV-6).
-///
-/// Not visited (PV-5): what is reached through claims, storage classes or service accounts, and
+/// The names of pull secrets, of the environments of containers, and of volumes (PV-2). Not visited
+/// (PV-5): what is reached through claims, storage classes or service accounts, and
 /// `azureFile.secretNamespace`, since the pod's namespace is assumed.
-#[doc(alias = "VisitPodSecretNames")]
-pub fn visit_pod_secret_names<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
-    let Some(spec) = &pod.spec else { return true };
-    let mut visit = |name: &'a str| name.is_empty() || visitor(name);
-    let pull_secrets = spec.image_pull_secrets.as_deref().unwrap_or_default();
-    if !pull_secrets.iter().all(|reference| visit(&reference.name)) {
-        return false;
+impl ReferencedByPods for Secret {
+    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
+        let Some(spec) = &pod.spec else { return true };
+        let mut visit = |name: &'a str| name.is_empty() || visitor(name);
+        let pull_secrets = spec.image_pull_secrets.as_deref().unwrap_or_default();
+        if !pull_secrets.iter().all(|reference| visit(&reference.name)) {
+            return false;
+        }
+        visit_containers(spec, ContainerKinds::ALL, &mut |container| {
+            secrets_of_container(container, &mut visit)
+        });
+        let mut volumes = spec.volumes.iter().flatten();
+        volumes.all(|volume| secrets_of_volume(volume, &mut visit))
     }
-    visit_containers(spec, ContainerKinds::ALL, &mut |container| {
-        secrets_of_container(container, &mut visit)
-    });
-    let volumes = spec.volumes.as_deref().unwrap_or_default();
-    volumes
-        .iter()
-        .all(|volume| secrets_of_volume(volume, &mut visit))
 }
 
-/// Visits the names of the ConfigMaps a pod references, as often as it names them (PV-1, PV-3, PV-4).
-///
-/// The visitor and the result are as with [`visit_pod_secret_names`].
-#[doc(alias = "VisitPodConfigmapNames")]
-pub fn visit_pod_config_map_names<'a>(
-    pod: &'a Pod,
-    visitor: &mut dyn FnMut(&'a str) -> bool,
-) -> bool {
-    let Some(spec) = &pod.spec else { return true };
-    let mut visit = |name: &'a str| name.is_empty() || visitor(name);
-    visit_containers(spec, ContainerKinds::ALL, &mut |container| {
-        config_maps_of_container(container, &mut visit)
-    });
-    let volumes = spec.volumes.as_deref().unwrap_or_default();
-    volumes
-        .iter()
-        .all(|volume| config_maps_of_volume(volume, &mut visit))
+/// The names of the environments of containers, and of volumes (PV-3).
+impl ReferencedByPods for ConfigMap {
+    fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
+        let Some(spec) = &pod.spec else { return true };
+        let mut visit = |name: &'a str| name.is_empty() || visitor(name);
+        visit_containers(spec, ContainerKinds::ALL, &mut |container| {
+            config_maps_of_container(container, &mut visit)
+        });
+        let mut volumes = spec.volumes.iter().flatten();
+        volumes.all(|volume| config_maps_of_volume(volume, &mut visit))
+    }
 }
 
 fn secrets_of_container<'a>(
     container: AnyContainer<'a>,
     visit: &mut dyn FnMut(&'a str) -> bool,
 ) -> bool {
-    let from = container.env_from.iter();
-    let sets = from.filter_map(|source| Some(&*source.secret_ref.as_ref()?.name));
-    let singles = container.env.iter().filter_map(|variable| {
-        let source = variable.value_from.as_ref()?;
-        Some(&*source.secret_key_ref.as_ref()?.name)
-    });
-    sets.chain(singles).all(visit)
+    let of_set = |set: &'a EnvFromSource| Some(&*set.secret_ref.as_ref()?.name);
+    let of_value = |value: &'a EnvVarSource| Some(&*value.secret_key_ref.as_ref()?.name);
+    names_of_container(container, of_set, of_value).all(visit)
 }
 
 fn config_maps_of_container<'a>(
     container: AnyContainer<'a>,
     visit: &mut dyn FnMut(&'a str) -> bool,
 ) -> bool {
-    let from = container.env_from.iter();
-    let sets = from.filter_map(|source| Some(&*source.config_map_ref.as_ref()?.name));
-    let singles = container.env.iter().filter_map(|variable| {
-        let source = variable.value_from.as_ref()?;
-        Some(&*source.config_map_key_ref.as_ref()?.name)
-    });
-    sets.chain(singles).all(visit)
+    let of_set = |set: &'a EnvFromSource| Some(&*set.config_map_ref.as_ref()?.name);
+    let of_value = |value: &'a EnvVarSource| Some(&*value.config_map_key_ref.as_ref()?.name);
+    names_of_container(container, of_set, of_value).all(visit)
+}
+
+fn names_of_container<'a>(
+    container: AnyContainer<'a>,
+    of_set: impl FnMut(&'a EnvFromSource) -> Option<&'a str>,
+    of_value: impl Fn(&'a EnvVarSource) -> Option<&'a str>,
+) -> impl Iterator<Item = &'a str> {
+    let values = container
+        .env
+        .iter()
+        .flat_map(|variable| &variable.value_from);
+    let sets = container.env_from.iter().filter_map(of_set);
+    sets.chain(values.filter_map(of_value))
 }
 
 /// A volume has one source. With several set, which the API refuses, the first in this order counts (PV-8).

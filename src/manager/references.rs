@@ -232,11 +232,6 @@ impl<I: Clone> References<I> {
         self.objects.values().map(|object| &object.item)
     }
 
-    /// How many objects are referenced.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
     /// The owners, sorted, and what each references, sorted.
     pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
         let owners = self.owners.iter();
@@ -297,7 +292,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(counts, expected, "{steps}");
-            assert_eq!(references.len(), 0, "{steps}: no item is left");
+            assert_eq!(references.objects.len(), 0, "{steps}: no item is left");
             assert!(references.owners.is_empty(), "{steps}: no owner is left");
         }
     }
@@ -322,7 +317,7 @@ mod tests {
         assert_eq!(change(&mut references, "2", remove(), 8), []);
         let last = change(&mut references, "1", remove(), 8);
         assert_eq!(last, [Affected::Released(7)]);
-        assert_eq!(references.len(), 0);
+        assert_eq!(references.objects.len(), 0);
     }
 
     /// CM-1, CM-2: the first time adds all, later times the difference only.
@@ -448,7 +443,7 @@ mod tests {
                     "{seed}"
                 );
                 assert!(made.iter().all(|key| !before.contains_key(key)), "{seed}");
-                assert_eq!(references.len(), named.len(), "{seed}");
+                assert_eq!(references.objects.len(), named.len(), "{seed}");
                 assert_eq!(references.total(), model.len(), "{seed}");
                 for name in ["a", "b", "c", "d"] {
                     let owners = model.keys().filter(|(_, key)| key.name() == name).count();

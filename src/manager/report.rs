@@ -1,24 +1,14 @@
 //! What a manager knows of each owner and object, for tables and health pages: never a value.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::kinds::KindTraits;
-use super::references::Owner;
 use crate::error::Error;
+use crate::failures::Failures;
 use crate::object::{Object, ObjectKey, ResourceVersion};
-
-/// An owner and the objects of one kind that it references.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct OwnerReport {
-    /// The owner.
-    pub owner: Owner,
-    /// Its objects, sorted by namespace and name.
-    pub objects: Vec<ObjectReport>,
-}
 
 /// Where an object stands, in one word; with `Get`, where the last read of it left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,14 +40,7 @@ impl ObjectState {
 
 impl fmt::Display for ObjectState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Synced => "Synced",
-            Self::NotFound => "NotFound",
-            Self::Forbidden => "Forbidden",
-            Self::Waiting => "Waiting",
-            Self::Undecodable => "Undecodable",
-            Self::TooManyReflectors => "TooManyReflectors",
-        })
+        f.pad(&format!("{self:?}"))
     }
 }
 
@@ -98,6 +81,9 @@ pub struct ObjectReport {
     pub last_failure: Option<Error>,
     /// How many requests failed one after the other.
     pub attempts: u32,
+    /// How long ago the first of the requests that failed one after the other began, or, with
+    /// `Watch`, the watch; `None` where nothing failed.
+    pub trying_for: Option<Duration>,
     /// How many events and lists were refused because something newer was known already (B18).
     pub refused: u64,
 }
@@ -125,43 +111,10 @@ impl Summary {
     }
 }
 
-impl ObjectReport {
-    /// The row of an object of which nothing is known yet, for a store to fill in.
-    pub(crate) fn unknown<K: Object>(key: ObjectKey, owners: usize) -> Self {
-        Self {
-            kind: K::KIND,
-            key,
-            state: ObjectState::Waiting,
-            reason: String::new(),
-            resource_version: ResourceVersion::default(),
-            immutable: false,
-            keys: 0,
-            bytes: 0,
-            created: None,
-            since_contact: None,
-            watched: false,
-            is_overdue: false,
-            owners,
-            last_failure: None,
-            attempts: 0,
-            refused: 0,
-        }
-    }
-
-    /// The row with what may be told of the object.
-    pub(crate) fn with(self, summary: Summary) -> Self {
-        Self {
-            resource_version: summary.resource_version,
-            immutable: summary.immutable,
-            keys: summary.keys,
-            bytes: summary.bytes,
-            created: summary.created,
-            ..self
-        }
-    }
-}
-
-/// The reason of a row that waits: how often it failed, for how long, and how the last time.
-pub(crate) fn failed_so_far(attempts: u32, since: Duration, failure: &Error) -> String {
-    format!("{attempts} failed in {since:.1?}: {failure}")
+/// The reason of a row that waits: how often it failed, for how long, and how the last time; `None`
+/// where nothing failed.
+pub(crate) fn failed_so_far(failures: &Failures, now: Instant) -> Option<String> {
+    let (attempts, last) = (failures.count(), failures.last()?);
+    let since = now.saturating_duration_since(failures.since().unwrap_or(now));
+    Some(format!("{attempts} failed in {since:.1?}: {last}"))
 }

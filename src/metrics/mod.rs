@@ -214,7 +214,7 @@ impl Exposition {
     /// let metrics = exposition.manager::<Secret>(ChangeDetection::Watch)?;
     /// let options = ManagerOptions::default().metrics(metrics);
     /// let secrets = SecretManager::new(FakeSource::<Secret>::new(), options)?;
-    /// secrets.get_secret("shop", "db").unwrap_err(); // no pod references it
+    /// secrets.get("shop", "db").unwrap_err(); // no pod references it
     ///
     /// let errors = "kubecache_object_cache_get_errors_total";
     /// let labels = r#"{kind="Secret",reason="NotRegistered",strategy="Watch"}"#;

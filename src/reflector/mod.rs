@@ -21,7 +21,6 @@ pub use metrics::ReflectorMetric;
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink};
-pub(crate) use status::Activity;
 pub use status::{Phase, ReflectorStatus};
 
 use std::time::Duration;

@@ -69,45 +69,30 @@ pub struct ReflectorStatus {
     pub skipped: u64,
 }
 
-/// What a reflector waits for: the part of its status that the errors of those who wait for it
-/// tell.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Activity {
-    backs_off: bool,
-    retry_after: Option<Duration>,
-    next_attempt: Option<Instant>,
-    progress: Option<RequestProgress>,
-}
-
-impl Activity {
-    /// In words that stay the same while it lasts.
-    pub(crate) fn words(&self) -> Option<String> {
-        match self.next_attempt {
-            Some(_) => Some("pausing before the next request".to_owned()),
-            None => self.progress.as_ref()?.describe_phase(),
-        }
-    }
-
-    pub(crate) fn describe(&self, now: Instant) -> Option<String> {
-        let Some(next) = self.next_attempt else {
-            return self.progress.as_ref()?.describe();
-        };
-        let left = next.saturating_duration_since(now);
-        Some(match self.retry_after {
-            Some(asked) => format!(
-                "waiting for {left:.1?} more: the server asked for {asked:.0?} (Retry-After)"
-            ),
-            None if self.backs_off => format!("backing off for {left:.1?} more"),
-            None => format!("pausing for {left:.1?} more before the next request"),
-        })
-    }
-}
-
 impl ReflectorStatus {
     /// What the reflector waits for at `now`, in words, for an error; `None` where that is not
     /// known (D14).
     pub fn describe_activity(&self, now: Instant) -> Option<String> {
-        self.activity().describe(now)
+        let Some(next) = self.next_attempt else {
+            return self.progress.as_ref()?.describe();
+        };
+        let left = next.saturating_duration_since(now);
+        let asked = self.failures.last().and_then(Error::retry_after);
+        Some(match asked {
+            Some(asked) => format!(
+                "waiting for {left:.1?} more: the server asked for {asked:.0?} (Retry-After)"
+            ),
+            None if self.phase == Phase::BackingOff => format!("backing off for {left:.1?} more"),
+            None => format!("pausing for {left:.1?} more before the next request"),
+        })
+    }
+
+    /// What the reflector waits for, in words that stay the same while it lasts.
+    pub(crate) fn describe_wait(&self) -> Option<String> {
+        match self.next_attempt {
+            Some(_) => Some("pausing before the next request".to_owned()),
+            None => self.progress.as_ref()?.describe_phase(),
+        }
     }
 
     /// The failures of who waits since `began` for what the reflector brings, with what it does at
@@ -115,15 +100,6 @@ impl ReflectorStatus {
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
         let failures = self.failures.clone().or_since(began);
         failures.in_phase(self.describe_activity(now))
-    }
-
-    pub(crate) fn activity(&self) -> Activity {
-        Activity {
-            backs_off: self.phase == Phase::BackingOff,
-            retry_after: self.failures.last().and_then(Error::retry_after),
-            next_attempt: self.next_attempt,
-            progress: self.progress.clone(),
-        }
     }
 
     /// How long ago, at `now`, the server last confirmed the content; `None` before the first contact.

@@ -141,9 +141,14 @@ impl VersionGuard {
         if admitted {
             self.raise(version);
         } else {
-            self.refused = self.refused.saturating_add(1);
+            self.refuse();
         }
         admitted
+    }
+
+    /// Counts what its place refuses for reasons of its own.
+    pub(crate) fn refuse(&mut self) {
+        self.refused = self.refused.saturating_add(1);
     }
 
     fn bury(&mut self, uid: &str, end: &ResourceVersion) {

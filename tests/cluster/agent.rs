@@ -170,7 +170,10 @@ impl Agent {
 }
 
 fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
-    let mut objects = manager.inspect().into_iter().flat_map(|pod| pod.objects);
+    let mut objects = manager
+        .inspect()
+        .into_iter()
+        .flat_map(|(_, objects)| objects);
     objects.all(|object| object.state.is_answer())
 }
 
@@ -179,7 +182,11 @@ fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
 fn equals_the_server<K: Object>(manager: &ObjectManager<K>) -> usize {
     let admin = client_of("admin.yaml");
     let mut compared = 0;
-    for object in manager.inspect().into_iter().flat_map(|pod| pod.objects) {
+    for object in manager
+        .inspect()
+        .into_iter()
+        .flat_map(|(_, objects)| objects)
+    {
         let (namespace, name) = (object.key.namespace(), object.key.name());
         match get::<K>(&admin, namespace, name) {
             Ok(truth) => assert_eq!(object.resource_version, truth.resource_version(), "{name}"),
@@ -228,7 +235,7 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
     );
     let missing = agent
         .config_maps
-        .get_config_map("shop", "search-synonyms")
+        .get("shop", "search-synonyms")
         .unwrap_err();
     assert_eq!(
         missing.to_string(),
@@ -308,9 +315,7 @@ fn an_object_of_another_node_is_refused_with_the_authorizers_words() {
     });
     manager.register_pod(&pod);
     let soon = kubecache::clock::Clock::system().after(Duration::from_millis(500));
-    let early = manager
-        .get_secret_by("shop", "back-office-ssh", soon)
-        .unwrap_err();
+    let early = manager.get_by("shop", "back-office-ssh", soon).unwrap_err();
     assert_eq!(
         early.kind(),
         ErrorKind::NotSynced,
@@ -325,12 +330,10 @@ fn an_object_of_another_node_is_refused_with_the_authorizers_words() {
     assert!(early.attempts() > 1, "{early}");
     let later = kubecache::clock::Clock::system().after(PATIENCE);
     let refused = manager
-        .get_secret_by("shop", "back-office-ssh", later)
+        .get_by("shop", "back-office-ssh", later)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
-    let stranger = manager
-        .get_secret("shop", "storefront-session")
-        .unwrap_err();
+    let stranger = manager.get("shop", "storefront-session").unwrap_err();
     assert_eq!(
         stranger.to_string(),
         "object \"shop\"/\"storefront-session\" not registered"

@@ -67,7 +67,7 @@ fn many_secrets_from_ten_workers_are_readable_within_ten_seconds() {
                     let name = name(worker, number);
                     manager.register_pod(&pod(&name));
                     let deadline = Clock::system().after(Duration::from_secs(10));
-                    let secret = manager.get_secret_by("bulk", &name, deadline).unwrap();
+                    let secret = manager.get_by("bulk", &name, deadline).unwrap();
                     let data = secret.data.as_ref().unwrap();
                     assert_eq!(data["key"].0, name.as_bytes());
                 }

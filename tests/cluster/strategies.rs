@@ -107,7 +107,7 @@ fn value_of(secret: &Secret) -> String {
 
 /// The value a cached read gives.
 fn read(secrets: &SecretManager, name: &str) -> String {
-    value_of(&secrets.get_secret(NAMESPACE, name).unwrap())
+    value_of(&secrets.get(NAMESPACE, name).unwrap())
 }
 
 fn read_fresh(secrets: &SecretManager, name: &str) -> String {
@@ -324,7 +324,7 @@ fn os_2_cm_2_a_new_reference_fetches_anew_and_an_update_of_the_pod_does_not() {
         read(&secrets, name);
         assert_eq!(asked_for(agent, name), expected, "{invalidate}");
         secrets.unregister_pod(&pod("a", &[name]));
-        let error = secrets.get_secret(NAMESPACE, name).unwrap_err();
+        let error = secrets.get(NAMESPACE, name).unwrap_err();
         assert_eq!(
             error.to_string(),
             "object \"strategies\"/\"referenced\" not registered"
@@ -358,7 +358,7 @@ fn sc_2_each_read_of_a_fetching_manager_is_one_consistent_get() {
         ["get", "get", "get", &at_second, "get"]
     );
     delete(name);
-    let error = secrets.get_secret(NAMESPACE, name).unwrap_err();
+    let error = secrets.get(NAMESPACE, name).unwrap_err();
     assert!(error.is_not_found(), "{error}");
     assert_eq!(asked_by(agent).len(), 6, "and no list, no watch");
 }
@@ -383,7 +383,7 @@ fn os_11_os_16_a_deletion_and_a_new_creation_are_seen_by_each_strategy() {
         secrets.register_pod(&pod("a", &[&name]));
         assert_eq!(read(&secrets, &name), "1");
         delete(&name);
-        let gone = || secrets.get_secret(NAMESPACE, &name).err();
+        let gone = || secrets.get(NAMESPACE, &name).err();
         match mode {
             ChangeDetection::Watch => {
                 while gone().is_none() {
@@ -479,18 +479,18 @@ fn as_the_node_a_secret_of_another_node_is_refused_at_once_where_it_is_fetched()
         let options = options(mode).clock(clock.clone().into());
         let secrets = manager(client_named("node.yaml", &agent), options);
         if mode == ChangeDetection::Cache {
-            let stranger = secrets.get_secret("shop", ours).unwrap_err();
+            let stranger = secrets.get("shop", ours).unwrap_err();
             assert_eq!(stranger.kind(), ErrorKind::NotRegistered);
             assert!(asked_by(&agent).is_empty(), "OS-4: no request");
         }
         secrets.register_pod(&pod_in("shop", "impostor", &[theirs, ours]));
         for _ in 0..3 {
-            let refused = secrets.get_secret("shop", theirs).unwrap_err();
+            let refused = secrets.get("shop", theirs).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Forbidden, "{refused}");
             let words = "no relationship found between node";
             assert!(refused.to_string().contains(words), "{refused}");
         }
-        assert!(secrets.get_secret("shop", ours).is_ok());
+        assert!(secrets.get("shop", ours).is_ok());
         // B17: one request, and the answer to it until the backoff is over; SC-2: each asks.
         let expected = match mode {
             ChangeDetection::Cache => 1,
@@ -498,7 +498,7 @@ fn as_the_node_a_secret_of_another_node_is_refused_at_once_where_it_is_fetched()
         };
         assert_eq!(asked_for(&agent, theirs), vec!["get"; expected]);
         clock.advance(Duration::from_millis(50));
-        assert!(secrets.get_secret("shop", theirs).is_err());
+        assert!(secrets.get("shop", theirs).is_err());
         let asked = asked_by(&agent);
         let codes = asked.iter().map(|asked| (asked.name.as_str(), asked.code));
         let refused = codes.clone().filter(|code| *code == (theirs, 403)).count();
@@ -602,7 +602,7 @@ fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is
     for backoff in [50, 100, 200, 400] {
         tried += 1;
         for _ in 0..10 {
-            let cached = secrets.get_secret(NAMESPACE, name).unwrap();
+            let cached = secrets.get(NAMESPACE, name).unwrap();
             assert_eq!(value_of(&cached), "1");
             assert!(cached.is_stale() && cached.age() >= MINUTE);
             assert_eq!(
@@ -612,11 +612,11 @@ fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is
         }
         assert_eq!(gets.load(Ordering::SeqCst), tried, "{backoff} ms");
         clock.advance(Duration::from_millis(backoff).saturating_sub(MILLISECOND));
-        assert!(secrets.get_secret(NAMESPACE, name).is_ok());
+        assert!(secrets.get(NAMESPACE, name).is_ok());
         assert_eq!(gets.load(Ordering::SeqCst), tried, "{backoff} ms");
         clock.advance(MILLISECOND);
     }
-    let error = fetching.get_secret(NAMESPACE, name).unwrap_err();
+    let error = fetching.get(NAMESPACE, name).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     control("start-apiserver");
     write(name, "2");

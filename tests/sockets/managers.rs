@@ -44,7 +44,7 @@ fn sc_2_r11_reads_on_the_wire() {
     let manager = manager(&server);
     thread::scope(|scope| {
         let reading = scope.spawn(|| {
-            let plain = manager.get_secret_by("shop", "db", soon())?;
+            let plain = manager.get_by("shop", "db", soon())?;
             let later = manager.get_at_least("shop", "db", &"20".into(), soon())?;
             let refused = manager.get_at_least("shop", "db", &"o d".into(), soon());
             let versions = [plain, later].map(|found| found.metadata.resource_version.clone());
@@ -77,7 +77,7 @@ fn sc_2_a_silent_server_ends_at_the_callers_deadline() {
     let server = Server::start();
     let manager = manager(&server);
     let deadline = Clock::system().after(Duration::from_millis(50));
-    let error = manager.get_secret_by("shop", "db", deadline).unwrap_err();
+    let error = manager.get_by("shop", "db", deadline).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let text = error.to_string();
     assert!(

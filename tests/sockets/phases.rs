@@ -42,7 +42,7 @@ fn manager(client: Client) -> SecretManager {
 
 fn not_synced(manager: &SecretManager) -> kubecache::Error {
     let soon = Clock::system().after(SHORT);
-    let error = manager.get_secret_by("shop", "db", soon).unwrap_err();
+    let error = manager.get_by("shop", "db", soon).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced, "{error}");
     error
 }

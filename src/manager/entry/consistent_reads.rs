@@ -2,7 +2,7 @@
 //! (R11). A server that has not come as far as the version is asked again.
 
 use std::cmp::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::content::ReadPosition;
 use super::table::{EntryState, EntryTable, ObjectEntry};
@@ -64,118 +64,73 @@ impl RequestContext<'_> {
     }
 }
 
-/// A read that asks the server: what it asks for, and what was known when it was sent.
-#[derive(Debug)]
-pub(crate) struct PendingRead {
-    /// The answer is not older than this; empty for the most recent state.
-    pub(crate) version: ResourceVersion,
-    pub(crate) position: ReadPosition,
-    pub(crate) begun: Instant,
-}
-
-/// A store that can be read past its memory.
-pub(crate) trait ConsistentReads<K: Object> {
-    type State: EntryState<K>;
-
-    fn table(&self) -> &EntryTable<K, Self::State>;
-
-    /// The entry of the object; counts as a read of it.
-    ///
-    /// # Errors
-    ///
-    /// `NotRegistered`.
-    fn entry_to_read(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<Arc<ObjectEntry<Self::State>>, Error>;
-
-    /// Memory answered a reader with the object.
-    fn was_given(&self, _entry: &Arc<ObjectEntry<Self::State>>) {}
-
-    /// Takes in what a read found, and returns that, or what came in meanwhile if that is newer.
-    /// `late`: the reader's own deadline ended the request.
-    ///
-    /// # Errors
-    ///
-    /// The answer's.
-    fn complete_read(
-        &self,
-        entry: &Arc<ObjectEntry<Self::State>>,
-        read: &PendingRead,
-        found: Result<Arc<Held<K>>, Error>,
-        late: bool,
-    ) -> Result<Cached<K>, Error>;
-
-    /// The object in a state not older than `version`, or in the most recent one if that is empty.
-    ///
-    /// # Errors
-    ///
-    /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
-    /// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
-    fn read_past(
-        &self,
-        namespace: &str,
-        name: &str,
-        version: &ResourceVersion,
-        deadline: Deadline,
-    ) -> Result<Cached<K>, Error> {
-        let (table, entry) = (self.table(), self.entry_to_read(namespace, name)?);
-        let stop = table.stop.token();
-        let context = RequestContext {
-            key: &entry.key,
-            clock: table.clock(),
-            deadline,
-            stop: &stop,
-        };
-        let since = context.clock.now();
-        let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);
-        let mut until = Deadline::at(since);
-        loop {
-            if !version.is_empty()
-                && let Some(answer) = wait_in_memory(table, &entry, version, until, &stop)
-            {
-                if answer.is_ok() {
-                    self.was_given(&entry);
-                }
-                return answer;
-            }
-            let read = begin_read(table, &entry, version);
-            let timed_out = |failures: &Failures| {
-                let what = context.what::<K>(&read.version);
-                Err(failures.timed_out(&what, context.clock.now()))
-            };
-            let first = failures.count() == 0;
-            if !first && !stop.is_stopped() && context.clock.has_passed(deadline) {
-                return self.complete_read(&entry, &read, timed_out(&failures), true);
-            }
-            if first || stop.is_stopped() {
-                context.check::<K>(&read.version)?;
-            }
-            let error = match table.request(&context, &read.version) {
-                Err(error) if !error.is_not_found() => error,
-                found => return self.complete_read(&entry, &read, found, false),
-            };
-            if context.was_ended_by_deadline(&error) {
-                // What the server said before says more than that time is up.
-                let error = failures.last().cloned().unwrap_or(error);
-                failures.add(error, since, context.clock.now());
-                return self.complete_read(&entry, &read, timed_out(&failures), true);
-            }
-            if !version.is_empty() && is_about_the_version(&error) {
-                return Err(error);
-            }
-            if version.is_empty() || !is_too_large(&error) {
-                return self.complete_read(&entry, &read, Err(error), false);
-            }
-            let asked = error.retry_after().filter(|wait| !wait.is_zero());
-            let wait = asked.map_or(pause, |asked| asked.min(RETRY_AFTER_MAX));
-            if asked.is_none() {
-                pause = pause.saturating_mul(2).min(PAUSE_MAX);
-            }
-            failures.add(error, since, context.clock.now());
-            until = deadline.earlier(context.clock.after(wait));
+/// The object in a state not older than `version`, or in the most recent one if that is empty.
+///
+/// `complete` takes in what the read found, and returns that, or what came in meanwhile if that is
+/// newer. It is told whether the reader's own deadline ended the request.
+///
+/// # Errors
+///
+/// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
+/// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
+pub(crate) fn read_past<K: Object, S: EntryState<K>>(
+    table: &EntryTable<K, S>,
+    entry: &ObjectEntry<S>,
+    version: &ResourceVersion,
+    deadline: Deadline,
+    complete: impl FnOnce(&ReadPosition, Result<Arc<Held<K>>, Error>, bool) -> Result<Cached<K>, Error>,
+) -> Result<Cached<K>, Error> {
+    let stop = table.stop.token();
+    let context = RequestContext {
+        key: &entry.key,
+        clock: table.clock(),
+        deadline,
+        stop: &stop,
+    };
+    let since = context.clock.now();
+    let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);
+    let mut until = Deadline::at(since);
+    loop {
+        if !version.is_empty()
+            && let Some(answer) = wait_in_memory(table, entry, version, until, &stop)
+        {
+            return answer;
         }
+        let read = begin_read(table, entry, version);
+        let timed_out = |failures: &Failures| {
+            let what = context.what::<K>(&read.version);
+            Err(failures.timed_out(&what, context.clock.now()))
+        };
+        let first = failures.count() == 0;
+        if !first && !stop.is_stopped() && context.clock.has_passed(deadline) {
+            return complete(&read, timed_out(&failures), true);
+        }
+        if first || stop.is_stopped() {
+            context.check::<K>(&read.version)?;
+        }
+        let error = match table.request(&context, &read.version) {
+            Err(error) if !error.is_not_found() => error,
+            found => return complete(&read, found, false),
+        };
+        if context.was_ended_by_deadline(&error) {
+            // What the server said before says more than that time is up.
+            let error = failures.last().cloned().unwrap_or(error);
+            failures.add(error, since, context.clock.now());
+            return complete(&read, timed_out(&failures), true);
+        }
+        if !version.is_empty() && is_about_the_version(&error) {
+            return Err(error);
+        }
+        if version.is_empty() || !is_too_large(&error) {
+            return complete(&read, Err(error), false);
+        }
+        let asked = error.retry_after().filter(|wait| !wait.is_zero());
+        let wait = asked.map_or(pause, |asked| asked.min(RETRY_AFTER_MAX));
+        if asked.is_none() {
+            pause = pause.saturating_mul(2).min(PAUSE_MAX);
+        }
+        failures.add(error, since, context.clock.now());
+        until = deadline.earlier(context.clock.after(wait));
     }
 }
 
@@ -184,21 +139,14 @@ pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
     table: &EntryTable<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
-) -> PendingRead {
+) -> ReadPosition {
     let begun = table.clock().now();
     let mut state = entry.state.lock();
     let content = state.content();
     let known = content.floor();
-    let version = if version.is_older_than(known) {
-        known.clone()
-    } else {
-        version.clone()
-    };
-    PendingRead {
-        version,
-        position: content.begin_read(),
-        begun,
-    }
+    let behind = version.is_older_than(known);
+    let version = if behind { known } else { version };
+    content.begin_read(version.clone(), begun)
 }
 
 /// What memory says of a state not older than `version`, at the latest when `until` has passed or
@@ -213,7 +161,7 @@ fn wait_in_memory<K: Object, S: EntryState<K>>(
     let clock = table.clock();
     let mut state = entry.state.lock();
     loop {
-        let answer = state.reached(&entry.key, version, &table.moment());
+        let answer = state.reached(version, &table.context(&entry.key));
         if answer.is_some() || clock.has_passed(until) || stop.is_stopped() {
             return answer;
         }

@@ -1,7 +1,9 @@
 //! What is known of one object, and the judgement of what comes in: nothing older replaces newer
 //! (B18). Pure.
 
-use crate::error::{Error, ErrorKind};
+use std::time::Instant;
+
+use crate::error::Error;
 use crate::list_watch::{Listed, Undecodable};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::Summary;
@@ -13,7 +15,8 @@ use crate::sync::Arc;
 /// The content of one entry.
 ///
 /// What is offered to it is taken if it is admitted. What is refused is left where it is, for the
-/// caller to drop under no lock: that may overwrite secrets.
+/// caller to drop under no lock: that may overwrite secrets. A write returns whether the object, or
+/// what can be said of it, is another one, so that subscribers are told; `None` if it was refused.
 #[derive(Debug)]
 pub(crate) struct Content<K: Object> {
     kind: KindTraits<K>,
@@ -25,8 +28,6 @@ pub(crate) struct Content<K: Object> {
     /// Counts the reads that were begun.
     reads: u64,
     floor: VersionGuard,
-    /// Refused before the floor was asked, which counts the others.
-    refused: u64,
     /// A uid that a consistent read found gone: news about it comes from the past.
     gone: Option<Box<str>>,
 }
@@ -40,7 +41,6 @@ impl<K: Object> Content<K> {
             revision: 0,
             reads: 0,
             floor: VersionGuard::of_entry(),
-            refused: 0,
             gone: None,
         }
     }
@@ -51,16 +51,11 @@ impl<K: Object> Content<K> {
 pub(crate) struct ReadPosition {
     /// The reads of one entry are numbered as they begin.
     pub(crate) number: u64,
+    /// The answer is not older than this; empty for the most recent state.
+    pub(crate) version: ResourceVersion,
+    pub(crate) begun: Instant,
     revision: u64,
     uid: Option<Box<str>>,
-}
-
-/// What a write did. The old object is dropped by the caller, under no lock.
-#[derive(Debug)]
-pub(crate) struct Written<K: Object> {
-    /// The object, or what can be said of it, is another one: subscribers are told.
-    pub(crate) is_news: bool,
-    pub(crate) _old: Option<Arc<Held<K>>>,
 }
 
 impl<K: Object> Content<K> {
@@ -84,7 +79,7 @@ impl<K: Object> Content<K> {
 
     /// How many answers and events were refused (B18).
     pub(crate) fn refused(&self) -> u64 {
-        self.refused.saturating_add(self.floor.refused())
+        self.floor.refused()
     }
 
     /// A moment in the life of the content, for [`Self::replace`].
@@ -114,7 +109,7 @@ impl<K: Object> Content<K> {
         begun: u64,
         item: &mut Option<Listed<K>>,
         of: &Replacement,
-    ) -> Result<Written<K>, Error> {
+    ) -> Result<bool, Error> {
         let uid = match &*item {
             Some(Listed::Object(object)) => Some(object.uid()),
             Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
@@ -130,43 +125,43 @@ impl<K: Object> Content<K> {
         };
         let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
         if from_the_past {
-            self.refused = self.refused.saturating_add(1);
+            self.floor.refuse();
         }
         if from_the_past || !self.floor.admits_replacement(&judged) {
-            return Err(self.stale(&of.resource_version));
+            return Err(self.floor.stale(of));
         }
         self.gone = None;
-        Ok(self.take_in(item.take()))
+        Ok(self.take_in(item))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12); `None` if it is
     /// older than what is known.
-    pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<Written<K>> {
+    pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<bool> {
         let admitted = match state.as_ref()? {
             Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
             Listed::Undecodable(set_aside) => {
                 self.admits(&set_aside.uid, &set_aside.resource_version)
             }
         };
-        admitted.then(|| self.take_in(state.take()))
+        admitted.then(|| self.take_in(state))
     }
 
     /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than
     /// what is known.
-    pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<Written<K>> {
+    pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<bool> {
         if version.is_older_than(self.floor.position()) {
-            self.refused = self.refused.saturating_add(1);
+            self.floor.refuse();
             return None;
         }
         self.floor.raise(version);
         self.gone = (!uid.is_empty()).then(|| uid.into());
-        Some(self.take_in(None))
+        Some(self.put(&mut None))
     }
 
     /// An answer that may come out of a cache of the server which lags. `None` if it is older than
     /// what is known: another state of the object that is held is judged by that one's version,
     /// which the floor may be ahead of.
-    pub(crate) fn answer(&mut self, answer: &mut Option<Arc<Held<K>>>) -> Option<Written<K>> {
+    pub(crate) fn answer(&mut self, answer: &mut Option<Arc<Held<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
         let held = self.object.as_ref().map(|held| held.uid());
         let admitted = if held == Some(object.uid()) && !self.is_gone(object.uid()) {
@@ -179,19 +174,21 @@ impl<K: Object> Content<K> {
             !past && !self.is_gone(object.uid())
         };
         if !admitted {
-            self.refused = self.refused.saturating_add(1);
+            self.floor.refuse();
             return None;
         }
         self.floor.raise(&object.resource_version());
-        Some(self.take_in(answer.take().map(Listed::Object)))
+        Some(self.put(answer))
     }
 
     /// To be called before a read is sent.
-    pub(crate) fn begin_read(&mut self) -> ReadPosition {
+    pub(crate) fn begin_read(&mut self, version: ResourceVersion, begun: Instant) -> ReadPosition {
         self.reads = self.reads.saturating_add(1);
         let uid = self.object.as_ref().map(|held| held.uid().into());
         ReadPosition {
             number: self.reads,
+            version,
+            begun,
             revision: self.revision,
             uid,
         }
@@ -208,42 +205,32 @@ impl<K: Object> Content<K> {
     }
 
     /// Drops what is known of the object, and keeps how far the server had come.
-    pub(crate) fn forget(&mut self) -> Option<Arc<Held<K>>> {
+    pub(crate) fn forget(&mut self) {
         self.undecodable = None;
         self.gone = None;
-        self.object.take()
+        self.object = None;
     }
 
     /// A consistent read found the object, or that there is none. `None` if what came in while the
-    /// answer was on its way is newer.
+    /// answer was on its way is newer. Later answers are not older than the version of the read,
+    /// which is not older than what was known when it was sent.
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
         object: &mut Option<Arc<Held<K>>>,
-    ) -> Option<Written<K>> {
-        if object.is_some() {
-            self.take_fresh(position, object)
-        } else {
-            self.take_gone(position)
-        }
-    }
-
-    /// As [`found`](Self::found), of a read of a state not older than `version`, which later
-    /// answers are not older than either. The version is not older than what was known when it was
-    /// sent.
-    pub(crate) fn found_at_least(
-        &mut self,
-        position: &ReadPosition,
-        object: &mut Option<Arc<Held<K>>>,
-        version: &ResourceVersion,
-    ) -> Option<Written<K>> {
+    ) -> Option<bool> {
+        let version = &position.version;
         let uid = object.as_ref().map(|object| object.uid());
         if !version.is_empty() && uid.is_some_and(|uid| self.is_gone(uid)) {
             // Only a read of the most recent state tells that the server's history was put back.
-            self.refused = self.refused.saturating_add(1);
+            self.floor.refuse();
             return None;
         }
-        let written = self.found(position, object)?;
+        let written = if object.is_some() {
+            self.take_fresh(position, object)?
+        } else {
+            self.take_gone(position)?
+        };
         self.floor.raise(version);
         Some(written)
     }
@@ -254,7 +241,7 @@ impl<K: Object> Content<K> {
         &mut self,
         position: &ReadPosition,
         fresh: &mut Option<Arc<Held<K>>>,
-    ) -> Option<Written<K>> {
+    ) -> Option<bool> {
         let object = fresh.as_ref()?;
         let version = object.resource_version();
         let floor = self.floor.position();
@@ -272,7 +259,7 @@ impl<K: Object> Content<K> {
         }
         self.gone = None;
         self.floor.raise(&version);
-        Some(self.take_in(fresh.take().map(Listed::Object)))
+        Some(self.put(fresh))
     }
 
     /// Whether the answer shows that the server's history was put back: a state that was known to
@@ -286,7 +273,7 @@ impl<K: Object> Content<K> {
 
     /// `NotFound` has no version: it tells the end of the object that was held when it was asked
     /// for, and of no other.
-    fn take_gone(&mut self, position: &ReadPosition) -> Option<Written<K>> {
+    fn take_gone(&mut self, position: &ReadPosition) -> Option<bool> {
         let held = self.object.as_ref().map(|held| held.uid());
         if self.has_overtaken(position) && (held.is_none() || held != position.uid.as_deref()) {
             return None;
@@ -294,12 +281,12 @@ impl<K: Object> Content<K> {
         if let Some(uid) = held.filter(|uid| !uid.is_empty()) {
             self.gone = Some(uid.into());
         }
-        Some(self.take_in(None))
+        Some(self.put(&mut None))
     }
 
     fn admits(&mut self, uid: &str, version: &ResourceVersion) -> bool {
         if self.is_gone(uid) || version.is_older_than(self.floor.position()) {
-            self.refused = self.refused.saturating_add(1);
+            self.floor.refuse();
             return false;
         }
         let held_version = self.object.as_ref().map(|held| held.resource_version());
@@ -319,29 +306,25 @@ impl<K: Object> Content<K> {
         self.gone.as_deref() == Some(uid)
     }
 
-    fn stale(&self, version: &ResourceVersion) -> Error {
-        Error::new(
-            ErrorKind::Stale,
-            format!(
-                "the server answered with version {version}, older than {} which is known already",
-                self.floor.position()
-            ),
-        )
-    }
-
     /// Takes in what was admitted.
-    fn take_in(&mut self, state: Option<Listed<K>>) -> Written<K> {
-        self.revision = self.revision.wrapping_add(1);
-        match state {
-            Some(Listed::Object(object)) => self.put(Some(object)),
-            Some(Listed::Undecodable(set_aside)) => self.set_aside(set_aside),
-            None => self.put(None),
-        }
+    fn take_in(&mut self, state: &mut Option<Listed<K>>) -> bool {
+        let mut object = match state.take() {
+            Some(Listed::Object(object)) => Some(object),
+            Some(Listed::Undecodable(set_aside)) => {
+                self.set_aside(set_aside);
+                return true;
+            }
+            None => None,
+        };
+        let is_news = self.put(&mut object);
+        *state = object.map(Listed::Object);
+        is_news
     }
 
     /// An object that is the same one in the same version keeps its allocation and is no news.
-    fn put(&mut self, object: Option<Arc<Held<K>>>) -> Written<K> {
-        let same = match (&self.object, &object) {
+    fn put(&mut self, object: &mut Option<Arc<Held<K>>>) -> bool {
+        self.revision = self.revision.wrapping_add(1);
+        let same = match (&self.object, &*object) {
             (Some(held), Some(new)) => {
                 let version = held.resource_version();
                 held.uid() == new.uid() && !version.is_unset() && version == new.resource_version()
@@ -350,29 +333,20 @@ impl<K: Object> Content<K> {
             (Some(_), None) | (None, Some(_)) => false,
         };
         if same && self.undecodable.is_none() {
-            return Written {
-                is_news: false,
-                _old: object,
-            };
+            return false;
         }
         self.undecodable = None;
-        Written {
-            is_news: true,
-            _old: std::mem::replace(&mut self.object, object),
-        }
+        self.object = object.take();
+        true
     }
 
-    fn set_aside(&mut self, set_aside: Undecodable) -> Written<K> {
+    /// Keeps the last good copy, unless that is another object's.
+    fn set_aside(&mut self, set_aside: Undecodable) {
+        self.revision = self.revision.wrapping_add(1);
         self.undecodable = Some(set_aside.error);
-        // The state before it of another object is no last good copy of this one.
-        let other = !set_aside.uid.is_empty()
-            && self
-                .object
-                .as_ref()
-                .is_some_and(|held| held.uid() != set_aside.uid);
-        Written {
-            _old: if other { self.object.take() } else { None },
-            is_news: true,
+        let is_other = |held: &mut Arc<Held<K>>| held.uid() != &*set_aside.uid;
+        if !set_aside.uid.is_empty() {
+            self.object.take_if(is_other);
         }
     }
 }
@@ -382,6 +356,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::manager::tests::fake::{secret, with_uid};
 
     fn listed(version: &str) -> Listed<Secret> {
@@ -394,7 +369,8 @@ mod tests {
     fn what_is_refused_is_left_to_the_caller() {
         let mut content = Content::<Secret>::new(KindTraits::default());
         let mut first = Some(listed("9"));
-        assert!(content.change(&mut first).is_some() && first.is_none());
+        assert_eq!(content.change(&mut first), Some(true));
+        assert!(first.is_none(), "it was taken");
         let mut old = Some(listed("8"));
         assert!(content.change(&mut old).is_none());
         assert!(old.is_some());
@@ -405,9 +381,10 @@ mod tests {
         let begun = content.revision();
         assert!(content.replace(begun, &mut old, &of).is_err());
         assert!(old.is_some());
-        let position = content.begin_read();
+        let now = Clock::system().now();
+        let position = content.begin_read(ResourceVersion::most_recent(), now);
         let mut newer = Some(listed("10"));
-        assert!(content.change(&mut newer).is_some());
+        assert_eq!(content.change(&mut newer), Some(true));
         let mut late = Some(Arc::new(Held::new(with_uid(secret("s", "5"), "other"))));
         assert!(content.found(&position, &mut late).is_none());
         assert!(late.is_some());

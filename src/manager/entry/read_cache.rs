@@ -13,9 +13,7 @@ use crate::sync::{Arc, Mutex, Rank};
 /// The answers that are ready, by key; each with a mark of its strategy: when it was last read, or
 /// when it was fetched.
 #[derive(Debug)]
-pub(crate) struct ReadCache<K: Object>(Mutex<HashMap<ObjectKey, Marked<K>>>);
-
-type Marked<K> = (Arc<Ready<K>>, Coarse);
+pub(crate) struct ReadCache<K: Object>(Mutex<HashMap<ObjectKey, (Arc<Ready<K>>, Coarse)>>);
 
 impl<K: Object> Default for ReadCache<K> {
     fn default() -> Self {
@@ -24,24 +22,17 @@ impl<K: Object> Default for ReadCache<K> {
 }
 
 impl<K: Object> ReadCache<K> {
-    /// The answer, if one is ready; marks the read. Allocates nothing.
-    pub(crate) fn read(&self, namespace: &str, name: &str, now: Coarse) -> Option<Cached<K>> {
-        let mut answers = self.0.lock();
-        let (ready, mark) = answers.get_mut(&KeyRef { namespace, name })?;
-        *mark = now;
-        Some(Cached::new(Arc::clone(ready)))
-    }
-
-    /// The answer, if one is ready and its mark says that it may be used. Allocates nothing.
-    pub(crate) fn read_if(
+    /// The answer, if one is ready and `may_use` says so of its mark, which it may change. Allocates
+    /// nothing.
+    pub(crate) fn read(
         &self,
         namespace: &str,
         name: &str,
-        may_use: impl FnOnce(Coarse) -> bool,
+        may_use: impl FnOnce(&mut Coarse) -> bool,
     ) -> Option<Cached<K>> {
-        let answers = self.0.lock();
-        let (ready, mark) = answers.get(&KeyRef { namespace, name })?;
-        may_use(*mark).then(|| Cached::new(Arc::clone(ready)))
+        let mut answers = self.0.lock();
+        let (ready, mark) = answers.get_mut(&KeyRef { namespace, name })?;
+        may_use(mark).then(|| Cached::new(Arc::clone(ready)))
     }
 
     /// The mark on the answer.

@@ -1,6 +1,7 @@
 //! The referenced objects of one manager: found by key, and changed together with what plain
 //! readers find at once.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use super::content::Content;
 use super::read_cache::ReadCache;
 use crate::clock::{Clock, Coarse};
 use crate::error::Error;
+use crate::failures::Failures;
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::manager::cached::{Cached, Ready};
@@ -16,8 +18,9 @@ use crate::manager::changes::Notifier;
 use crate::manager::kinds::KindTraits;
 use crate::manager::metrics::ManagerState;
 use crate::manager::options::ManagerOptions;
-use crate::manager::references::References;
-use crate::manager::report::ObjectReport;
+use crate::manager::references::{Owner, References};
+use crate::manager::report::{ObjectReport, ObjectState, Summary};
+use crate::manager::strategy::Entries;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::Demand;
 use crate::sync::{Arc, Monitor, Mutex, Rank};
@@ -42,9 +45,11 @@ impl<S> ObjectEntry<S> {
     }
 }
 
-/// When something happens, and how long what was fetched lives at that time (OS-6).
+/// What an entry needs to answer: the key of its object, the time, and how long what was fetched
+/// lives at that time (OS-6).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct AnswerContext<'a> {
+    pub(crate) key: &'a ObjectKey,
     pub(crate) clock: &'a Clock,
     pub(crate) now: Instant,
     /// Read before `now`.
@@ -66,16 +71,29 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// not come that far.
     fn reached(
         &self,
-        key: &ObjectKey,
         version: &ResourceVersion,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>>;
 
-    /// Fills in the object's row.
-    fn report(&self, row: ObjectReport, at: &Moment<'_>) -> ObjectReport;
+    /// Where the object stands, and why.
+    fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String);
+
+    /// When the server last confirmed what is known.
+    fn contact(&self) -> Option<Instant>;
+
+    /// The failures since something last went well.
+    fn failures(&self) -> &Failures;
+
+    /// What may be told of the object.
+    fn summary(&self) -> Option<Summary>;
 
     /// Whether a watch is open or being opened.
     fn is_watched(&self) -> bool {
+        false
+    }
+
+    /// Whether a watch should have heard from the server by `now` (B14).
+    fn is_overdue(&self, _now: Instant) -> bool {
         false
     }
 
@@ -119,13 +137,14 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.options.clock
+        &self.options.reflector.clock
     }
 
-    pub(crate) fn moment(&self) -> Moment<'_> {
+    pub(crate) fn context<'a>(&'a self, key: &'a ObjectKey) -> AnswerContext<'a> {
         // In this order: the marks in the read cache are to err on the early side.
         let coarse = self.clock().coarse();
-        Moment {
+        AnswerContext {
+            key,
             clock: self.clock(),
             now: self.clock().now(),
             coarse,
@@ -149,10 +168,12 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
         self.references.lock().items().cloned().collect()
     }
 
-    /// Changes an entry, and what plain readers find of it at once, in one step.
+    /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
+    /// the object, it drops under no lock.
     pub(crate) fn change<R>(&self, entry: &ObjectEntry<S>, change: impl FnOnce(&mut S) -> R) -> R {
-        let (result, _replaced) = {
+        let (result, _before, _replaced) = {
             let mut state = entry.state.lock();
+            let before = state.content().object().map(Arc::clone);
             let was_detached = state.is_detached();
             let result = change(&mut state);
             // The key of a detached entry may belong to another one already.
@@ -163,24 +184,9 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
                 state.note_read(mark);
                 replaced
             });
-            (result, replaced)
+            (result, before, replaced)
         };
         result
-    }
-
-    /// What is known of one object, if it is referenced. Does not count as a read.
-    pub(crate) fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        let (entry, owners) = {
-            let references = self.references.lock();
-            let entry = references.get(key.namespace(), key.name())?;
-            (Arc::clone(entry), references.owners_of(key))
-        };
-        let row = ObjectReport::unknown::<K>(key.clone(), owners);
-        let mut row = entry.state.lock().report(row, &self.moment());
-        if row.reason.is_empty() && self.stop.token().is_stopped() {
-            "the manager was shut down".clone_into(&mut row.reason);
-        }
-        Some(row)
     }
 
     /// Sends one request on the caller's thread, and trims what it brings as a watch would (B19).
@@ -215,8 +221,57 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     }
 }
 
-impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
-    pub(crate) fn state(&self) -> ManagerState {
+impl<K: Object, S: EntryState<K>> Entries for EntryTable<K, S> {
+    fn options(&self) -> &ManagerOptions {
+        &self.options
+    }
+
+    fn changes(&self) -> &Notifier {
+        &self.changes
+    }
+
+    fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        self.references.lock().owners()
+    }
+
+    fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
+        let (entry, owners) = {
+            let references = self.references.lock();
+            let entry = references.get(key.namespace(), key.name())?;
+            (Arc::clone(entry), references.owners_of(key))
+        };
+        let mut entry = entry.state.lock();
+        let at = self.context(key);
+        let (state, mut reason) = entry.standing(&at);
+        if reason.is_empty() && self.stop.token().is_stopped() {
+            "the manager was shut down".clone_into(&mut reason);
+        }
+        let refused = entry.content().refused();
+        let summary = entry.summary().unwrap_or_default();
+        let failures = entry.failures();
+        let since = |then: Instant| at.now.saturating_duration_since(then);
+        Some(ObjectReport {
+            kind: K::KIND,
+            key: key.clone(),
+            state,
+            reason,
+            resource_version: summary.resource_version,
+            immutable: summary.immutable,
+            keys: summary.keys,
+            bytes: summary.bytes,
+            created: summary.created,
+            since_contact: entry.contact().map(since),
+            watched: entry.is_watched(),
+            is_overdue: entry.is_overdue(at.now),
+            owners,
+            last_failure: failures.last().cloned(),
+            attempts: failures.count(),
+            trying_for: failures.since().map(since),
+            refused,
+        })
+    }
+
+    fn state(&self) -> ManagerState {
         let entries = self.entries();
         let watched = entries
             .iter()

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::clock::{Clock, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
@@ -32,11 +33,11 @@ impl Stage {
         let options = ManagerOptions::default()
             .clock(clock)
             .change_detection(ChangeDetection::Get);
-        let store = Arc::new(TtlStore::new(
+        let store = Arc::new(TtlStore::new(EntryTable::new(
             KindTraits::default(),
             Arc::new(source.clone()),
             options,
-        ));
+        )));
         Self {
             source,
             fake,

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::entry::consistent_reads::ConsistentReads as _;
 use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
@@ -63,7 +62,7 @@ fn one_list_and_one_watch_per_object() {
     let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
     let first = pod("first", &["s"]);
     manager.register_pod(&first);
-    let missing = manager.get_secret_by("ns", "s", in_a_minute()).unwrap_err();
+    let missing = manager.get_by("ns", "s", in_a_minute()).unwrap_err();
     assert_eq!(missing.to_string(), "secret \"s\" not found");
     source.wait_for_watches(1);
     for number in 0..20 {
@@ -72,9 +71,9 @@ fn one_list_and_one_watch_per_object() {
         manager.unregister_pod(&more);
     }
     source.set(secret("s"));
-    until(|| manager.get_secret("ns", "s").ok());
+    until(|| manager.get("ns", "s").ok());
     source.delete("ns", "s");
-    until(|| manager.get_secret("ns", "s").err());
+    until(|| manager.get("ns", "s").err());
     let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(asked, [RequestKind::List, RequestKind::Watch]);
     manager.unregister_pod(&first);
@@ -93,7 +92,7 @@ fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     manager.register_pod(&pod);
     let item = manager.store().entry_to_read("ns", "s").unwrap();
     std::thread::scope(|scope| {
-        let read = scope.spawn(|| manager.get_secret_by("ns", "s", in_a_minute()).map(drop));
+        let read = scope.spawn(|| manager.get_by("ns", "s", in_a_minute()).map(drop));
         until(|| item.demand.is_waited_for().then_some(()));
         source.wait_for_requests(1);
         source.heal();
@@ -118,7 +117,7 @@ fn a_first_list_that_failed_is_tried_again_within_the_get() {
     let reader = Arc::clone(&manager);
     let (send, answer) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-get", move |_| {
-        send.send(reader.get_secret("ns", "s").map(drop)).unwrap();
+        send.send(reader.get("ns", "s").map(drop)).unwrap();
     });
     // The reader's second, and the reflector's short backoff.
     clock.wait_for_timer(Duration::from_secs(1));
@@ -149,12 +148,12 @@ fn a_refusal_is_an_answer_after_three_seconds() {
     manager.register_pod(&pod("p", &["s"]));
     source.wait_for_requests(1);
     let now = Deadline::at(clock.now());
-    let early = manager.get_secret_by("ns", "s", now).unwrap_err();
+    let early = manager.get_by("ns", "s", now).unwrap_err();
     assert_eq!(early.kind(), ErrorKind::NotSynced);
     let begin = clock.now();
     let denied = until(|| {
         clock.advance(Duration::from_millis(100));
-        let error = manager.get_secret_by("ns", "s", now).err()?;
+        let error = manager.get_by("ns", "s", now).err()?;
         (error.kind() == ErrorKind::Forbidden).then_some(error)
     });
     assert!(clock.now().duration_since(begin) >= Duration::from_millis(2_900));
@@ -166,7 +165,7 @@ fn a_refusal_is_an_answer_after_three_seconds() {
     source.heal();
     until(|| {
         clock.advance(Duration::from_millis(100));
-        manager.get_secret_by("ns", "s", now).ok()
+        manager.get_by("ns", "s", now).ok()
     });
 }
 
@@ -179,12 +178,12 @@ fn an_idle_object_comes_back_no_older_than_it_went() {
     let newest = source.set(secret("s"));
     let manager = stage(&source, &clock);
     manager.register_pod(&pod("p", &["s"]));
-    manager.get_secret_by("ns", "s", Deadline::NEVER).unwrap();
+    manager.get_by("ns", "s", Deadline::NEVER).unwrap();
     source.wait_for_watches(1);
     clock.advance(ROUND + Duration::from_millis(1));
     source.wait_for_watches(0);
     source.lag(Some(old));
-    let again = manager.get_secret_by("ns", "s", Deadline::NEVER).unwrap();
+    let again = manager.get_by("ns", "s", Deadline::NEVER).unwrap();
     assert_eq!(again.metadata.resource_version, Some(newest.to_string()));
     source.wait_for_watches(1);
     let newest = newest.to_string();
@@ -213,7 +212,7 @@ fn a_dropped_manager_leaves_no_watch() {
         let name = format!("c{number}");
         let deadline = in_a_minute();
         let found: ConfigMap = {
-            let cached = manager.get_config_map_by("shop", &name, deadline).unwrap();
+            let cached = manager.get_by("shop", &name, deadline).unwrap();
             (*cached).clone()
         };
         assert_eq!(found.metadata.name.as_deref(), Some(&*name));
@@ -242,7 +241,7 @@ fn many_objects_from_many_threads() {
                     let name = format!("s{worker}-{number}");
                     let pod = pod(&format!("p{worker}-{number}"), &[&name]);
                     manager.register_pod(&pod);
-                    manager.get_secret_by("ns", &name, in_a_minute()).unwrap();
+                    manager.get_by("ns", &name, in_a_minute()).unwrap();
                 }
             })
             .unwrap()
@@ -261,7 +260,7 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
     let manager = SecretManager::new(source.clone(), options).unwrap();
     manager.register_pod(&pod("p", &["s"]));
-    manager.get_secret_by("ns", "s", in_a_minute()).unwrap();
+    manager.get_by("ns", "s", in_a_minute()).unwrap();
     source.wait_for_watches(1);
     source.fail_all(
         RequestKind::Watch,
@@ -286,7 +285,7 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
         (next >= Duration::from_millis(6400) && next < ROUND).then_some(next)
     });
     let cached = until(|| {
-        let cached = manager.get_secret("ns", "s").unwrap();
+        let cached = manager.get("ns", "s").unwrap();
         cached.last_failure().is_some().then_some(cached)
     });
     assert!(
@@ -295,7 +294,7 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     );
     source.heal();
     until(|| {
-        manager.get_secret("ns", "s").unwrap();
+        manager.get("ns", "s").unwrap();
         let next = clock.wait_for_next_timer();
         (next < Duration::from_millis(1600)).then_some(())
     });
@@ -313,7 +312,7 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
     for name in ["read", "unread"] {
         source.set(secret(name));
         manager.register_pod(&pod(name, &[name]));
-        manager.get_secret_by("ns", name, in_a_minute()).unwrap();
+        manager.get_by("ns", name, in_a_minute()).unwrap();
     }
     source.wait_for_watches(2);
     source.fail_all(
@@ -331,7 +330,7 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
         clock.advance(next);
     }
     source.heal();
-    manager.get_secret("ns", "read").unwrap();
+    manager.get("ns", "read").unwrap();
     // What is left of either backoff is over at once, or after a first step.
     until(|| {
         let next = clock.wait_for_next_timer();

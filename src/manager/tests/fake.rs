@@ -11,17 +11,20 @@ use crate::error::Error;
 use crate::list_watch::{Getter, Listed, ObjectEvent};
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
-use crate::manager::entry::consistent_reads::{ConsistentReads as _, PendingRead, begin_read};
+use crate::manager::entry::consistent_reads::begin_read;
+use crate::manager::entry::content::ReadPosition;
+use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::watch::entry::WatchedObject;
-use crate::manager::watch::launch::{Launcher, Plan, RunHandle};
+use crate::manager::watch::launch::Launcher;
+use crate::manager::watch::runs::RunHandle;
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
 use crate::object::{Held, ObjectKey, ResourceVersion, Status};
-use crate::reflector::{ReflectorStatus, Replacement, Sink};
+use crate::reflector::{ReflectorOptions, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
 
@@ -87,7 +90,11 @@ impl RunHandle for FakeHandle {
 }
 
 impl Launcher<Secret> for FakeRuns {
-    fn launch(&self, writer: Writer<Secret>, plan: Plan) -> Result<Box<dyn RunHandle>, Error> {
+    fn launch(
+        &self,
+        writer: Writer<Secret>,
+        options: ReflectorOptions,
+    ) -> Result<Box<dyn RunHandle>, Error> {
         let panics = std::mem::take(&mut *self.panics.lock());
         assert!(!panics, "a bad launch");
         let refusal = self.refuse.lock().clone();
@@ -98,8 +105,9 @@ impl Launcher<Secret> for FakeRuns {
         let index = runs.len();
         runs.push(FakeRun {
             name: writer.key().name().to_owned(),
-            floor: plan.floor,
-            waits_for_previous: plan.previous.is_some(),
+            floor: options.start_floor,
+            // It always waits for the entry to own it.
+            waits_for_previous: options.start_after.len() > 1,
             stopped: false,
             joined: false,
             writer: Some(writer),
@@ -423,7 +431,7 @@ impl Getter<Secret> for VersionedGetter {
 }
 
 /// A read past the watch that is taken apart.
-pub(crate) type ReadApart = (WatchedObject<Secret>, PendingRead);
+pub(crate) type ReadApart = (WatchedObject<Secret>, ReadPosition);
 
 /// A manager of Secrets over fakes, its housekeeper in its first rest.
 pub(crate) struct Stage {
@@ -442,12 +450,9 @@ impl Stage {
         let clock = FakeClock::new();
         let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
-        let store = WatchStore::new(
-            Box::new(runs.clone()),
-            KindTraits::default(),
-            Arc::new(getter.clone()),
-            options,
-        );
+        let gets = Arc::new(getter.clone());
+        let table = EntryTable::new(KindTraits::default(), gets, options);
+        let store = WatchStore::new(Box::new(runs.clone()), table);
         let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())).unwrap());
         clock.wait_for_timer(ROUND);
         Self {
@@ -470,7 +475,11 @@ impl Stage {
         let getter = FakeGetter::default();
         getter.versions();
         let gets = Arc::new(getter.clone());
-        let store = Box::new(TtlStore::new(KindTraits::default(), gets, options));
+        let store = Box::new(TtlStore::new(EntryTable::new(
+            KindTraits::default(),
+            gets,
+            options,
+        )));
         Self {
             manager: Arc::new(SecretManager::over(store).unwrap()),
             runs: FakeRuns::default(),
@@ -500,7 +509,7 @@ impl Stage {
     ) -> Result<Cached<Secret>, Error> {
         let answer = answer.map(|object| Arc::new(Held::new(object)));
         let store = self.manager.store();
-        store.complete_read(entry, read, answer, false)
+        store.complete_read(entry, read, answer)
     }
 
     /// One round of the housekeeper.

@@ -52,7 +52,7 @@ impl Stage {
     }
 
     fn get(&self) -> Result<String, Error> {
-        let cached = self.manager.get_secret("ns", "s")?;
+        let cached = self.manager.get("ns", "s")?;
         Ok(cached.metadata.resource_version.clone().unwrap())
     }
 
@@ -124,9 +124,9 @@ fn sc_2_config_maps_are_fetched_alike() {
     source.set(objects::config_map("shop", "c", "", &[("tax", "7")]));
     let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
     let manager = ConfigMapManager::new(source.clone(), options).unwrap();
-    let found = manager.get_config_map("shop", "c").unwrap();
+    let found = manager.get("shop", "c").unwrap();
     assert_eq!(found.data.as_ref().unwrap()["tax"], "7");
-    let missing = manager.get_config_map("shop", "d").unwrap_err();
+    let missing = manager.get("shop", "d").unwrap_err();
     assert_eq!(missing.to_string(), "configmaps \"d\" not found");
     assert_eq!(source.requests().len(), 2);
 }
@@ -136,7 +136,7 @@ fn sc_2_config_maps_are_fetched_alike() {
 fn sc_2_nothing_is_kept() {
     let stage = Stage::with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
-    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    let cached = stage.manager.get("ns", "s").unwrap();
     assert!(!cached.is_stale() && cached.last_failure().is_none());
     assert_eq!(cached.age(), Duration::ZERO);
     stage.clock.advance(SECOND);
@@ -159,7 +159,7 @@ fn sc_2_what_is_fetched_is_trimmed() {
     secret.metadata.managed_fields = Some(Vec::default());
     secret.metadata.annotations = Some([(LAST.to_owned(), "canary".to_owned())].into());
     stage.source.set(secret);
-    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    let cached = stage.manager.get("ns", "s").unwrap();
     assert_eq!(cached.metadata.managed_fields, None);
     assert!(cached.metadata.annotations.as_ref().unwrap().is_empty());
     assert_eq!(format!("{cached:?}"), "Secret ns/s @2");
@@ -190,7 +190,7 @@ fn sc_2_errors_are_the_servers_own() {
 fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
     let stage = Stage::with_secret();
     stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
-    let reader = stage.reader(|manager| manager.get_secret("ns", "s").map(drop));
+    let reader = stage.reader(|manager| manager.get("ns", "s").map(drop));
     stage.clock.wait_for_timer(10 * SECOND);
     stage.clock.advance(10 * SECOND);
     let error = reader.answer().unwrap_err();
@@ -199,7 +199,7 @@ fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
     let expected = "timed out waiting for secret ns/s\n1 attempt in 10.0s, the last one failed: ";
     assert!(text.starts_with(expected), "{text}");
     let now = Deadline::at(stage.clock.now());
-    let late = stage.manager.get_secret_by("ns", "s", now).unwrap_err();
+    let late = stage.manager.get_by("ns", "s", now).unwrap_err();
     assert_eq!(
         late.to_string(),
         "no request for secret ns/s was sent: the deadline had passed"
@@ -213,7 +213,7 @@ fn a_shutdown_ends_requests_that_are_under_way() {
     let stage = Stage::with_secret();
     stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
     let never = Deadline::NEVER;
-    let fetching = stage.reader(move |manager| manager.get_secret_by("ns", "s", never).map(drop));
+    let fetching = stage.reader(move |manager| manager.get_by("ns", "s", never).map(drop));
     stage.source.wait_for_requests(1);
     let pausing = stage.reader(move |manager| {
         let future = ResourceVersion::from("100");
@@ -362,7 +362,7 @@ fn a_read_that_was_overtaken_does_not_take_the_row_back() {
     let stage = Stage::with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
-    let slow = stage.reader(|manager| manager.get_secret("ns", "s").map(drop));
+    let slow = stage.reader(|manager| manager.get("ns", "s").map(drop));
     stage.source.wait_for_requests(1);
     stage.get().unwrap();
     stage.clock.advance(10 * SECOND);

@@ -98,7 +98,7 @@ fn a_fresh_read_that_finds_the_same_immutable_object_starts_nothing() {
         .answer(Err(Error::new(ErrorKind::Protocol, "refused")));
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(2);
-    let cached = stage.manager.get_secret("ns", "s").unwrap();
+    let cached = stage.manager.get("ns", "s").unwrap();
     assert!(cached.is_stale(), "the check failed");
     assert_eq!(fresh(&stage, Ok(immutable("s", "9"))).unwrap(), "9");
     let cached = stage.get_now("s").unwrap();
@@ -292,7 +292,7 @@ fn fresh_reads_and_checks_are_trimmed() {
     assert_trimmed(&stage.get_now("s").unwrap());
     stage.getter.answer(Ok(untrimmed("13")));
     stage.manager.register_pod(&pod("q", &["s"]));
-    let checked = stage.manager.get_secret("ns", "s").unwrap();
+    let checked = stage.manager.get("ns", "s").unwrap();
     assert_eq!(checked.metadata.resource_version.as_deref(), Some("13"));
     assert_trimmed(&checked);
 }

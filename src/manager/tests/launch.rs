@@ -117,7 +117,7 @@ fn a_run_asks_for_one_object() {
         watch.timeout
     );
     assert!(watch.bookmarks && !watch.send_initial_events);
-    let error = manager.get_secret("ns", "s").unwrap_err();
+    let error = manager.get("ns", "s").unwrap_err();
     assert!(error.is_not_found());
 }
 

@@ -195,12 +195,12 @@ fn cm_7_reads_are_for_everybody() {
     each_strategy(|stage, mode| {
         stage.manager.register_pod(&pod("p", &["s"]));
         feed(&stage, mode, "1");
-        let found = stage.manager.get_secret("ns", "s").unwrap();
+        let found = stage.manager.get("ns", "s").unwrap();
         assert_eq!(found.metadata.resource_version.as_deref(), Some("1"));
         if mode == ChangeDetection::Get {
             stage.getter.answer(Err(Error::not_found("secrets", "s")));
         }
-        let elsewhere = stage.manager.get_secret("other", "s").unwrap_err();
+        let elsewhere = stage.manager.get("other", "s").unwrap_err();
         let expected = match mode {
             ChangeDetection::Watch | ChangeDetection::Cache => {
                 "object \"other\"/\"s\" not registered"
@@ -319,8 +319,7 @@ fn assert_agrees(stage: &Stage, mode: ChangeDetection, naive: &Naive, when: &str
         let at_work = stage.runs.at_work(&name);
         assert_eq!(at_work, usize::from(watched), "{when} {name}");
     }
-    let owners = stage.manager.inspect().into_iter();
-    let owners: Vec<_> = owners.map(|report| report.owner).collect();
+    let owners: Vec<_> = stage.manager.inspect().into_keys().collect();
     let expected: Vec<_> = naive.keys().cloned().collect();
     assert_eq!(owners, expected, "{when}");
 }
@@ -338,7 +337,7 @@ fn inspection_tells_where_each_object_stands() {
         .unwrap();
     stage.runs.list("gone", "10", None).unwrap();
     let pods = stage.manager.inspect();
-    let objects = &pods[0].objects;
+    let (_, objects) = pods.first_key_value().unwrap();
     let states: Vec<_> = objects
         .iter()
         .map(|object| (object.key.name(), object.state, object.reason.as_str()))

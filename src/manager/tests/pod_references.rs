@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec, Secret, Volume};
 
-use super::super::pod_references::{
-    ContainerKinds, visit_containers, visit_pod_config_map_names, visit_pod_secret_names,
-};
+use super::super::pod_references::{ContainerKinds, ReferencedByPods, visit_containers};
 use super::reflect::{StringField, everything, fields_of};
 
 fn pod(spec: &str) -> Pod {
@@ -18,7 +16,7 @@ fn pod(spec: &str) -> Pod {
 
 fn secrets(pod: &Pod) -> Vec<&str> {
     let mut names = Vec::new();
-    assert!(visit_pod_secret_names(pod, &mut |name| {
+    assert!(Secret::visit_pod(pod, &mut |name| {
         names.push(name);
         true
     }));
@@ -27,7 +25,7 @@ fn secrets(pod: &Pod) -> Vec<&str> {
 
 fn config_maps(pod: &Pod) -> Vec<&str> {
     let mut names = Vec::new();
-    assert!(visit_pod_config_map_names(pod, &mut |name| {
+    assert!(ConfigMap::visit_pod(pod, &mut |name| {
         names.push(name);
         true
     }));
@@ -190,7 +188,7 @@ fn names_come_in_order_as_often_as_they_occur_optional_ones_included() {
 /// Walks until `last` was reported; returns what the walk said and what it reported.
 fn until<'a>(pod: &'a Pod, last: &str) -> (bool, Vec<&'a str>) {
     let mut names = Vec::new();
-    let completed = visit_pod_secret_names(pod, &mut |name| {
+    let completed = Secret::visit_pod(pod, &mut |name| {
         names.push(name);
         name != last
     });

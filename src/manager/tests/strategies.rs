@@ -406,7 +406,7 @@ fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
         );
         // It failed for one who asked much; the others have what they had.
         if mode != ChangeDetection::Get {
-            let cached = stage.manager.get_secret("ns", "s").unwrap();
+            let cached = stage.manager.get("ns", "s").unwrap();
             assert!(cached.last_failure().is_none(), "{mode}");
         }
         assert_eq!(stage.get("s").unwrap(), 2, "{mode}");
@@ -438,7 +438,7 @@ fn a_read_without_an_answer_ends_at_its_deadline() {
         let manager = Arc::clone(&stage.manager);
         let (send, answer) = crossbeam_channel::bounded(1);
         let worker = Worker::spawn("t-get", move |_| {
-            send.send(manager.get_secret("ns", "s").map(drop)).unwrap();
+            send.send(manager.get("ns", "s").map(drop)).unwrap();
         });
         // As much time as the option gives by default: the kubelet's second, or a request's.
         let limit = match mode {

@@ -349,7 +349,7 @@ fn r11_no_read_goes_back_whoever_reads_beside_it() {
                         let wanted = ResourceVersion::from(last.max(1).to_string());
                         let never = Deadline::NEVER;
                         let found = match way {
-                            0 => stage.store.get_fresh("ns", "s", never),
+                            0 => stage.store.get_at_least("ns", "s", &"".into(), never),
                             1 => stage.store.get_at_least("ns", "s", &wanted, never),
                             _ => stage.get_by("s", never),
                         };

@@ -9,6 +9,7 @@ use super::fake::secret;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::Getter;
+use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::options::ManagerOptions;
@@ -47,7 +48,11 @@ impl Stage {
         let source = FakeSource::with_clock(clock.clone());
         let ttl = NodeTtl::new();
         let options = ManagerOptions::default().clock(clock).node_ttl(ttl.clone());
-        let store = TtlStore::new(KindTraits::default(), getter(&source), options);
+        let store = TtlStore::new(EntryTable::new(
+            KindTraits::default(),
+            getter(&source),
+            options,
+        ));
         Self {
             source,
             clock: fake,
@@ -101,7 +106,7 @@ impl Stage {
     }
 
     pub(super) fn get_fresh(&self, name: &str) -> Result<Cached<Secret>, Error> {
-        self.store.get_fresh("ns", name, self.soon())
+        self.store.get_at_least("ns", name, &"".into(), self.soon())
     }
 
     pub(super) fn get_at_least(&self, name: &str, version: &str) -> Result<Cached<Secret>, Error> {
@@ -151,7 +156,10 @@ impl Stage {
     }
 
     pub(super) fn inspect(&self, name: &str) -> ObjectReport {
-        self.store.inspect(&ObjectKey::new("ns", name)).unwrap()
+        self.store
+            .entries()
+            .inspect(&ObjectKey::new("ns", name))
+            .unwrap()
     }
 }
 

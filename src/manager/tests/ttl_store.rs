@@ -9,6 +9,7 @@ use super::ttl_stage::{
     FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
 };
 use crate::clock::{Deadline, FakeClock};
+use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
@@ -35,7 +36,7 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
     stage.delete("four", "a");
     stage.add("three", "a");
     assert_eq!(stage.requests(), 0, "OS-2: references ask nothing");
-    assert_eq!(stage.store.len(), 2);
+    assert_eq!(stage.store.entries().state().objects, 2);
     stage.get("one").unwrap();
     stage.get("three").unwrap();
     assert_eq!(stage.requests(), 2);
@@ -49,7 +50,13 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
         assert!(stage.store.get_cached("ns", name).is_err());
         assert!(stage.get_fresh(name).is_err());
         assert!(stage.get_at_least(name, "1").is_err());
-        assert!(stage.store.inspect(&ObjectKey::new("ns", name)).is_none());
+        assert!(
+            stage
+                .store
+                .entries()
+                .inspect(&ObjectKey::new("ns", name))
+                .is_none()
+        );
     }
     assert_eq!(stage.requests(), 2);
     let pods = |name: &str| stage.inspect(name).owners;
@@ -332,11 +339,11 @@ fn os_15_what_older_means() {
         let getter = VersionedGetter::default();
         let clock = FakeClock::new();
         let options = ManagerOptions::default().clock(clock.clone().into());
-        let store = TtlStore::new(
+        let store = TtlStore::new(EntryTable::new(
             KindTraits::default(),
             Arc::new(getter.clone()),
             options.ttl(Duration::ZERO),
-        );
+        ));
         add_reference(&store);
         let mut last = String::new();
         for version in [held, incoming] {
@@ -355,7 +362,11 @@ fn os_15_what_older_means() {
 fn os_15_another_object_from_before_what_is_known_is_refused() {
     let getter = VersionedGetter::default();
     let options = ManagerOptions::default().ttl(Duration::ZERO);
-    let store = TtlStore::new(KindTraits::default(), Arc::new(getter.clone()), options);
+    let store = TtlStore::new(EntryTable::new(
+        KindTraits::default(),
+        Arc::new(getter.clone()),
+        options,
+    ));
     add_reference(&store);
     let old = || with_uid(secret("s", "5"), "uid-before");
     for answer in [secret("s", "7"), old(), old()] {

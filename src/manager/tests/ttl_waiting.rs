@@ -611,7 +611,7 @@ fn os_5_a_shutdown_ends_the_fetches() {
 #[test]
 fn subscribers_hear_of_what_changes() {
     let stage = Stage::with_secret();
-    let changes = stage.store.changes().subscribe();
+    let changes = stage.store.entries().changes().subscribe();
     let told = |what: &str, expected: bool| {
         let Changed::Keys(keys) = changes.take() else {
             panic!("{what}: one key fits")

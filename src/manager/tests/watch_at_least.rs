@@ -119,7 +119,7 @@ fn what_is_known_is_the_least_that_is_asked_for() {
         .answer(Err(Error::new(ErrorKind::Protocol, "no")));
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(1);
-    assert!(stage.manager.get_secret("ns", "s").unwrap().is_stale());
+    assert!(stage.manager.get("ns", "s").unwrap().is_stale());
     stage.getter.answer(Ok(immutable("s", "9")));
     assert_eq!(at_least(&stage, "5").unwrap(), "9");
     assert_eq!(stage.getter.versions(), ["", "10"], "the check, and this");

@@ -21,7 +21,7 @@ fn get_elsewhere(
     let manager = Arc::clone(&stage.manager);
     let (send, receive) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-get", move |_| {
-        let result = manager.get_secret("ns", name);
+        let result = manager.get("ns", name);
         let version = result.map(|cached| cached.metadata.resource_version.clone().unwrap());
         send.send(version).unwrap();
     });
@@ -343,7 +343,7 @@ fn a_manager_that_was_shut_down_starts_nothing() {
     assert_eq!(stage.runs.count(), 2);
     assert_eq!(stage.version("fixed"), "9");
     for name in ["mutable", "late"] {
-        let error = stage.manager.get_secret("ns", name).unwrap_err();
+        let error = stage.manager.get("ns", name).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stopped, "as with Cache and Get");
         assert_eq!(error.to_string(), "the secret cache: stopped");
     }
@@ -457,7 +457,7 @@ fn an_item_over_the_ceiling_waits_for_room() {
     stage.manager.register_pod(&first);
     stage.manager.register_pod(&second);
     assert_eq!(stage.runs.count(), 1);
-    let error = stage.manager.get_secret("ns", "b").unwrap_err();
+    let error = stage.manager.get("ns", "b").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
     let report = stage
         .manager
@@ -478,7 +478,7 @@ fn what_could_not_be_started_is_tried_again() {
         .runs
         .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
     stage.manager.register_pod(&pod("p", &["s"]));
-    let error = stage.manager.get_secret("ns", "s").unwrap_err();
+    let error = stage.manager.get("ns", "s").unwrap_err();
     assert_eq!(error.to_string(), "no threads");
     stage.runs.refuse(None);
     stage.round();
@@ -498,7 +498,7 @@ fn reads_do_not_start_a_run_that_crashes_over_and_over() {
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.crash(0);
     for _ in 0..10 {
-        assert!(stage.manager.get_secret("ns", "s").is_err());
+        assert!(stage.manager.get("ns", "s").is_err());
         assert!(stage.manager.get_cached("ns", "s").unwrap().is_none());
     }
     assert_eq!(stage.runs.count(), 1);
@@ -519,7 +519,7 @@ fn a_failed_check_waits_for_as_long_as_the_server_says() {
     let busy = busy.with_retry_after(Duration::from_secs(90));
     stage.getter.answer(Err(busy));
     stage.manager.register_pod(&pod("q", &["s"]));
-    assert!(stage.manager.get_secret("ns", "s").unwrap().is_stale());
+    assert!(stage.manager.get("ns", "s").unwrap().is_stale());
     stage.manager.register_pod(&pod("r", &["s"]));
     stage.round();
     let report = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
@@ -674,7 +674,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     stage.clock.advance(Duration::from_secs(1));
     assert_eq!(answer.recv().unwrap().unwrap(), "9");
     worker.join().unwrap();
-    let impatient = stage.manager.get_secret("ns", "s").unwrap();
+    let impatient = stage.manager.get("ns", "s").unwrap();
     assert!(
         impatient.is_stale(),
         "the second of this check has passed for everybody"
@@ -693,7 +693,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     stage.clock.advance(ROUND);
     stage.getter.wait_for_asked(2);
     assert!(
-        stage.manager.get_secret("ns", "s").unwrap().is_stale(),
+        stage.manager.get("ns", "s").unwrap().is_stale(),
         "nobody waits for the second try"
     );
     stage.getter.answer(Ok(immutable("s", "9")));

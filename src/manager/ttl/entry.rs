@@ -3,19 +3,22 @@
 
 use std::time::{Duration, Instant};
 
-use super::backoff::FetchFailures;
 use crate::clock::{Clock, Coarse};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, Ready};
-use crate::manager::entry::consistent_reads::{PendingRead, is_reached};
-use crate::manager::entry::content::{Content, Written};
-use crate::manager::entry::table::{EntryState, Moment};
+use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::entry::content::{Content, ReadPosition};
+use crate::manager::entry::table::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
-use crate::manager::report::{ObjectReport, Summary};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
-use crate::reflector::FORBIDDEN_GRACE;
+use crate::manager::report::{ObjectState, Summary, failed_so_far};
+use crate::object::{Held, Object, ResourceVersion, resource_name};
+use crate::reflector::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 use crate::sync::Arc;
+
+/// The first pause after a fetch that failed; each further failure doubles it, up to the time to
+/// live.
+const BACKOFF: Duration = Duration::from_millis(50);
 
 /// A fetch that was given less time than this says nothing about the server when the time is up.
 const FAIR_TIME: Duration = Duration::from_secs(1);
@@ -45,16 +48,6 @@ enum Outcome<K: Object> {
     HandedOver,
 }
 
-/// What came of a request: what its reader is told, and whether that is news for subscribers.
-#[derive(Debug)]
-#[must_use = "news must be told"]
-pub(crate) struct Completed<K: Object> {
-    pub(crate) result: Result<Cached<K>, Error>,
-    pub(crate) is_news: bool,
-    /// Dropped by the caller, under no lock.
-    _written: Option<Written<K>>,
-}
-
 /// What is known of one object that is fetched.
 #[derive(Debug)]
 pub(crate) struct TtlEntry<K: Object> {
@@ -78,7 +71,12 @@ pub(crate) struct TtlEntry<K: Object> {
     /// The fetches under way, by number, and since when. Readers join none that is superseded.
     in_flight: Vec<(u64, Instant)>,
     completed: Option<(u64, Outcome<K>)>,
-    pub(super) failures: FetchFailures,
+    /// The failures since the last answer.
+    pub(super) failures: Failures,
+    /// The last pause after a fetch that failed; each further failure doubles it (B17).
+    backoff: Option<Duration>,
+    /// When the next fetch may be made.
+    retry_at: Option<Instant>,
     is_detached: bool,
 }
 
@@ -95,7 +93,9 @@ impl<K: Object> TtlEntry<K> {
             past_cache: false,
             in_flight: Vec::new(),
             completed: None,
-            failures: FetchFailures::default(),
+            failures: Failures::default(),
+            backoff: None,
+            retry_at: None,
             is_detached: false,
         }
     }
@@ -110,32 +110,27 @@ impl<K: Object> TtlEntry<K> {
 
     /// Drops what is cached (OS-2). Reads that were begun before go on and answer who waits for
     /// them (OS-17). How far the server had come is kept, so nobody goes back behind that (B18).
-    pub(crate) fn invalidate(&mut self) -> Option<Arc<Held<K>>> {
+    pub(crate) fn invalidate(&mut self) {
         self.superseded = self.content.reads();
         self.absent = None;
         self.undecodable = None;
         self.updated = None;
         self.past_cache = false;
         self.completed = None;
-        self.failures = FetchFailures::default();
-        self.content.forget()
+        self.forgive();
+        self.content.forget();
     }
 
     /// The last reference is gone.
-    pub(crate) fn detach(&mut self) -> Option<Arc<Held<K>>> {
+    pub(crate) fn detach(&mut self) {
         self.is_detached = true;
-        self.invalidate()
+        self.invalidate();
     }
 
     /// What a reader is to do who has waited for the fetch `followed`, if for one.
-    pub(crate) fn next_step(
-        &self,
-        key: &ObjectKey,
-        at: &Moment<'_>,
-        followed: Option<u64>,
-    ) -> NextStep<K> {
+    pub(crate) fn next_step(&self, at: &AnswerContext<'_>, followed: Option<u64>) -> NextStep<K> {
         if self.is_fresh(at) {
-            return NextStep::Return(self.in_memory(key, false, at));
+            return NextStep::Return(self.in_memory(false, at));
         }
         let completed = self.completed.as_ref();
         let completed = completed.filter(|(number, _)| followed.is_some_and(|id| id <= *number));
@@ -155,7 +150,8 @@ impl<K: Object> TtlEntry<K> {
         if let Some(number) = in_flight.find(|number| *number > self.superseded) {
             return NextStep::Follow(number);
         }
-        let backing_off = self.failures.backing_off(at.now);
+        let backs_off = self.retry_at.is_some_and(|retry_at| at.now < retry_at);
+        let backing_off = self.failures.last().filter(|_| backs_off);
         match backing_off.filter(|_| !matches!(outcome, Some(Outcome::HandedOver))) {
             Some(failure) => NextStep::Return(self.after(failure, at)),
             None => NextStep::Lead,
@@ -164,26 +160,23 @@ impl<K: Object> TtlEntry<K> {
 
     /// A reader begins to fetch: out of the server's cache if an object is held, else past it
     /// (OS-7).
-    pub(crate) fn begin_fetch(&mut self, at: &Moment<'_>) -> PendingRead {
+    pub(crate) fn begin_fetch(&mut self, at: &AnswerContext<'_>) -> ReadPosition {
         let cached = self.object().is_some() && !self.past_cache;
-        let position = self.content.begin_read();
-        self.in_flight.push((position.number, at.now));
-        PendingRead {
-            version: if cached {
-                ResourceVersion::any()
-            } else {
-                ResourceVersion::most_recent()
-            },
-            position,
-            begun: at.now,
-        }
+        let version = if cached {
+            ResourceVersion::any()
+        } else {
+            ResourceVersion::most_recent()
+        };
+        let fetch = self.content.begin_read(version, at.now);
+        self.in_flight.push((fetch.number, at.now));
+        fetch
     }
 
     /// Whether the leader has to ask once more, past the server's cache: that knows no such object,
     /// or an older state of it, but readers were given one, behind which no reader goes back.
     pub(crate) fn confirm(
         &mut self,
-        fetch: &mut PendingRead,
+        fetch: &mut ReadPosition,
         found: &Result<Arc<Held<K>>, Error>,
     ) -> bool {
         let behind = match found {
@@ -196,34 +189,33 @@ impl<K: Object> TtlEntry<K> {
         if !behind || fetch.version.is_empty() {
             return false;
         }
-        let number = fetch.position.number;
-        fetch.version = ResourceVersion::most_recent();
-        fetch.position = self.content.begin_read();
+        let number = fetch.number;
+        let latest = ResourceVersion::most_recent();
+        *fetch = self.content.begin_read(latest, fetch.begun);
         for (in_flight, _) in &mut self.in_flight {
             if *in_flight == number {
-                *in_flight = fetch.position.number;
+                *in_flight = fetch.number;
             }
         }
         true
     }
 
     /// A fetch that readers share, or a read that one reader made for itself (R11), has come back.
-    /// `late`: its reader's own deadline ended it.
+    /// `late`: its reader's own deadline ended it. Returns what the reader is told, and whether that
+    /// is news for subscribers.
     pub(crate) fn complete(
         &mut self,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: Result<Arc<Held<K>>, Error>,
         late: bool,
-        (key, at): (&ObjectKey, &Moment<'_>),
-    ) -> Completed<K> {
+        at: &AnswerContext<'_>,
+    ) -> (Result<Cached<K>, Error>, bool) {
         let before = self.shown();
         let (result, written) = match found {
             found if !self.keeps => (self.note(read, found, at), None),
-            Ok(object) => self.take_object(read, object, (key, at)),
+            Ok(object) => self.take_object(read, object, at),
             Err(error) if error.is_not_found() => {
-                let written = self
-                    .content
-                    .found_at_least(&read.position, &mut None, &read.version);
+                let written = self.content.found(read, &mut None);
                 if written.is_some() {
                     self.confirmed(read, Some(error.clone()), at);
                 }
@@ -235,18 +227,13 @@ impl<K: Object> TtlEntry<K> {
         if self.is_shared(read) {
             self.end_fetch(read, &result, written.is_some(), late);
         }
-        let changed = written.as_ref().is_some_and(|written| written.is_news);
-        Completed {
-            result,
-            is_news: changed || before != self.shown(),
-            _written: written,
-        }
+        (result, written == Some(true) || before != self.shown())
     }
 
     /// Tells the readers who wait for a fetch how it ended. This table is OS-8..OS-14 with B17.
     fn end_fetch(
         &mut self,
-        fetch: &PendingRead,
+        fetch: &ReadPosition,
         result: &Result<Cached<K>, Error>,
         is_stored: bool,
         late: bool,
@@ -259,7 +246,7 @@ impl<K: Object> TtlEntry<K> {
             Err(error) if error.is_not_found() && !failed && !is_stored => Outcome::Stored,
             result => Outcome::Shared(result.clone()),
         };
-        let number = fetch.position.number;
+        let number = fetch.number;
         self.in_flight.retain(|(in_flight, _)| *in_flight != number);
         if self
             .completed
@@ -270,13 +257,8 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// The failures since the last answer.
-    pub(crate) fn failures(&self) -> &Failures {
-        &self.failures.failures
-    }
-
     /// Whether what is held may be served without asking (OS-6).
-    pub(crate) fn is_fresh(&self, at: &Moment<'_>) -> bool {
+    pub(crate) fn is_fresh(&self, at: &AnswerContext<'_>) -> bool {
         let served = self.object().is_some() && self.undecodable.is_none();
         let Some((updated, _)) = self.updated.filter(|_| served) else {
             return false;
@@ -290,15 +272,11 @@ impl<K: Object> TtlEntry<K> {
         self.content.object().filter(|_| self.updated.is_some())
     }
 
-    /// When the server last confirmed what is stored.
-    pub(super) fn updated(&self) -> Option<Instant> {
-        self.updated.map(|(at, _)| at)
-    }
-
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
-    pub(crate) fn whatever_there_is(&self, at: &Moment<'_>) -> Option<Cached<K>> {
+    pub(crate) fn whatever_there_is(&self, at: &AnswerContext<'_>) -> Option<Cached<K>> {
         let failure = self.undecodable.as_ref().or(self.failures.last());
-        self.served(failure.cloned(), !self.is_fresh(at), at.clock)
+        let ready = self.served(failure.cloned(), !self.is_fresh(at), at.clock);
+        ready.map(Cached::of)
     }
 
     /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own
@@ -306,13 +284,12 @@ impl<K: Object> TtlEntry<K> {
     pub(crate) fn late(
         &self,
         own: Option<(Instant, &Error)>,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
-        let failures = &self.failures.failures;
-        let mut failures = match self.in_flight.last() {
-            Some((_, begun)) if failures.since().is_none() => Failures::none_since(*begun),
-            _ => failures.clone(),
-        };
+        let mut failures = self.failures.clone();
+        if let Some((_, begun)) = self.in_flight.last() {
+            failures = failures.or_since(*begun);
+        }
         if let Some((begun, error)) = own {
             failures.add(error.clone(), begun, at.now);
         }
@@ -321,24 +298,22 @@ impl<K: Object> TtlEntry<K> {
 
     fn take_object(
         &mut self,
-        read: &PendingRead,
+        read: &ReadPosition,
         object: Arc<Held<K>>,
-        (key, at): (&ObjectKey, &Moment<'_>),
-    ) -> (Result<Cached<K>, Error>, Option<Written<K>>) {
-        let position = &read.position;
+        at: &AnswerContext<'_>,
+    ) -> (Result<Cached<K>, Error>, Option<bool>) {
         let shared = self.is_shared(read);
         let from_cache = shared && !read.version.is_empty();
         let is_superseded = self.is_superseded(read);
         let own = Arc::clone(&object);
         let mut object = Some(object);
-        let written = if self.absent.is_some() && self.content.has_overtaken(position) {
+        let written = if self.absent.is_some() && self.content.has_overtaken(read) {
             // Nobody knows which came first, and each reader asks anew what is absent (OS-16).
             None
         } else if from_cache {
             self.content.answer(&mut object)
         } else {
-            self.content
-                .found_at_least(position, &mut object, &read.version)
+            self.content.found(read, &mut object)
         };
         if written.is_some() {
             self.confirmed(read, None, at);
@@ -349,34 +324,32 @@ impl<K: Object> TtlEntry<K> {
             }
             if shared {
                 self.past_cache = from_cache;
-                self.failures = FetchFailures::default();
+                self.forgive();
             }
         }
         if is_superseded && self.object().is_none() {
             // Stored for nobody (OS-17), but no reader goes back behind it (B18).
             self.content.raise_floor(&own.resource_version());
-            return (Ok(Cached::new(Arc::new(ready(own, at)))), written);
+            return (Ok(Cached::confirmed(own, at.now, at.clock)), written);
         }
         let stale = written.is_none() && shared && self.past_cache && !self.is_fresh(at);
-        (self.in_memory(key, stale, at), written)
+        (self.in_memory(stale, at), written)
     }
 
     fn take_failure(
         &mut self,
-        read: &PendingRead,
+        read: &ReadPosition,
         error: Error,
         late: bool,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
         let shared = self.is_shared(read);
         let own = late.then(|| self.late(Some((read.begun, &error)), at));
         let had_time = at.now.saturating_duration_since(read.begun) >= FAIR_TIME;
         if !self.is_superseded(read) && (!late || shared && had_time) {
-            if shared {
-                self.failures
-                    .fetch_failed(&error, read.begun, at.now, at.ttl);
-            } else {
-                self.failures.failed(&error, read.begun, at.now);
+            let is_told = self.failed(&error, read, at.now);
+            if shared && !is_told {
+                self.back_off(at);
             }
             if error.kind() == ErrorKind::Undecodable {
                 // Later reads say so until something else is known.
@@ -393,22 +366,22 @@ impl<K: Object> TtlEntry<K> {
     /// spoke last says nothing new, nor does one that was stopped.
     fn note(
         &mut self,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: Result<Arc<Held<K>>, Error>,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
         if !self.is_superseded(read) && !found.as_ref().is_err_and(Error::is_stopped) {
-            self.superseded = read.position.number;
+            self.superseded = read.number;
             self.note_news(read, &found, at);
         }
-        found.map(|object| Cached::new(Arc::new(ready(object, at))))
+        found.map(|object| Cached::confirmed(object, at.now, at.clock))
     }
 
     fn note_news(
         &mut self,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: &Result<Arc<Held<K>>, Error>,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) {
         let error = found.as_ref().err();
         let answered = error.is_none_or(Error::is_not_found);
@@ -416,17 +389,16 @@ impl<K: Object> TtlEntry<K> {
             Ok(object) => {
                 self.found = Some(self.content.summary_of(object));
                 let mut state = Some(Arc::clone(object));
-                self.content
-                    .found_at_least(&read.position, &mut state, &read.version);
+                self.content.found(read, &mut state);
                 self.content.forget();
             }
             Err(_) if answered => self.found = None,
             Err(error) => {
-                self.failures.failed(error, read.begun, at.now);
+                self.failed(error, read, at.now);
             }
         }
         if answered {
-            self.failures = FetchFailures::default();
+            self.forgive();
         }
         self.absent = error.filter(|_| answered).cloned();
         let undecodable = error.filter(|error| error.kind() == ErrorKind::Undecodable);
@@ -439,27 +411,28 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// What is held, or that there is no such object.
-    fn in_memory(&self, key: &ObjectKey, stale: bool, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+    fn in_memory(&self, stale: bool, at: &AnswerContext<'_>) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = &self.undecodable {
             return Err(undecodable.clone());
         }
         let failure = self.failures.last().cloned();
         let absent = || match &self.absent {
             Some(absent) => absent.clone(),
-            None => Error::not_found(&resource_name::<K>(), key.name()),
+            None => Error::not_found(&resource_name::<K>(), at.key.name()),
         };
-        self.served(failure, stale, at.clock).ok_or_else(absent)
+        let ready = self.served(failure, stale, at.clock);
+        ready.map(Cached::of).ok_or_else(absent)
     }
 
     /// What there is to say after `failure`: what was known before, with it, or it alone
     /// (OS-12..OS-14).
-    fn after(&self, failure: &Error, at: &Moment<'_>) -> Result<Cached<K>, Error> {
+    fn after(&self, failure: &Error, at: &AnswerContext<'_>) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = &self.undecodable {
             return Err(undecodable.clone());
         }
         let stale = !self.is_fresh(at);
-        if let Some(cached) = self.served(Some(failure.clone()), stale, at.clock) {
-            return Ok(cached);
+        if let Some(ready) = self.served(Some(failure.clone()), stale, at.clock) {
+            return Ok(Cached::of(ready));
         }
         match &self.absent {
             Some(absent) => Err(absent.clone().with_source(failure.clone())),
@@ -467,16 +440,15 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Cached<K>> {
+    fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {
         let (contact, _) = self.updated?;
-        let ready = Ready {
+        Some(Ready {
             object: Arc::clone(self.object()?),
             contact,
             failure,
             stale,
             clock: clock.clone(),
-        };
-        Some(Cached::new(Arc::new(ready)))
+        })
     }
 
     /// Whether readers were given something newer than what a fetch found: who began to wait for it
@@ -488,19 +460,19 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// Whether readers share the request.
-    fn is_shared(&self, read: &PendingRead) -> bool {
-        let number = read.position.number;
+    fn is_shared(&self, read: &ReadPosition) -> bool {
+        let number = read.number;
         self.in_flight
             .iter()
             .any(|(in_flight, _)| *in_flight == number)
     }
 
-    fn is_superseded(&self, read: &PendingRead) -> bool {
-        read.position.number <= self.superseded
+    fn is_superseded(&self, read: &ReadPosition) -> bool {
+        read.number <= self.superseded
     }
 
     /// The server has answered, with what is stored now.
-    fn confirmed(&mut self, read: &PendingRead, absent: Option<Error>, at: &Moment<'_>) {
+    fn confirmed(&mut self, read: &ReadPosition, absent: Option<Error>, at: &AnswerContext<'_>) {
         if self.is_superseded(read) && self.updated.is_none() {
             // Stored for nobody (OS-17).
             return;
@@ -509,13 +481,37 @@ impl<K: Object> TtlEntry<K> {
         self.undecodable = None;
         self.updated = Some((at.now, at.coarse));
         self.past_cache = false;
-        self.failures = FetchFailures::default();
+        self.forgive();
+    }
+
+    fn forgive(&mut self) {
+        self.failures = Failures::default();
+        self.backoff = None;
+        self.retry_at = None;
+    }
+
+    /// A request failed. That is no reason to keep others from asking, unless the server named a
+    /// pause. Returns whether it did.
+    fn failed(&mut self, error: &Error, read: &ReadPosition, now: Instant) -> bool {
+        self.failures.add(error.clone(), read.begun, now);
+        let pause = error.retry_after().filter(|pause| !pause.is_zero());
+        let until = pause.and_then(|pause| now.checked_add(pause.min(RETRY_AFTER_MAX)));
+        self.retry_at = self.retry_at.max(until);
+        until.is_some()
+    }
+
+    /// A fetch that readers share has failed: the next is made after a pause that doubles.
+    fn back_off(&mut self, at: &AnswerContext<'_>) {
+        let pause = self.backoff.map_or(BACKOFF, |last| last.saturating_mul(2));
+        let pause = pause.min(at.ttl.max(BACKOFF));
+        self.backoff = Some(pause);
+        self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 
     /// What subscribers are told of besides the object itself.
     fn shown(&self) -> (Option<ErrorKind>, bool, bool, Option<Summary>) {
         let failure = self.failures.last().map(Error::kind);
-        let denied = self.failures.failures.refusal(FORBIDDEN_GRACE).is_some();
+        let denied = self.failures.refusal(FORBIDDEN_GRACE).is_some();
         let absent = self.absent.is_some();
         (failure, denied, absent, self.found.clone())
     }
@@ -527,14 +523,8 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
-        let (contact, fetched) = self.updated.filter(|_| self.undecodable.is_none())?;
-        let ready = Ready {
-            object: Arc::clone(self.object()?),
-            contact,
-            failure: self.failures.last().cloned(),
-            stale: false,
-            clock: clock.clone(),
-        };
+        let (_, fetched) = self.updated.filter(|_| self.undecodable.is_none())?;
+        let ready = self.served(self.failures.last().cloned(), false, clock)?;
         Some((ready, fetched))
     }
 
@@ -544,29 +534,49 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
 
     fn reached(
         &self,
-        key: &ObjectKey,
         version: &ResourceVersion,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         if self.is_detached && self.keeps {
-            return Some(Err(Error::not_registered(key)));
+            return Some(Err(Error::not_registered(at.key)));
         }
         let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
-        reached.then(|| self.in_memory(key, false, at))
+        reached.then(|| self.in_memory(false, at))
     }
 
-    fn report(&self, row: ObjectReport, at: &Moment<'_>) -> ObjectReport {
-        super::report::report(self, row, at)
+    fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String) {
+        let failures = &self.failures;
+        let failure = failures.last();
+        let text = failure.map(Error::to_string).unwrap_or_default();
+        if let Some(undecodable) = &self.undecodable {
+            return (ObjectState::Undecodable, undecodable.to_string());
+        }
+        if self.object().is_some() || (self.found.is_some() && failure.is_none()) {
+            return (ObjectState::Synced, text);
+        }
+        if self.absent.is_some() {
+            return (ObjectState::NotFound, text);
+        }
+        if failures.refusal(FORBIDDEN_GRACE).is_some() {
+            return (ObjectState::Forbidden, text);
+        }
+        let reason = failed_so_far(failures, at.now);
+        (
+            ObjectState::Waiting,
+            reason.unwrap_or_else(|| "not read yet".to_owned()),
+        )
     }
-}
 
-/// What was found just now.
-fn ready<K: Object>(object: Arc<Held<K>>, at: &Moment<'_>) -> Ready<K> {
-    Ready {
-        object,
-        contact: at.now,
-        failure: None,
-        stale: false,
-        clock: at.clock.clone(),
+    fn contact(&self) -> Option<Instant> {
+        self.updated.map(|(at, _)| at)
+    }
+
+    fn failures(&self) -> &Failures {
+        &self.failures
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        let held = self.object().map(|held| self.content.summary_of(held));
+        held.or_else(|| self.found.clone())
     }
 }

@@ -1,9 +1,7 @@
 //! The strategies `Cache` and `Get`: each referenced object is fetched when it is read, and served
 //! until its time to live is over (OS-1..OS-17), or kept not at all (SC-2).
 
-mod backoff;
 pub(super) mod entry;
-mod report;
 pub(super) mod store;
 
 #[cfg(all(test, shuttle))]

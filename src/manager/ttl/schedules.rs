@@ -13,7 +13,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Cached;
-use crate::manager::entry::table::Moment;
+use crate::manager::entry::table::{AnswerContext, EntryTable};
 use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
@@ -160,7 +160,11 @@ impl Model {
             asked: Arc::new(Monitor::new(0)),
         };
         let options = ManagerOptions::default().clock(clock).ttl(ttl);
-        let store = TtlStore::new(KindTraits::default(), Arc::new(server.clone()), options);
+        let store = TtlStore::new(EntryTable::new(
+            KindTraits::default(),
+            Arc::new(server.clone()),
+            options,
+        ));
         let model = Self {
             store: Arc::new(store),
             server,
@@ -469,17 +473,18 @@ fn share_a_fetch(tells: bool) {
 }
 
 fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool) {
-    let at = Moment {
+    let key = ObjectKey::new("ns", "s");
+    let at = AnswerContext {
+        key: &key,
         clock,
         now: clock.now(),
         coarse: clock.coarse(),
         ttl: MINUTE,
     };
-    let key = ObjectKey::new("ns", "s");
     let mut followed = None;
     let mut guard = entry.lock();
     loop {
-        match guard.next_step(&key, &at, followed) {
+        match guard.next_step(&at, followed) {
             NextStep::Follow(number) => {
                 followed = Some(number);
                 guard = clock.wait_until(entry, guard, Deadline::NEVER);
@@ -488,8 +493,8 @@ fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool)
                 let fetch = guard.begin_fetch(&at);
                 drop(guard);
                 let found = Ok(Arc::new(Held::new(secret("s", "1"))));
-                let completed = entry.lock().complete(&fetch, found, false, (&key, &at));
-                completed.result.unwrap();
+                let (result, _) = entry.lock().complete(&fetch, found, false, &at);
+                result.unwrap();
                 if tells {
                     entry.notify_all();
                 }

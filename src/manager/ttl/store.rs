@@ -1,24 +1,18 @@
 //! The store of the strategies `Cache` and `Get`: a reader who finds nothing fresh fetches, on its
 //! own thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
 
-use std::collections::BTreeMap;
-
 use super::entry::{NextStep, TtlEntry};
-use crate::clock::Deadline;
+use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
 use crate::failures::Failures;
-use crate::list_watch::Getter;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
-use crate::manager::changes::Notifier;
-use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead, RequestContext};
+use crate::manager::entry::consistent_reads::{RequestContext, read_past};
+use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
-use crate::manager::kinds::{KindTraits, cache_name};
-use crate::manager::metrics::ManagerState;
-use crate::manager::options::ManagerOptions;
+use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::report::ObjectReport;
-use crate::manager::strategy::Strategy;
+use crate::manager::strategy::{Entries, Strategy};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::Arc;
@@ -33,14 +27,10 @@ pub(crate) struct TtlStore<K: Object> {
 
 impl<K: Object> TtlStore<K> {
     /// A store without references. Touches no network.
-    pub(crate) fn new(
-        kind: KindTraits<K>,
-        getter: Arc<dyn Getter<K>>,
-        options: ManagerOptions,
-    ) -> Self {
+    pub(crate) fn new(table: Arc<EntryTable<K, TtlEntry<K>>>) -> Self {
         Self {
-            keeps: options.change_detection != ChangeDetection::Get,
-            table: EntryTable::new(kind, getter, options),
+            keeps: table.options.change_detection != ChangeDetection::Get,
+            table,
         }
     }
 
@@ -54,8 +44,8 @@ impl<K: Object> TtlStore<K> {
         let mut followed = None;
         let mut state = entry.state.lock();
         loop {
-            let at = table.moment();
-            match state.next_step(&entry.key, &at, followed) {
+            let at = table.context(&entry.key);
+            match state.next_step(&at, followed) {
                 NextStep::LookUp => return None,
                 NextStep::Return(result) if state.is_fresh(&at) => return Some(result),
                 _ if stop.is_stopped() => return Some(Err(Error::stopped(&cache_name::<K>()))),
@@ -78,7 +68,8 @@ impl<K: Object> TtlStore<K> {
 
     /// Tells the program's error hook of the last failure.
     fn tell_hook(&self, key: &ObjectKey, failures: &Failures) {
-        if let (Some(hook), Some(error)) = (&self.table.options.on_error, failures.last()) {
+        if let (Some(hook), Some(error)) = (&self.table.options.reflector.on_error, failures.last())
+        {
             let failed = FailedAttempt {
                 reflector: cache_name::<K>(),
                 what: format!("{} {key}", resource_name::<K>()),
@@ -94,7 +85,7 @@ impl<K: Object> TtlStore<K> {
     fn lead(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
-        mut fetch: PendingRead,
+        mut fetch: ReadPosition,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let stop = self.table.stop.token();
@@ -116,15 +107,8 @@ impl<K: Object> TtlStore<K> {
         let late = error.is_some_and(|error| context.was_ended_by_deadline(error));
         self.complete_read(entry, &fetch, found, late)
     }
-}
 
-impl<K: Object> ConsistentReads<K> for TtlStore<K> {
-    type State = TtlEntry<K>;
-
-    fn table(&self) -> &EntryTable<K, TtlEntry<K>> {
-        &self.table
-    }
-
+    /// The entry of the object; with `Get` also of one that nobody references.
     fn entry_to_read(
         &self,
         namespace: &str,
@@ -139,19 +123,20 @@ impl<K: Object> ConsistentReads<K> for TtlStore<K> {
         }
     }
 
+    /// Takes in what a fetch or a read past the cache found.
     fn complete_read(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: Result<Arc<Held<K>>, Error>,
         late: bool,
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
         let _found = found.as_ref().ok().map(Arc::clone);
-        let (completed, is_detached, failures) = self.table.change(entry, |state| {
-            let at = (&entry.key, &self.table.moment());
+        let ((result, is_news), is_detached, failures) = self.table.change(entry, |state| {
             let before = state.failures().count();
-            let completed = state.complete(read, found, late, at);
+            let at = self.table.context(&entry.key);
+            let completed = state.complete(read, found, late, &at);
             let failures = state.failures();
             let failed = (failures.count() > before).then(|| failures.clone());
             (completed, state.is_detached(), failed)
@@ -160,25 +145,16 @@ impl<K: Object> ConsistentReads<K> for TtlStore<K> {
         if let Some(failures) = failures.filter(|_| self.keeps) {
             self.tell_hook(&entry.key, &failures);
         }
-        if completed.is_news && !is_detached {
+        if is_news && !is_detached {
             self.table.changes.tell(&entry.key);
         }
-        completed.result
+        result
     }
 }
 
 impl<K: Object> Strategy<K> for TtlStore<K> {
-    fn options(&self) -> &ManagerOptions {
-        &self.table.options
-    }
-
-    fn changes(&self) -> &Notifier {
-        &self.table.changes
-    }
-
-    fn look(&self) -> Box<dyn Fn() -> ManagerState + Send + Sync> {
-        let table = Arc::clone(&self.table);
-        Box::new(move || table.state())
+    fn entries(&self) -> Arc<dyn Entries> {
+        Arc::<EntryTable<K, TtlEntry<K>>>::clone(&self.table)
     }
 
     /// Each added reference drops what is cached (OS-2, OS-3).
@@ -191,27 +167,23 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
             let affected = references.change(owner, change, renews, make);
             let affected = affected.into_iter().filter_map(|affected| match affected {
                 Affected::Shared(entry) if keeps => {
-                    let dropped = table.change(&entry, TtlEntry::invalidate);
-                    Some((entry, dropped))
+                    table.change(&entry, TtlEntry::invalidate);
+                    Some(entry)
                 }
                 Affected::Released(entry) => {
-                    let dropped = table.change(&entry, TtlEntry::detach);
-                    Some((entry, dropped))
+                    table.change(&entry, TtlEntry::detach);
+                    Some(entry)
                 }
                 Affected::Made(_) | Affected::Shared(_) => None,
             });
             affected.collect()
         };
-        for (entry, _dropped) in invalidated {
+        for entry in invalidated {
             entry.state.notify_all();
             if keeps {
                 table.changes.tell(&entry.key);
             }
         }
-    }
-
-    fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
-        self.table.references.lock().owners()
     }
 
     fn get(
@@ -222,12 +194,12 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     ) -> Result<Cached<K>, Error> {
         if !self.keeps {
             let latest = ResourceVersion::most_recent();
-            return self.read_past(namespace, name, &latest, deadline());
+            return self.get_at_least(namespace, name, &latest, deadline());
         }
         let now = self.table.clock().coarse();
         let ttl = self.table.options.ttl_now();
-        let fresh = |fetched| now.is_surely_within(fetched, ttl);
-        if let Some(cached) = self.table.read_cache.read_if(namespace, name, fresh) {
+        let is_fresh = |fetched: &mut Coarse| now.is_surely_within(*fetched, ttl);
+        if let Some(cached) = self.table.read_cache.read(namespace, name, is_fresh) {
             return Ok(cached);
         }
         let deadline = deadline();
@@ -242,7 +214,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
         let state = entry.state.lock();
-        Ok(state.whatever_there_is(&self.table.moment()))
+        Ok(state.whatever_there_is(&self.table.context(&entry.key)))
     }
 
     fn get_at_least(
@@ -252,15 +224,14 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.read_past(namespace, name, version, deadline)
-    }
-
-    fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        self.table.inspect(key)
-    }
-
-    fn len(&self) -> usize {
-        self.table.references.lock().len()
+        let entry = self.entry_to_read(namespace, name)?;
+        read_past(
+            &self.table,
+            &entry,
+            version,
+            deadline,
+            |read, found, late| self.complete_read(&entry, read, found, late),
+        )
     }
 
     /// What is fresh is still served.

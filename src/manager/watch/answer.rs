@@ -1,18 +1,19 @@
-//! What the entry of a watched object says to readers: an answer from memory, or that there is none
-//! yet. Pure.
+//! What the entry of a watched object says: to readers an answer from memory, or that there is none
+//! yet; to reports where the object stands. Pure.
 
 use std::time::Instant;
 
 use super::entry::WatchEntry;
 use super::state_machine::{Check, State, Why};
 use crate::clock::{Clock, Coarse};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::manager::cached::{Cached, Ready};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::Content;
-use crate::manager::entry::table::{EntryState, Moment};
+use crate::manager::entry::table::{AnswerContext, EntryState};
 use crate::manager::kinds::cache_name;
-use crate::manager::report::ObjectReport;
+use crate::manager::report::{ObjectState, Summary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
@@ -38,12 +39,11 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     /// `None` while the watch has not come that far, or stands still and so may never.
     fn reached(
         &self,
-        key: &ObjectKey,
         version: &ResourceVersion,
-        at: &Moment<'_>,
+        at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         let current = match self.state() {
-            State::Dropped => return Some(Err(Error::not_registered(key))),
+            State::Dropped => return Some(Err(Error::not_registered(at.key))),
             State::Starting
             | State::Running
             | State::Stopped(Why::Immutable | Why::ShutDown { serves: true }) => self.is_filled(),
@@ -53,11 +53,28 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
             ) => false,
         };
         let reached = current && is_reached(self.content.floor(), version);
-        reached.then(|| self.in_memory(key, at.clock))
+        reached.then(|| self.in_memory(at.key, at.clock))
     }
 
-    fn report(&self, row: ObjectReport, at: &Moment<'_>) -> ObjectReport {
-        super::report::report(self, row, at.now)
+    fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String) {
+        standing(self, at.now)
+    }
+
+    fn contact(&self) -> Option<Instant> {
+        self.contact
+    }
+
+    fn failures(&self) -> &Failures {
+        &self.status.failures
+    }
+
+    fn summary(&self) -> Option<Summary> {
+        let object = self.content.object();
+        object.map(|object| self.content.summary_of(object))
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.is_at_work() && self.status.is_overdue(now)
     }
 
     fn is_watched(&self) -> bool {
@@ -65,7 +82,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn note_read(&mut self, at: Coarse) {
-        self.mark_read(at);
+        self.read_at = self.read_at.max(at);
     }
 }
 
@@ -94,7 +111,7 @@ impl<K: Object> WatchEntry<K> {
         if self.is_filled() {
             return Some(self.in_memory(key, clock));
         }
-        self.denied.clone().map(Err)
+        self.status.refusal.clone().map(Err)
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
@@ -104,13 +121,14 @@ impl<K: Object> WatchEntry<K> {
             ready.failure = Some(undecodable.clone());
             ready.stale = true;
         }
-        Some(Cached::new(Arc::new(ready)))
+        Some(Cached::of(ready))
     }
 
     /// The kubelet's words for a wait that ended without an answer, and why (OC-9, B2).
     pub(crate) fn not_synced(&self, now: Instant) -> Error {
-        let phase = self.activity().and_then(|activity| activity.describe(now));
-        let failures = self.failures.clone().or_since(self.began).in_phase(phase);
+        let waits = self.is_at_work();
+        let phase = waits.then(|| self.status.describe_activity(now));
+        let failures = self.status.failures.clone().in_phase(phase.flatten());
         failures.not_synced(&resource_name::<K>(), now)
     }
 
@@ -119,7 +137,7 @@ impl<K: Object> WatchEntry<K> {
             return Err(undecodable.clone());
         }
         match self.held(clock) {
-            Some(ready) => Ok(Cached::new(Arc::new(ready))),
+            Some(ready) => Ok(Cached::of(ready)),
             None => Err(Error::not_found(&resource_name::<K>(), key.name())),
         }
     }
@@ -130,8 +148,68 @@ impl<K: Object> WatchEntry<K> {
             object: Arc::clone(self.content.object()?),
             contact: self.contact?,
             failure: self.failure().cloned(),
-            stale: !(confirmed && self.is_filled()) || self.is_behind,
+            stale: !(confirmed && self.is_filled()) || self.status.is_behind(),
             clock: clock.clone(),
         })
     }
+}
+
+/// Where a watched object stands, and why.
+fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, String) {
+    let held = entry.content.object().is_some();
+    let watch = watch_in_words(entry);
+    if entry.state() == State::Stopped(Why::NoRoom) {
+        return (no_room(entry), failure_text(entry));
+    }
+    // What was known when an idle watch was stopped is still the last word.
+    let idle = entry.state() == State::Stopped(Why::Idle) && entry.was_filled();
+    if entry.is_filled() || idle {
+        return match entry.content.undecodable() {
+            Some(error) => (ObjectState::Undecodable, error.to_string()),
+            None if held => (ObjectState::Synced, watch),
+            None => (ObjectState::NotFound, watch),
+        };
+    }
+    if let Some(denied) = &entry.status.refusal {
+        return (ObjectState::Forbidden, denied.to_string());
+    }
+    let waits = || {
+        let waits_for = entry.is_at_work().then(|| entry.status.describe_wait());
+        waits_for
+            .flatten()
+            .unwrap_or_else(|| "no answer from the server yet".to_owned())
+    };
+    let reason = failed_so_far(&entry.status.failures, now);
+    (ObjectState::Waiting, reason.unwrap_or_else(waits))
+}
+
+fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {
+    let kind = entry.failure().map(Error::kind);
+    if kind == Some(ErrorKind::TooManyReflectors) {
+        ObjectState::TooManyReflectors
+    } else {
+        ObjectState::Waiting
+    }
+}
+
+fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {
+    match entry.state() {
+        State::Stopped(Why::Immutable) => "immutable, so its watch is stopped".to_owned(),
+        State::Rechecking(Check::First) => {
+            "immutable; checking that it is still the same".to_owned()
+        }
+        State::Rechecking(Check::Failed | Check::Again) => {
+            format!("immutable; the check failed: {}", failure_text(entry))
+        }
+        State::Stopped(Why::Idle) => "not read for a while, so its watch is stopped".to_owned(),
+        State::Stopped(Why::ShutDown { .. }) => "the manager was shut down".to_owned(),
+        State::Starting
+        | State::Running
+        | State::Stopped(Why::NoRoom | Why::Crashed)
+        | State::Dropped => failure_text(entry),
+    }
+}
+
+fn failure_text<K: Object>(entry: &WatchEntry<K>) -> String {
+    entry.failure().map(Error::to_string).unwrap_or_default()
 }

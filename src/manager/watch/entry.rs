@@ -11,11 +11,11 @@ use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::Listed;
-use crate::manager::entry::content::{Content, ReadPosition, Written};
+use crate::manager::entry::content::{Content, ReadPosition};
 use crate::manager::entry::table::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::object::{Held, Object, ResourceVersion};
-use crate::reflector::{Activity, ReflectorStatus, Replacement};
+use crate::reflector::{ReflectorStatus, Replacement};
 use crate::sync::Arc;
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
@@ -35,24 +35,17 @@ pub(crate) struct WatchEntry<K: Object> {
     pub(crate) content: Content<K>,
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
-    /// By when the present run has to have heard from the server (B14).
-    contact_due: Option<Instant>,
-    pub(super) began: Instant,
+    began: Instant,
     /// When the present check of an immutable object was asked for (B7).
     check_began: Option<Instant>,
     /// When the server wants to be asked again after a check that failed.
     check_after: Option<Instant>,
-    /// Since something last went well, and when the first attempt of the present run began.
-    pub(super) failures: Failures,
-    /// A refusal that is an answer: it outlasted its grace (R4).
-    pub(super) denied: Option<Error>,
-    /// What is held is known to be behind the server, until its list has come (B14).
-    pub(super) is_behind: bool,
+    /// What the reflector of the present run said last, but for failures since which something went
+    /// well. Its failures know when the run began, and how a check failed.
+    pub(super) status: ReflectorStatus,
     /// The reflector's last word was that the server gives no answer, whatever came since.
     server_away: bool,
-    /// What the present run waits for (D14).
-    activity: Activity,
-    read_at: Coarse,
+    pub(super) read_at: Coarse,
     handle: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
     last_run: Option<Receiver<Infallible>>,
@@ -98,24 +91,15 @@ impl<K: Object> WatchEntry<K> {
             content: Content::new(kind),
             filled_by: None,
             contact: None,
-            contact_due: None,
             began: clock.now(),
             check_began: None,
             check_after: None,
-            failures: Failures::default(),
-            denied: None,
-            is_behind: false,
+            status: Self::new_run(clock.now()),
             server_away: false,
-            activity: Activity::default(),
             read_at: clock.coarse(),
             handle: None,
             last_run: None,
         }
-    }
-
-    /// Notes a read, unless a later one was noted.
-    pub(crate) fn mark_read(&mut self, at: Coarse) {
-        self.read_at = self.read_at.max(at);
     }
 
     /// Whether nobody has read the object for longer than `idle_max`.
@@ -195,7 +179,7 @@ impl<K: Object> WatchEntry<K> {
         let (machine, _) = self.machine.on(Input::SpawnFailed(id));
         self.machine = machine;
         let before = self.shown();
-        self.failures.end_with(why);
+        self.status.failures.end_with(why);
         before != self.shown()
     }
 
@@ -206,26 +190,22 @@ impl<K: Object> WatchEntry<K> {
         ended: Receiver<Infallible>,
         now: Instant,
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
-        self.forgive();
-        self.contact_due = None;
+        self.status = Self::new_run(now);
         self.began = now;
         let floor = self.content.floor();
         let floor = (!floor.is_unset()).then(|| floor.clone());
         (floor, self.last_run.replace(ended))
     }
 
-    /// Whether a run is at work that should have heard from the server by `now` (B14).
-    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.is_at_work() && self.contact_due.is_some_and(|due| now >= due)
+    fn new_run(now: Instant) -> ReflectorStatus {
+        ReflectorStatus {
+            failures: Failures::none_since(now),
+            ..ReflectorStatus::default()
+        }
     }
 
     pub(crate) fn failure(&self) -> Option<&Error> {
-        self.failures.last()
-    }
-
-    /// When the first of the attempts that failed one after the other began, or the run.
-    pub(crate) fn attempts_since(&self) -> Instant {
-        self.failures.since().unwrap_or(self.began)
+        self.status.failures.last()
     }
 
     pub(crate) fn begin_check(&mut self, now: Instant) {
@@ -260,14 +240,14 @@ impl<K: Object> WatchEntry<K> {
         (begun, item): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
-    ) -> Result<Written<K>, Error> {
+    ) -> Result<bool, Error> {
         self.check_run(run)?;
-        let mut written = self.content.replace(begun, item, of)?;
-        written.is_news |= !self.is_filled();
+        let mut is_news = self.content.replace(begun, item, of)?;
+        is_news |= !self.is_filled();
         self.filled_by = Some(run);
         self.contact = Some(now);
         self.forgive();
-        Ok(written)
+        Ok(is_news)
     }
 
     /// An added or modified state of the object, or one that does not decode (B12).
@@ -280,10 +260,10 @@ impl<K: Object> WatchEntry<K> {
         run: RunId,
         state: &mut Option<Listed<K>>,
         now: Instant,
-    ) -> Result<Option<Written<K>>, Error> {
+    ) -> Result<bool, Error> {
         self.check_run(run)?;
         self.contact = Some(now);
-        Ok(self.content.change(state))
+        Ok(self.content.change(state).unwrap_or_default())
     }
 
     /// The object is gone; `uid` and `version` are its last state's.
@@ -297,10 +277,10 @@ impl<K: Object> WatchEntry<K> {
         uid: &str,
         version: &ResourceVersion,
         now: Instant,
-    ) -> Result<Option<Written<K>>, Error> {
+    ) -> Result<bool, Error> {
         self.check_run(run)?;
         self.contact = Some(now);
-        Ok(self.content.remove(uid, version))
+        Ok(self.content.remove(uid, version).unwrap_or_default())
     }
 
     /// The server confirmed what is known, up to `version`.
@@ -311,11 +291,6 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// What the present run waits for.
-    pub(crate) fn activity(&self) -> Option<&Activity> {
-        self.is_at_work().then_some(&self.activity)
-    }
-
     /// Takes over what the reflector says of itself. Returns whether that is news to readers, and
     /// whether a server that gave no answer gives one again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
@@ -324,38 +299,34 @@ impl<K: Object> WatchEntry<K> {
         }
         let before = self.shown();
         self.contact = self.contact.max(status.last_contact);
-        self.contact_due = status.contact_due;
-        self.activity = status.activity();
-        self.failures = status.failures.clone();
         // That a custom resource is not installed is no answer about one object.
-        let refusal = status.refusal.as_ref();
-        self.denied = refusal
-            .filter(|why| why.kind() == ErrorKind::Forbidden)
-            .cloned();
-        self.is_behind = status.is_behind();
+        let refusal = status.refusal.clone();
+        self.status = ReflectorStatus {
+            failures: status.failures.clone().or_since(self.began),
+            refusal: refusal.filter(|why| why.kind() == ErrorKind::Forbidden),
+            ..status.clone()
+        };
         let is_away = self.is_server_away();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
         (before != self.shown(), was_away && !is_away)
     }
 
-    /// A read past the watch, of a state not older than `version`, found the object, or that there
+    /// A read past the watch found the object, or that there
     /// is none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what
     /// came in while the answer was on its way, is the newer state is decided here.
     ///
     /// An answer about a stopped immutable object is the check of it, too: nobody else would notice
     /// that it is gone.
-    pub(crate) fn found_at_least(
+    pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
         object: &mut Option<Arc<Held<K>>>,
-        version: &ResourceVersion,
         now: Instant,
-    ) -> (Option<Written<K>>, Action) {
+    ) -> (bool, Action) {
         let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());
-        let written = self.content.found_at_least(position, object, version);
-        if written.is_none() {
-            return (None, Action::nothing());
-        }
+        let Some(is_news) = self.content.found(position, object) else {
+            return (false, Action::nothing());
+        };
         self.contact = Some(now);
         let at_rest = matches!(
             self.state(),
@@ -371,27 +342,28 @@ impl<K: Object> WatchEntry<K> {
         if at_rest {
             self.forgive();
         }
-        (written, action)
+        (is_news, action)
     }
 
     /// The check of an immutable object came to no answer (B7).
     pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
         self.check_after = why.retry_after().map(|wait| later(now, wait));
-        self.failures.end_with(why);
+        self.status.failures.end_with(why);
         self.act(Input::CheckFailed)
     }
 
     /// Something went well.
     fn forgive(&mut self) {
-        self.failures = Failures::default();
-        self.denied = None;
-        self.is_behind = false;
+        self.status.failures = Failures::none_since(self.began);
+        self.status.refusal = None;
+        self.status.behind_since = None;
     }
 
     /// What readers and subscribers are told of, besides the object.
     fn shown(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure().map(Error::kind);
-        (kind, self.denied.is_some(), self.is_behind)
+        let denied = self.status.refusal.is_some();
+        (kind, denied, self.status.is_behind())
     }
 
     /// Whether the last failure is one that servers which are away or ill give all who ask.

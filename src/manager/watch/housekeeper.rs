@@ -8,6 +8,7 @@ use super::runs::{PendingWork, Run};
 use super::state_machine::{Effect, Input};
 use crate::clock::Deadline;
 use crate::guard::guard;
+use crate::manager::entry::table::EntryState as _;
 use crate::manager::kinds::cache_name;
 use crate::object::Object;
 use crate::sync::{Arc, Monitor};
@@ -114,7 +115,7 @@ fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
     let (now, instant) = (table.clock().coarse(), table.clock().now());
     for object in table.entries() {
         let action = table.change(&object, |entry| {
-            entry.mark_read(table.read_cache.mark(&object.key));
+            entry.note_read(table.read_cache.mark(&object.key));
             // An unfilled entry goes on trying for as long as it is referenced (OC-20).
             let input = if entry.is_idle(now, table.options.idle_max) {
                 Input::Idle

@@ -4,15 +4,17 @@
 use std::time::Duration;
 
 use super::entry::{Action, WatchedObject};
-use super::runs::{RunContext, Runs};
+use super::launch::Runs;
 use super::state_machine::{Effect, State};
+use super::writer::RunContext;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
-use crate::manager::entry::consistent_reads::{PendingRead, RequestContext, begin_read};
+use crate::manager::entry::consistent_reads::{RequestContext, begin_read};
+use crate::manager::entry::content::ReadPosition;
 use crate::object::{Held, Object, ResourceVersion, resource_name};
 use crate::sync::{Arc, Mutex, Rank};
-use crate::worker::{StopSource, StopToken, Worker, WorkerGroup};
+use crate::worker::{StopToken, Worker, WorkerGroup};
 
 /// How long one check may take, counted from its own request. Readers wait at most a second of it.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
@@ -26,7 +28,6 @@ pub(crate) struct ImmutableChecks<K: Object> {
     pub(crate) runs: Runs<K>,
     queue: Mutex<CheckQueue<K>>,
     threads: WorkerGroup,
-    stop: StopSource,
 }
 
 #[derive(Debug)]
@@ -34,8 +35,6 @@ struct CheckQueue<K: Object> {
     waiting: Vec<WatchedObject<K>>,
     /// Threads that look for work, each before it is started and until it has found none.
     threads: usize,
-    /// The manager is going: nothing is checked any more.
-    is_ended: bool,
 }
 
 impl<K: Object> ImmutableChecks<K> {
@@ -43,13 +42,11 @@ impl<K: Object> ImmutableChecks<K> {
         let queue = CheckQueue {
             waiting: Vec::new(),
             threads: 0,
-            is_ended: false,
         };
         Arc::new(Self {
             runs,
             queue: Mutex::ranked(Rank::CHECKS, queue),
             threads: WorkerGroup::default(),
-            stop: StopSource::new(),
         })
     }
 
@@ -82,13 +79,13 @@ impl<K: Object> ImmutableChecks<K> {
         if !self.enqueue(object) {
             return;
         }
-        let (checks, stop) = (Arc::clone(self), self.stop.token());
+        let (checks, stop) = (Arc::clone(self), table.stop.token());
         let name = format!("ck-{}", resource_name::<K>());
         match Worker::spawn(name, move |_| checks.work(&stop)) {
             Ok(worker) => {
                 self.threads.add(worker);
-                if self.queue.lock().is_ended {
-                    // Ended meanwhile.
+                if table.stop.token().is_stopped() {
+                    // Perhaps after the end had waited for all others.
                     self.end();
                 }
             }
@@ -96,30 +93,20 @@ impl<K: Object> ImmutableChecks<K> {
         }
     }
 
-    /// Ends the checks that are under way and begins none any more; returns at once.
-    pub(crate) fn stop(&self) {
-        let waiting = {
-            let mut queue = self.queue.lock();
-            queue.is_ended = true;
-            std::mem::take(&mut queue.waiting)
-        };
-        drop(waiting);
-        self.stop.stop();
-    }
-
-    /// The same, and waits for the threads' ends: milliseconds.
+    /// Forgets the checks that wait, and waits for the ends of those under way: milliseconds, since
+    /// the manager's stop was raised.
     pub(crate) fn end(&self) {
-        self.stop();
-        let late = self
-            .threads
-            .join(self.context().table.clock(), Deadline::NEVER);
+        let waiting = std::mem::take(&mut self.queue.lock().waiting);
+        drop(waiting);
+        let clock = self.context().table.clock();
+        let late = self.threads.join(clock, Deadline::NEVER);
         debug_assert!(late.is_empty(), "there is time without end");
     }
 
     /// Puts the object in the queue. Returns whether one more thread is to be started.
     fn enqueue(&self, object: &WatchedObject<K>) -> bool {
         let mut queue = self.queue.lock();
-        if queue.is_ended {
+        if self.context().table.stop.token().is_stopped() {
             return false;
         }
         queue.waiting.push(Arc::clone(object));
@@ -202,7 +189,7 @@ impl<K: Object> ImmutableChecks<K> {
     fn settle(
         self: &Arc<Self>,
         object: &WatchedObject<K>,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: Result<Arc<Held<K>>, Error>,
     ) {
         let now = self.context().table.clock().now();
@@ -216,19 +203,13 @@ impl<K: Object> ImmutableChecks<K> {
                 return None;
             }
             Some(match failure {
-                None => {
-                    let position = &read.position;
-                    let (written, action) =
-                        entry.found_at_least(position, &mut found, &read.version, now);
-                    (written, false, action)
-                }
-                Some(error) => (None, true, entry.not_checked(error, now)),
+                None => entry.found(read, &mut found, now),
+                Some(error) => (true, entry.not_checked(error, now)),
             })
         });
-        let Some((written, failed, action)) = decided else {
+        let Some((is_news, action)) = decided else {
             return;
         };
-        let is_news = failed || written.is_some_and(|written| written.is_news);
         self.context().notify(object, is_news);
         self.perform(object, action);
     }

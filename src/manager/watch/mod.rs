@@ -6,7 +6,6 @@ mod housekeeper;
 pub(super) mod immutable_check;
 pub(super) mod launch;
 mod reflector_limit;
-mod report;
 pub(super) mod runs;
 pub(super) mod state_machine;
 pub(super) mod store;

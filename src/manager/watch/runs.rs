@@ -1,32 +1,38 @@
-//! The runs of a manager's reflectors: how they are started, and how their ends are handed to the
-//! housekeeper. Nothing here is called under a lock, or blocks on the network or on a thread's end.
+//! The runs of a manager's reflectors: their threads, their room under the limit, and the work that
+//! they leave to the housekeeper.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Weak;
 
-use crossbeam_channel::{Receiver, bounded};
-
-use super::entry::{WatchEntry, WatchedObject};
-use super::launch::{Launcher, Plan, RunHandle};
-use super::reflector_limit::{Permit, ReflectorLimit};
-use super::state_machine::RunId;
-use super::writer::Writer;
+use super::reflector_limit::ReflectorLimit;
 use crate::error::Error;
-use crate::list_watch::Getter;
-use crate::manager::entry::table::EntryTable;
-use crate::manager::kinds::KindTraits;
-use crate::manager::options::ManagerOptions;
-use crate::object::Object;
-use crate::sync::{Arc, Monitor, Rank};
+use crate::reflector::Reflector;
+use crate::sync::{Arc, Monitor};
+
+/// A run's thread, for its owner.
+pub(crate) trait RunHandle: Send + fmt::Debug {
+    /// Asks the thread to end; returns at once.
+    fn stop(&self);
+
+    /// Waits for its end; returns the text of its panic, if it panicked.
+    fn join(self: Box<Self>) -> Result<(), String>;
+}
+
+impl RunHandle for Reflector {
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn join(self: Box<Self>) -> Result<(), String> {
+        Self::join(*self)
+    }
+}
 
 /// A run's thread and its room under the limit, which is given back after the thread has ended.
 #[derive(Debug)]
 pub(crate) struct Run {
-    handle: Box<dyn RunHandle>,
-    _room: Permit,
-    /// Dropped last: the manager's end waits for it.
-    _alive: Alive,
+    pub(crate) handle: Box<dyn RunHandle>,
+    pub(crate) _room: Permit,
 }
 
 impl Run {
@@ -42,8 +48,8 @@ impl Run {
 pub(crate) struct PendingWork {
     /// Runs that were told to end and are to be joined.
     pub(crate) ended: Vec<Run>,
-    /// Runs that were begun and neither joined nor refused. Some may be in no entry and not in
-    /// `ended` either, on their way from one to the other on another thread.
+    /// Runs that have room and were not joined. Some may be in no entry and not in `ended` either,
+    /// on their way from one to the other on another thread.
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,
@@ -51,151 +57,36 @@ pub(crate) struct PendingWork {
     pub(crate) failure: Option<Error>,
 }
 
-/// Counts a run among those the manager's end waits for, until it is dropped, whatever drops it. It
+/// Room for one run, which the manager's end waits for until this is dropped, whatever drops it. It
 /// does not hold what it counts in: an ended run may lie there.
 #[derive(Debug)]
-struct Alive(Weak<Monitor<PendingWork>>);
+pub(crate) struct Permit(Weak<Monitor<PendingWork>>);
 
-impl Alive {
-    fn new(work: &Arc<Monitor<PendingWork>>) -> Self {
-        {
-            let mut work = work.lock();
-            work.alive = work.alive.saturating_add(1);
-        }
-        Self(Arc::downgrade(work))
+impl Permit {
+    /// Room for one more run.
+    ///
+    /// # Errors
+    ///
+    /// `TooManyReflectors`, naming the limit.
+    pub(crate) fn reserve(
+        limit: &ReflectorLimit,
+        work: &Arc<Monitor<PendingWork>>,
+    ) -> Result<Self, Error> {
+        let mut pending = work.lock();
+        limit.reserve(pending.alive)?;
+        pending.alive = pending.alive.saturating_add(1);
+        Ok(Self(Arc::downgrade(work)))
     }
 }
 
-impl Drop for Alive {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(work) = self.0.upgrade() else {
-            return;
-        };
-        {
-            let mut work = work.lock();
-            work.alive = work.alive.saturating_sub(1);
+        ReflectorLimit::release();
+        if let Some(work) = self.0.upgrade() {
+            let mut pending = work.lock();
+            pending.alive = pending.alive.saturating_sub(1);
+            drop(pending);
+            work.notify_all();
         }
-        work.notify_all();
-    }
-}
-
-/// The entries of one manager and the work of its housekeeper: what a run's writer needs.
-#[derive(Debug)]
-pub(crate) struct RunContext<K: Object> {
-    pub(crate) table: Arc<EntryTable<K, WatchEntry<K>>>,
-    pub(crate) work: Arc<Monitor<PendingWork>>,
-}
-
-impl<K: Object> Clone for RunContext<K> {
-    fn clone(&self) -> Self {
-        Self {
-            table: Arc::clone(&self.table),
-            work: Arc::clone(&self.work),
-        }
-    }
-}
-
-impl<K: Object> RunContext<K> {
-    /// Raises a run's stop and leaves the join to the housekeeper.
-    pub(crate) fn end(&self, run: Run) {
-        run.handle.stop();
-        self.work.lock().ended.push(run);
-        self.work.notify_all();
-    }
-
-    /// Has the housekeeper tell the other objects that the server answers again.
-    pub(crate) fn server_recovered(&self) {
-        self.work.lock().recovered = true;
-        self.work.notify_all();
-    }
-
-    /// Tells who waits for the entry, and subscribers if there is news.
-    pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
-        object.state.notify_all();
-        if is_news {
-            self.table.changes.tell(&object.key);
-        }
-    }
-}
-
-/// Starts the runs of one manager.
-pub(crate) struct Runs<K: Object> {
-    pub(crate) context: RunContext<K>,
-    launcher: Box<dyn Launcher<K>>,
-    limit: Arc<ReflectorLimit>,
-}
-
-impl<K: Object> fmt::Debug for Runs<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runs").finish_non_exhaustive()
-    }
-}
-
-impl<K: Object> Runs<K> {
-    pub(crate) fn new(
-        launcher: Box<dyn Launcher<K>>,
-        kind: KindTraits<K>,
-        getter: Arc<dyn Getter<K>>,
-        options: ManagerOptions,
-    ) -> Self {
-        Self {
-            limit: Arc::new(ReflectorLimit::new(options.reflectors_max)),
-            launcher,
-            context: RunContext {
-                table: EntryTable::new(kind, getter, options),
-                work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
-            },
-        }
-    }
-
-    /// Starts a run that the entry has decided on.
-    pub(crate) fn start(&self, object: &WatchedObject<K>, id: RunId) {
-        let context = &self.context;
-        let alive = Alive::new(&context.work);
-        let room = self.limit.reserve();
-        let (_owning, owned) = bounded(0);
-        let launched = room.and_then(|room| {
-            Ok(Run {
-                handle: self.launch(object, id, owned)?,
-                _room: room,
-                _alive: alive,
-            })
-        });
-        match launched {
-            Ok(run) => {
-                let late = context
-                    .table
-                    .change(object, |entry| entry.accept_run(id, run));
-                if let Some(run) = late {
-                    context.end(run);
-                }
-            }
-            Err(error) => {
-                let is_news = context
-                    .table
-                    .change(object, |entry| entry.refuse_run(id, error));
-                context.notify(object, is_news);
-            }
-        }
-    }
-
-    fn launch(
-        &self,
-        object: &WatchedObject<K>,
-        id: RunId,
-        owned: Receiver<Infallible>,
-    ) -> Result<Box<dyn RunHandle>, Error> {
-        let (ended, end) = bounded(0);
-        let table = &self.context.table;
-        let now = table.clock().now();
-        let (floor, previous) = table.change(object, |entry| entry.begin_run(end, now));
-        let plan = Plan {
-            demand: object.demand.clone(),
-            floor,
-            previous,
-            owned,
-        };
-        let writer = Writer::new(self.context.clone(), Arc::clone(object), id, ended);
-        self.launcher.launch(writer, plan)
     }
 }

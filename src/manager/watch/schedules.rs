@@ -8,7 +8,7 @@ use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::list_watch::Listed;
-use crate::manager::entry::consistent_reads::ConsistentReads as _;
+use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
@@ -43,8 +43,10 @@ impl Model {
         let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
         let getter = FakeGetter::default();
         let gets = Arc::new(getter.clone());
-        let store =
-            WatchStore::unattended(Box::new(runs.clone()), KindTraits::default(), gets, options);
+        let store = WatchStore::unattended(
+            Box::new(runs.clone()),
+            EntryTable::new(KindTraits::default(), gets, options),
+        );
         let manager = SecretManager::over(Box::new(store)).unwrap();
         Self {
             manager: Arc::new(manager),

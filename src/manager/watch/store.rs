@@ -1,28 +1,20 @@
 //! The store of the strategy `Watch`: one entry per referenced object, read from memory, kept by a
 //! watch of its own (OC-1..OC-29).
 
-use std::collections::BTreeMap;
-
 use super::entry::{Action, WatchEntry, WatchedObject};
 use super::housekeeper::keep_house;
 use super::immutable_check::ImmutableChecks;
-use super::launch::Launcher;
-use super::runs::Runs;
+use super::launch::{Launcher, Runs};
 use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
-use crate::clock::Deadline;
+use crate::clock::{Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::Getter;
-use crate::manager::cached::{Cached, Ready};
-use crate::manager::changes::Notifier;
-use crate::manager::entry::consistent_reads::{ConsistentReads, PendingRead};
-use crate::manager::entry::table::{EntryTable, ObjectEntry};
-use crate::manager::health::Overdue;
-use crate::manager::kinds::{KindTraits, cache_name};
-use crate::manager::metrics::ManagerState;
-use crate::manager::options::ManagerOptions;
+use crate::manager::cached::Cached;
+use crate::manager::entry::consistent_reads::read_past;
+use crate::manager::entry::content::ReadPosition;
+use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
+use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::report::ObjectReport;
-use crate::manager::strategy::Strategy;
+use crate::manager::strategy::{Entries, Strategy};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::DemandGuard;
 use crate::sync::Arc;
@@ -43,11 +35,9 @@ impl<K: Object> WatchStore<K> {
     /// `Resources` when the system has no thread to give.
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        kind: KindTraits<K>,
-        getter: Arc<dyn Getter<K>>,
-        options: ManagerOptions,
+        table: Arc<EntryTable<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
-        let mut store = Self::unattended(launcher, kind, getter, options);
+        let mut store = Self::unattended(launcher, table);
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| keep_house(&checks, stop));
@@ -63,12 +53,10 @@ impl<K: Object> WatchStore<K> {
     /// A store without a housekeeper, for models that start no thread.
     pub(crate) fn unattended(
         launcher: Box<dyn Launcher<K>>,
-        kind: KindTraits<K>,
-        getter: Arc<dyn Getter<K>>,
-        options: ManagerOptions,
+        table: Arc<EntryTable<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
-            checks: ImmutableChecks::new(Runs::new(launcher, kind, getter, options)),
+            checks: ImmutableChecks::new(Runs::new(launcher, table)),
             housekeeper: None,
         }
     }
@@ -142,30 +130,34 @@ impl<K: Object> WatchStore<K> {
     }
 }
 
-impl<K: Object> ConsistentReads<K> for WatchStore<K> {
-    type State = WatchEntry<K>;
-
-    fn table(&self) -> &EntryTable<K, WatchEntry<K>> {
+impl<K: Object> WatchStore<K> {
+    pub(crate) fn table(&self) -> &EntryTable<K, WatchEntry<K>> {
         &self.checks.context().table
     }
 
-    fn entry_to_read(&self, namespace: &str, name: &str) -> Result<WatchedObject<K>, Error> {
+    /// The entry of the object; counts as a read of it.
+    ///
+    /// # Errors
+    ///
+    /// `NotRegistered`.
+    pub(crate) fn entry_to_read(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<WatchedObject<K>, Error> {
         let object = self.table().find(namespace, name)?;
         let now = self.table().clock().coarse();
-        object.state.lock().mark_read(now);
+        object.state.lock().note_read(now);
         Ok(object)
     }
 
-    fn was_given(&self, object: &WatchedObject<K>) {
-        self.act(object, |entry| ((), entry.given()));
-    }
-
-    fn complete_read(
+    /// Takes in what a read past the watch found, and returns that, or what came in meanwhile if
+    /// that is newer.
+    pub(crate) fn complete_read(
         &self,
         object: &WatchedObject<K>,
-        read: &PendingRead,
+        read: &ReadPosition,
         found: Result<Arc<Held<K>>, Error>,
-        _late: bool,
     ) -> Result<Cached<K>, Error> {
         let (mut found, absent) = match found {
             Ok(found) => (Some(found), None),
@@ -175,9 +167,8 @@ impl<K: Object> ConsistentReads<K> for WatchStore<K> {
         let clock = self.table().clock();
         let now = clock.now();
         let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
-        let (written, result, action) = self.table().change(object, |entry| {
-            let (written, action) =
-                entry.found_at_least(&read.position, &mut found, &read.version, now);
+        let (is_news, result, action) = self.table().change(object, |entry| {
+            let (is_news, action) = entry.found(read, &mut found, now);
             let action = action.or(|| entry.given());
             let result = match (absent, entry.content.undecodable()) {
                 // That was true while this read was under way.
@@ -188,35 +179,17 @@ impl<K: Object> ConsistentReads<K> for WatchStore<K> {
                     held.ok_or_else(not_found)
                 }
             };
-            (written, result, action)
+            (is_news, result, action)
         });
-        let is_news = written.is_some_and(|written| written.is_news);
         self.checks.context().notify(object, is_news);
         self.checks.perform(object, action);
-        result.map(|object| {
-            Cached::new(Arc::new(Ready {
-                object,
-                contact: now,
-                failure: None,
-                stale: false,
-                clock: clock.clone(),
-            }))
-        })
+        result.map(|object| Cached::confirmed(object, now, clock))
     }
 }
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
-    fn options(&self) -> &ManagerOptions {
-        &self.table().options
-    }
-
-    fn changes(&self) -> &Notifier {
-        &self.table().changes
-    }
-
-    fn look(&self) -> Box<dyn Fn() -> ManagerState + Send + Sync> {
-        let table = Arc::clone(&self.checks.context().table);
-        Box::new(move || table.state())
+    fn entries(&self) -> Arc<dyn Entries> {
+        Arc::<EntryTable<K, WatchEntry<K>>>::clone(&self.checks.context().table)
     }
 
     /// Starts, stops and checks what that asks for (OC-2, OC-3).
@@ -257,10 +230,6 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         }
     }
 
-    fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
-        self.table().references.lock().owners()
-    }
-
     /// Out of memory, else after a wait (OC-8, B1).
     fn get(
         &self,
@@ -269,7 +238,11 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         deadline: &dyn Fn() -> Deadline,
     ) -> Result<Cached<K>, Error> {
         let now = self.table().clock().coarse();
-        if let Some(cached) = self.table().read_cache.read(namespace, name, now) {
+        let mark = |read_at: &mut Coarse| {
+            *read_at = now;
+            true
+        };
+        if let Some(cached) = self.table().read_cache.read(namespace, name, mark) {
             self.expedite(namespace, name, &cached);
             return Ok(cached);
         }
@@ -299,30 +272,18 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        self.read_past(namespace, name, version, deadline)
-    }
-
-    fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        self.table().inspect(key)
-    }
-
-    fn len(&self) -> usize {
-        self.table().references.lock().len()
-    }
-
-    fn overdue(&self) -> Vec<Overdue> {
-        let now = self.table().clock().now();
-        let objects = self.table().entries().into_iter();
-        let overdue = objects.filter_map(|object| {
-            let entry = object.state.lock();
-            entry.is_overdue(now).then(|| Overdue {
-                key: object.key.clone(),
-                confirmed: entry.contact,
-                began: entry.attempts_since(),
-                failure: entry.failure().cloned(),
-            })
-        });
-        overdue.collect()
+        let object = self.entry_to_read(namespace, name)?;
+        let answer = read_past(
+            self.table(),
+            &object,
+            version,
+            deadline,
+            |read, found, _| self.complete_read(&object, read, found),
+        );
+        if answer.is_ok() {
+            self.act(&object, |entry| ((), entry.given()));
+        }
+        answer
     }
 
     fn housekeeping_failure(&self) -> Option<Error> {
@@ -332,7 +293,6 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
     fn shut_down(&self) {
         self.table().stop.stop();
-        self.checks.stop();
         for object in self.table().entries() {
             self.act(&object, |entry| ((), entry.act(Input::ShutDown)));
             self.checks.context().notify(&object, true);

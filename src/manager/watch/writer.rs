@@ -6,13 +6,53 @@ use std::convert::Infallible;
 use crossbeam_channel::Sender;
 
 use super::entry::{Action, WatchEntry, WatchedObject};
-use super::runs::RunContext;
+use super::runs::{PendingWork, Run};
 use super::state_machine::{Input, RunId};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::manager::entry::content::Written;
+use crate::manager::entry::table::EntryTable;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
+use crate::sync::{Arc, Monitor};
+
+/// The entries of one manager and the work of its housekeeper: what a run's writer needs.
+#[derive(Debug)]
+pub(crate) struct RunContext<K: Object> {
+    pub(crate) table: Arc<EntryTable<K, WatchEntry<K>>>,
+    pub(crate) work: Arc<Monitor<PendingWork>>,
+}
+
+impl<K: Object> Clone for RunContext<K> {
+    fn clone(&self) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            work: Arc::clone(&self.work),
+        }
+    }
+}
+
+impl<K: Object> RunContext<K> {
+    /// Raises a run's stop and leaves the join to the housekeeper.
+    pub(crate) fn end(&self, run: Run) {
+        run.handle.stop();
+        self.work.lock().ended.push(run);
+        self.work.notify_all();
+    }
+
+    /// Has the housekeeper tell the other objects that the server answers again.
+    pub(crate) fn server_recovered(&self) {
+        self.work.lock().recovered = true;
+        self.work.notify_all();
+    }
+
+    /// Tells who waits for the entry, and subscribers if there is news.
+    pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
+        object.state.notify_all();
+        if is_news {
+            self.table.changes.tell(&object.key);
+        }
+    }
+}
 
 /// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
 #[derive(Debug)]
@@ -46,20 +86,20 @@ impl<K: Object> Writer<K> {
     /// Writes under the lock; tells and acts after it.
     fn write(
         &self,
-        write: impl FnOnce(&mut WatchEntry<K>) -> Result<Option<Written<K>>, Error>,
+        write: impl FnOnce(&mut WatchEntry<K>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let (written, action) = self.context.table.change(&self.object, |entry| {
-            let written = write(entry)?;
+        let (is_news, action) = self.context.table.change(&self.object, |entry| {
+            let is_news = write(entry)?;
             // Whoever waits reads it next.
             let action = if self.object.demand.is_waited_for() {
                 entry.given()
             } else {
                 Action::nothing()
             };
-            Ok::<_, Error>((written, action))
+            Ok::<_, Error>((is_news, action))
         })?;
         // Also without news: somebody may wait for the watch to come this far.
-        self.finish(action, written.is_some_and(|written| written.is_news));
+        self.finish(action, is_news);
         Ok(())
     }
 
@@ -94,11 +134,7 @@ impl<K: Object> Sink<K> for Writer<K> {
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let (begun, mut item) = staging;
-        self.write(|entry| {
-            entry
-                .replace(self.run, (begun, &mut item), of, now)
-                .map(Some)
-        })
+        self.write(|entry| entry.replace(self.run, (begun, &mut item), of, now))
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {

@@ -33,8 +33,8 @@ fn rf_51_rf_52_the_whole_text() {
         &[("password", "made-up")],
     ));
     manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
-    manager.get_secret("shop", "db").unwrap();
-    manager.get_secret("shop", "gone").unwrap_err();
+    manager.get("shop", "db").unwrap();
+    manager.get("shop", "gone").unwrap_err();
     let text = world.exposition.text();
     assert_eq!(text, include_str!("golden.txt"));
 }
@@ -205,10 +205,10 @@ fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     ));
     manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
     for _ in 0..3 {
-        manager.get_secret("shop", "db").unwrap();
+        manager.get("shop", "db").unwrap();
     }
-    manager.get_secret("shop", "gone").unwrap_err();
-    manager.get_secret("shop", "unknown").unwrap_err();
+    manager.get("shop", "gone").unwrap_err();
+    manager.get("shop", "unknown").unwrap_err();
     let of = |metric: &str, labels: &str| {
         world.value(&format!(
             "kubecache_object_cache_{metric}{{kind=\"Secret\",{labels}}}"

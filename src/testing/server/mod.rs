@@ -75,7 +75,7 @@ pub use self::pace::{Speed, Step};
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
 /// let soon = Clock::system().after(Duration::from_mins(1));
-/// while secrets.get_secret_by("shop", "db", soon)?.data.as_ref().unwrap()["password"].0 != b"another" {
+/// while secrets.get_by("shop", "db", soon)?.data.as_ref().unwrap()["password"].0 != b"another" {
 ///     changes.signal().recv()?;
 /// }
 /// assert!(server.unused().is_empty(), "it has listed and watched");
