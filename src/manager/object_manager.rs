@@ -17,7 +17,7 @@ use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
 use super::references::{Owner, ReferenceChange};
 use super::report::ObjectReport;
-use super::strategy::{Entries, Strategy};
+use super::strategy::{ReferencedObjects, Strategy};
 use super::ttl::store::TtlStore;
 use super::watch::store::WatchStore;
 use crate::clock::Deadline;
@@ -44,7 +44,7 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// (B16), which takes milliseconds.
 pub struct ObjectManager<K: Object> {
     strategy: Box<dyn Strategy<K>>,
-    entries: Arc<dyn Entries>,
+    entries: Arc<dyn ReferencedObjects>,
     telemetry: Telemetry<ManagerMetric, ManagerState>,
 }
 

@@ -15,7 +15,7 @@ use crate::sync::Arc;
 
 /// The referenced objects of one manager, whatever keeps them: nothing whose drop waits for a
 /// thread.
-pub(crate) trait Entries: Send + Sync {
+pub(crate) trait ReferencedObjects: Send + Sync {
     fn options(&self) -> &ManagerOptions;
 
     fn changes(&self) -> &Notifier;
@@ -31,7 +31,7 @@ pub(crate) trait Entries: Send + Sync {
 
 /// Keeps the objects of one manager: by watches, for a time to live, or not at all.
 pub(crate) trait Strategy<K: Object>: Send + Sync {
-    fn entries(&self) -> Arc<dyn Entries>;
+    fn entries(&self) -> Arc<dyn ReferencedObjects>;
 
     /// Changes the references of `owner` and does what that asks for. Never blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);

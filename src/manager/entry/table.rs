@@ -20,7 +20,7 @@ use crate::manager::metrics::ManagerState;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, References};
 use crate::manager::report::{ObjectReport, ObjectState, Summary};
-use crate::manager::strategy::Entries;
+use crate::manager::strategy::ReferencedObjects;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::Demand;
 use crate::sync::{Arc, Monitor, Mutex, Rank};
@@ -221,7 +221,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     }
 }
 
-impl<K: Object, S: EntryState<K>> Entries for EntryTable<K, S> {
+impl<K: Object, S: EntryState<K>> ReferencedObjects for EntryTable<K, S> {
     fn options(&self) -> &ManagerOptions {
         &self.options
     }

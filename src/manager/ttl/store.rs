@@ -12,7 +12,7 @@ use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::strategy::{Entries, Strategy};
+use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::Arc;
@@ -153,7 +153,7 @@ impl<K: Object> TtlStore<K> {
 }
 
 impl<K: Object> Strategy<K> for TtlStore<K> {
-    fn entries(&self) -> Arc<dyn Entries> {
+    fn entries(&self) -> Arc<dyn ReferencedObjects> {
         Arc::<EntryTable<K, TtlEntry<K>>>::clone(&self.table)
     }
 

@@ -14,7 +14,7 @@ use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::strategy::{Entries, Strategy};
+use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
 use crate::reflector::DemandGuard;
 use crate::sync::Arc;
@@ -188,7 +188,7 @@ impl<K: Object> WatchStore<K> {
 }
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
-    fn entries(&self) -> Arc<dyn Entries> {
+    fn entries(&self) -> Arc<dyn ReferencedObjects> {
         Arc::<EntryTable<K, WatchEntry<K>>>::clone(&self.checks.context().table)
     }
 
