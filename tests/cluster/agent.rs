@@ -170,10 +170,7 @@ impl Agent {
 }
 
 fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
-    let mut objects = manager
-        .inspect()
-        .into_iter()
-        .flat_map(|(_, objects)| objects);
+    let mut objects = manager.inspect().into_values().flatten();
     objects.all(|object| object.state.is_answer())
 }
 
@@ -182,11 +179,7 @@ fn all_answered<K: Object>(manager: &ObjectManager<K>) -> bool {
 fn equals_the_server<K: Object>(manager: &ObjectManager<K>) -> usize {
     let admin = client_of("admin.yaml");
     let mut compared = 0;
-    for object in manager
-        .inspect()
-        .into_iter()
-        .flat_map(|(_, objects)| objects)
-    {
+    for object in manager.inspect().into_values().flatten() {
         let (namespace, name) = (object.key.namespace(), object.key.name());
         match get::<K>(&admin, namespace, name) {
             Ok(truth) => assert_eq!(object.resource_version, truth.resource_version(), "{name}"),

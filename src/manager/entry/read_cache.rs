@@ -13,7 +13,9 @@ use crate::sync::{Arc, Mutex, Rank};
 /// The answers that are ready, by key; each with a mark of its strategy: when it was last read, or
 /// when it was fetched.
 #[derive(Debug)]
-pub(crate) struct ReadCache<K: Object>(Mutex<HashMap<ObjectKey, (Arc<Ready<K>>, Coarse)>>);
+pub(crate) struct ReadCache<K: Object>(Mutex<HashMap<ObjectKey, Marked<K>>>);
+
+type Marked<K> = (Arc<Ready<K>>, Coarse);
 
 impl<K: Object> Default for ReadCache<K> {
     fn default() -> Self {
