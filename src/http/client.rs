@@ -10,8 +10,7 @@ use super::agent::{Agent, Endpoint};
 use super::byte_budget::ByteBudget;
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_options::ClientOptions;
-use super::config::Config;
-use super::config::Environment;
+use super::config::{Config, Environment};
 use super::dialer::Dialer;
 use super::limiter::Limiter;
 use super::request_threads::RequestThreads;
@@ -143,14 +142,15 @@ impl Client {
     ///
     /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come, at
     /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has
-    /// the version of the first page, the method reads the whole list once more, as one page. A
+    /// the version of the first page, the method reads the whole list once more, as one page.
+    /// [`ClientOptions::decode`] says which fields the objects have and how many there may be. A
     /// [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
     /// stop.
     ///
     /// # Errors
     ///
     /// As [`get`](Self::get). [`Undecodable`](crate::ErrorKind::Undecodable) names the first object
-    /// that is not a `K`.
+    /// that is not a `K`. [`TooLarge`](crate::ErrorKind::TooLarge) if the list exceeds a limit.
     ///
     /// # Examples
     ///
@@ -188,6 +188,7 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Arc<Held<K>>>, Error> {
         let source = ScopeWatcher::<K>::new(&self.0, scope);
+        let items_max = self.0.context.options.decode.list_items_max;
         let mut request = ListRequest {
             limit: PAGE_ITEMS,
             waited_for: true,
@@ -203,21 +204,32 @@ impl Client {
                 }
             };
             let page = source.list_by(&request, deadline, &StopToken::never(), &mut collect);
-            if let Some(item) = undecodable {
-                let what = format!("{}: {}", source.describe(), item.key);
-                return Err(item.error.context(&what));
-            }
-            match page {
-                Ok(page) if page.continue_token.is_none() => return Ok(objects),
-                Ok(page) => request.continue_token = page.continue_token,
+            let page = match page {
                 Err(error)
                     if error.kind() == ErrorKind::Expired && request.continue_token.is_some() =>
                 {
                     objects.clear();
                     (request.limit, request.continue_token) = (0, None);
+                    continue;
                 }
-                Err(error) => return Err(error),
+                page => page?,
+            };
+            let what = || source.describe();
+            if let Some(item) = undecodable {
+                return Err(item.error.context(&format!("{}: {}", what(), item.key)));
             }
+            if objects.len() > items_max {
+                let message = format!(
+                    "{}: the list has more than {items_max} items: \
+                     DecodeOptions::list_items_max raises the limit",
+                    what()
+                );
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+            if page.continue_token.is_none() {
+                return Ok(objects);
+            }
+            request.continue_token = page.continue_token;
         }
     }
 

@@ -1,14 +1,16 @@
 //! The short calls: one object, and all objects of a scope over all pages, with a deadline for the
 //! whole call.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Secret};
-use kubecache::ErrorKind;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, Config};
-use kubecache::object::{ObjectKey, Scope};
+use kubecache::object::{Held, ObjectKey, Scope};
+use kubecache::wire::DecodeOptions;
+use kubecache::{Error, ErrorKind};
 
 use super::server::{Request, Server};
 use super::{PATIENCE, client, patient, secret, secret_list};
@@ -30,7 +32,7 @@ fn first_page(next: &str) -> String {
 }
 
 /// Lists once while the server gives these answers; returns the names and the requests' targets.
-fn list_against(answers: &[(u16, String)]) -> (Result<Vec<String>, kubecache::Error>, Vec<String>) {
+fn list_against(answers: &[(u16, String)]) -> (Result<Vec<String>, Error>, Vec<String>) {
     let server = Server::start();
     let client = client(&server.url());
     thread::scope(|scope| {
@@ -42,9 +44,7 @@ fn list_against(answers: &[(u16, String)]) -> (Result<Vec<String>, kubecache::Er
             target
         };
         let targets = answers.iter().map(answer).collect();
-        let name = |secret: &std::sync::Arc<kubecache::object::Held<Secret>>| {
-            secret.metadata.name.clone().unwrap()
-        };
+        let name = |secret: &Arc<Held<Secret>>| secret.metadata.name.clone().unwrap();
         let listed = listing.join().unwrap();
         (listed.map(|all| all.iter().map(name).collect()), targets)
     })
@@ -79,6 +79,26 @@ fn an_item_that_does_not_decode_is_an_error_that_names_it() {
     let error = listed.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Undecodable, "{error}");
     assert!(error.to_string().contains("shop/odd"), "{error}");
+}
+
+/// Promise 6: a server whose pages never end does not fill the memory.
+#[test]
+fn a_list_without_end_is_too_large() {
+    let server = Server::start();
+    let mut decode = DecodeOptions::default();
+    decode.list_items_max = 2;
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = Client::new(&config, patient().decode(decode)).unwrap();
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| client.list::<Secret>(Scope::namespace("shop")));
+        let mut peer = server.accept();
+        for _ in 0..3 {
+            peer.request();
+            peer.json(200, &first_page("more"));
+        }
+        let error = listing.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    });
 }
 
 #[test]

@@ -301,7 +301,7 @@ impl TokenFile {
         } else {
             log::Level::Debug
         };
-        log::log!(level, "{why}; the last token read goes on being used");
+        log::log!(level, "{why}; the last token stays in use");
         Ok(header)
     }
 }
@@ -514,7 +514,7 @@ mod tests {
     }
 
     /// F21: a file on a network whose server is gone costs one short wait, and the token at hand
-    /// goes on being used.
+    /// stays in use.
     #[test]
     fn a_file_system_that_hangs_takes_no_token_away() {
         let fixture = Fixture::new("hang");
