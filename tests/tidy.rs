@@ -11,7 +11,7 @@
 mod behaviour_ids;
 mod public_api;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +66,16 @@ const GROUND: [(&str, &[&str]); 3] = [
     ("worker", &["sync", "clock"]),
 ];
 
+/// Rooms with files that still know of each other in a circle, and how many such files there may
+/// be. The table only shrinks.
+const CIRCLES: &[(&str, usize)] = &[
+    ("http", 3),
+    ("informer", 5),
+    ("manager", 13),
+    ("reflector", 7),
+    ("testing", 4),
+];
+
 /// Lines of code a file may have, tests and comments excluded.
 const FILE_LINES_MAX: usize = 600;
 
@@ -86,13 +96,36 @@ impl Source {
         first.trim_end_matches(".rs").to_owned()
     }
 
-    /// The code a release is made of: no comments, nothing behind the test module's head.
+    /// The code a release is made of: no comments, and nothing that only tests have.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
-        let shipped = self.text.lines().enumerate().take_while(|(_, line)| {
-            let line = line.trim();
-            !(line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test"))
+        let mut end_of_test = None;
+        let shipped = self.text.lines().enumerate().filter(move |(_, line)| {
+            let inner = line.trim_start();
+            let indent = &line[..line.len() - inner.len()];
+            let is_head = inner.starts_with("#[cfg(test)]") || inner.starts_with("#[cfg(all(test");
+            match &end_of_test {
+                None if is_head => end_of_test = Some(format!("{indent}}}")),
+                None => return !inner.starts_with("//"),
+                // An item of tests ends where it was indented, or is a line.
+                Some(end) if inner.starts_with("#[") && line.starts_with(&end[1..]) => {}
+                Some(end) => {
+                    let is_one_line = *indent == end[..end.len() - 1] && line.ends_with([';', ',']);
+                    if is_one_line || line.starts_with(&**end) {
+                        end_of_test = None;
+                    }
+                }
+            }
+            false
         });
-        shipped.filter(|(_, line)| !line.trim_start().starts_with("//"))
+        shipped
+    }
+
+    /// The path of its module in the crate, such as `["store", "index"]`.
+    fn module(&self) -> Vec<String> {
+        let inside = self.path.strip_prefix(root().join("src")).unwrap();
+        let words = inside.with_extension("");
+        let words = words.iter().map(|word| word.to_str().unwrap().to_owned());
+        words.filter(|word| word != "mod").collect()
     }
 
     fn is_test_only(&self) -> bool {
@@ -210,6 +243,215 @@ fn the_arrow_reader_reads_groups_and_paths() {
     let code = "use crate::{clock::{Clock, Deadline}, sync::Arc};\ncrate::wire::x(); krate::no";
     let rooms: Vec<_> = rooms_used(code).into_iter().collect();
     assert_eq!(rooms, ["clock", "sync", "wire"]);
+}
+
+/// The modules of `src/` by their path in the crate, such as `["store", "index"]`.
+struct Modules(BTreeMap<Vec<String>, Module>);
+
+/// What one file of the crate says of others.
+#[derive(Default)]
+struct Module {
+    /// The paths that it names, from the crate's root.
+    paths: Vec<Vec<String>>,
+    /// The names that it passes on, with the paths where they are defined.
+    exports: BTreeMap<String, Vec<String>>,
+}
+
+impl Modules {
+    fn read() -> Self {
+        let sources = rust_files("src");
+        let shipped = sources.iter().filter(|source| !source.is_test_only());
+        let named: Vec<_> = shipped.map(|source| (source.module(), source)).collect();
+        let all: BTreeSet<_> = named.iter().map(|(path, _)| path.clone()).collect();
+        let modules = named.iter().map(|(path, source)| {
+            let code: Vec<_> = source.code().map(|(_, line)| line).collect();
+            (path.clone(), Module::read(path, &code.join("\n"), &all))
+        });
+        Self(modules.collect())
+    }
+
+    /// The module in which what a path names is defined.
+    fn defines(&self, path: &[String]) -> Option<Vec<String>> {
+        let inside = (1..=path.len())
+            .rev()
+            .find(|at| self.0.contains_key(&path[..*at]))?;
+        let exported = path
+            .get(inside)
+            .and_then(|name| self.0[&path[..inside]].exports.get(name));
+        match exported {
+            Some(defined) => self.defines(defined),
+            None => Some(path[..inside].to_vec()),
+        }
+    }
+
+    /// Which modules each of them knows, itself excluded.
+    fn edges(&self) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+        let known = |(path, module): (&Vec<String>, &Module)| {
+            let used = module.paths.iter().filter_map(|used| self.defines(used));
+            (path.clone(), used.filter(|used| used != path).collect())
+        };
+        self.0.iter().map(known).collect()
+    }
+
+    /// The sets of modules that know each other, over others or not.
+    fn circles(&self) -> Vec<BTreeSet<Vec<String>>> {
+        let edges = self.edges();
+        let reached = |from: &Vec<String>| {
+            let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+            while let Some(at) = next.pop() {
+                next.extend(edges[at].iter().filter(|to| seen.insert((*to).clone())));
+            }
+            seen
+        };
+        let all: BTreeMap<_, _> = edges.keys().map(|from| (from, reached(from))).collect();
+        let mut circles = BTreeSet::new();
+        for (from, seen) in &all {
+            let back = seen.iter().filter(|to| all[to].contains(*from));
+            circles.insert(back.cloned().collect::<BTreeSet<_>>());
+        }
+        circles
+            .into_iter()
+            .filter(|circle| !circle.is_empty())
+            .collect()
+    }
+}
+
+impl Module {
+    fn read(own: &[String], code: &str, all: &BTreeSet<Vec<String>>) -> Self {
+        let mut module = Self::default();
+        let is_inside = |c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '$';
+        let mut at = 0;
+        while let Some(start) = code[at..].find(|c: char| c.is_alphabetic() || c == '_') {
+            let start = at + start;
+            let end = code[start..]
+                .find(|c: char| !is_inside(c))
+                .map_or(code.len(), |end| start + end);
+            let before = &code[..start];
+            at = end.max(start + 1);
+            // Who may see an item is no use of that.
+            if before.ends_with(is_inside)
+                || before.ends_with("pub(in ")
+                || !code[start..end].contains("::")
+            {
+                continue;
+            }
+            let mut paths = Vec::new();
+            let first = code[start..].split("::").next().unwrap();
+            let mut child = own.to_vec();
+            child.push(first.to_owned());
+            let root = match first {
+                "crate" => Vec::new(),
+                "self" | "super" => [own, &modules_around(before)].concat(),
+                _ if all.contains(&child) => own.to_vec(),
+                _ => continue,
+            };
+            at = start + expand(&code[start..], root, &mut paths);
+            let line = before.rsplit('\n').next().unwrap().trim_start();
+            if line.starts_with("pub") && line.ends_with("use ") {
+                let named = paths
+                    .iter()
+                    .filter_map(|path| Some((path.last()?.clone(), path.clone())));
+                module.exports.extend(named);
+            } else {
+                module.paths.extend(paths);
+            }
+        }
+        module
+    }
+}
+
+/// The names of the modules with a body that are open at the end of `before`.
+fn modules_around(before: &str) -> Vec<String> {
+    let mut open: Vec<(&str, &str)> = Vec::new();
+    for line in before.lines() {
+        let inner = line.trim_start();
+        let indent = &line[..line.len() - inner.len()];
+        if inner == "}" && open.last().is_some_and(|(at, _)| *at == indent) {
+            open.pop();
+        }
+        let named = inner
+            .rsplit_once("mod ")
+            .and_then(|(_, name)| name.strip_suffix(" {"));
+        open.extend(named.map(|name| (indent, name)));
+    }
+    open.iter().map(|(_, name)| (*name).to_owned()).collect()
+}
+
+/// Reads a path with its groups from `text`, adds each path it stands for, and tells how long it is.
+fn expand(text: &str, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        if rest.starts_with('{') {
+            at += 1;
+            while !text[at..].starts_with('}') {
+                at += expand(&text[at..], path.clone(), paths);
+                at += text[at..]
+                    .find(|c: char| c != ',' && !c.is_whitespace())
+                    .unwrap();
+            }
+            return at + 1;
+        }
+        let end = rest
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(rest.len());
+        match &rest[..end] {
+            "crate" => path.clear(),
+            "super" => drop(path.pop()),
+            "self" => {}
+            name => path.push(name.to_owned()),
+        }
+        at += end;
+        if !text[at..].starts_with("::") {
+            break;
+        }
+        at += 2;
+        if !text[at..].starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '{') {
+            break;
+        }
+    }
+    // Under another name it is still the same.
+    if let Some(renamed) = text[at..].strip_prefix(" as ") {
+        let end = renamed.find(|c: char| !c.is_alphanumeric() && c != '_');
+        at += 4 + end.unwrap_or(renamed.len());
+    }
+    paths.push(path);
+    at
+}
+
+/// Files that know each other cannot be read one after the other.
+#[test]
+fn no_files_know_each_other_in_a_circle() {
+    let mut left: BTreeMap<&str, usize> = CIRCLES.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for circle in Modules::read().circles() {
+        let room = circle.first().unwrap()[0].as_str();
+        let names: Vec<_> = circle.iter().map(|path| path.join("/")).collect();
+        let allowed = left.get_mut(room).filter(|left| **left >= names.len());
+        match allowed {
+            Some(left) => *left -= names.len(),
+            None => wrong.push(names.join(", ")),
+        }
+    }
+    assert!(wrong.is_empty(), "circles of files:\n{}", wrong.join("\n"));
+    left.retain(|_, left| *left > 0);
+    assert!(
+        left.is_empty(),
+        "fewer circles than the table has: {left:?}"
+    );
+}
+
+#[test]
+fn the_reader_of_paths_reads_groups_names_and_exports() {
+    let words = |path: &str| -> Vec<String> { path.split('/').map(str::to_owned).collect() };
+    let all = ["a", "a/b", "a/c"].map(words).into();
+    let code =
+        "pub use b::{B, c::C};\nuse super::{d::{D, self}, e as f};\nc::go(crate::g::H::new());";
+    let module = Module::read(&words("a"), code, &all);
+    assert_eq!(module.exports["B"], words("a/b/B"));
+    assert_eq!(module.exports["C"], words("a/b/c/C"));
+    let paths: Vec<_> = module.paths.iter().map(|path| path.join("/")).collect();
+    assert_eq!(paths, ["d/D", "d", "e", "a/c/go", "g/H/new"]);
 }
 
 #[test]

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use hashbrown::Equivalent;
 
-use super::visible;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 use crate::sync::Arc;
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped objects.

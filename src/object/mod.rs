@@ -4,20 +4,17 @@ mod held;
 mod key;
 mod label_matcher;
 mod selector;
-mod status;
 mod transform;
 mod version;
-mod visible;
 
+pub use crate::error::{Reason, Status, visible};
 pub use held::Held;
 pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};
-pub use status::{Reason, Status};
 pub(crate) use transform::Transform;
 pub use version::ResourceVersion;
-pub use visible::visible;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;

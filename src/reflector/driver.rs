@@ -10,7 +10,7 @@ use crate::list_watch::{
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::guarded::Guarded;
-use crate::reflector::metrics::Measured;
+use crate::reflector::measured::Measured;
 use crate::reflector::{
     Demand, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
 };

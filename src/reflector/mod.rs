@@ -7,6 +7,7 @@ mod driver;
 mod error_hook;
 mod failure_class;
 mod guarded;
+mod measured;
 mod metrics;
 mod options;
 mod sink;

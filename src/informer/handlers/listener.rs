@@ -12,7 +12,7 @@ use crate::informer::handlers::processor::Processor;
 use crate::informer::handlers::registration::Registered;
 use crate::informer::handlers::state::{Effects, HandlerReadings, Life, State};
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, InformerMetric, Notification};
+use crate::informer::{EventHandler, HandlerOptions, Notification};
 use crate::object::{Held, Object};
 use crate::sync::{
     Arc, Monitor, Rank, ThreadId,
@@ -148,7 +148,7 @@ impl<K: Object> Listener<K> {
     pub(super) fn run<H: EventHandler<K>>(
         &self,
         mut handler: H,
-        metrics: Option<Hook<InformerMetric>>,
+        metrics: Option<Hook<Option<Arc<str>>>>,
     ) {
         self.runs_on(current_thread());
         let token = self.stop.token();
@@ -159,7 +159,7 @@ impl<K: Object> Listener<K> {
             let told = self.guard_notification(notification, &mut handler);
             if let (Err(_), Some(metrics)) = (&told, &metrics) {
                 let name = self.given_name().map(Arc::from);
-                metrics.tell("its metrics", &InformerMetric::HandlerPanicked(name));
+                metrics.tell(&format!("the metrics of handler {}", self.name), &name);
             }
             self.finish(told.err());
             let finished = self.guard("is_finished", || handler.is_finished());

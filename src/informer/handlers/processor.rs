@@ -10,7 +10,7 @@ use crate::informer::handlers::registration::Registered as _;
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 use crate::informer::handlers::state::Life;
 use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, InformerMetric, Notification, Registration};
+use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::Object;
 use crate::reflector::DemandGuard;
 use crate::store::{Outlook, Store};
@@ -56,7 +56,7 @@ struct Table<K: Object> {
     denied: Option<Error>,
     stopped: bool,
     /// Is told of panics of the handlers; gone at the stop.
-    metrics: Option<Hook<InformerMetric>>,
+    metrics: Option<Hook<Option<Arc<str>>>>,
 }
 
 struct Member<K: Object> {
@@ -80,7 +80,7 @@ impl<K: Object> Processor<K> {
         store: Store<K>,
         resync_period: Duration,
         clock: Clock,
-        metrics: Option<Hook<InformerMetric>>,
+        metrics: Option<Hook<Option<Arc<str>>>>,
     ) -> Arc<Self> {
         let table = Table {
             members: Vec::new(),

@@ -130,12 +130,14 @@ impl<K: Object> SharedInformer<K> {
             clock.clone(),
         );
         let reporter = writer.reporter();
+        let own = options.metrics.as_ref();
+        let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
         let processor = Processor::new(
             &*name,
             store.clone(),
             options.resync_period,
             clock.clone(),
-            options.metrics.clone(),
+            own.map(|metrics| metrics.of_part(InformerMetric::HandlerPanicked)),
         );
         let sink = InformerSink::new(
             store.clone(),
@@ -143,8 +145,6 @@ impl<K: Object> SharedInformer<K> {
             Arc::clone(&processor),
             options.transform,
         );
-        let own = options.metrics.as_ref();
-        let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
         let parts = Parts {
             source,
             sink,

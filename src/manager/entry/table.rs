@@ -160,7 +160,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     pub(crate) fn find(&self, namespace: &str, name: &str) -> Result<Arc<ObjectEntry<S>>, Error> {
         let references = self.references.lock();
         let entry = references.get(namespace, name).map(Arc::clone);
-        entry.ok_or_else(|| Error::not_registered(&ObjectKey::new(namespace, name)))
+        entry.ok_or_else(|| Error::not_registered(namespace, name))
     }
 
     /// Every object that is referenced now.

@@ -43,7 +43,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         let current = match self.state() {
-            State::Dropped => return Some(Err(Error::not_registered(at.key))),
+            State::Dropped => return Some(Err(Error::not_registered(at.key.namespace(), at.key.name()))),
             State::Starting
             | State::Running
             | State::Stopped(Why::Immutable | Why::ShutDown { serves: true }) => self.is_filled(),
@@ -96,7 +96,7 @@ impl<K: Object> WatchEntry<K> {
         patient: bool,
     ) -> Option<Result<Cached<K>, Error>> {
         match self.state() {
-            State::Dropped => return Some(Err(Error::not_registered(key))),
+            State::Dropped => return Some(Err(Error::not_registered(key.namespace(), key.name()))),
             State::Stopped(Why::NoRoom) => return self.failure().cloned().map(Err),
             State::Stopped(Why::ShutDown { serves: false }) => {
                 return Some(Err(Error::stopped(&cache_name::<K>())));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
-use super::visible;
+use super::visible::visible;
 
 /// What the API server said of a request that failed.
 ///

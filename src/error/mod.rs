@@ -1,10 +1,15 @@
 //! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one, and its sources.
 
+mod status;
+mod visible;
+
+pub use status::{Reason, Status};
+pub use visible::visible;
+
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::object::{ObjectKey, Reason, Status};
 use crate::sync::Arc;
 
 /// What went wrong, complete in its `Display`: the request, the server's own words, attempts, and since when.
@@ -122,8 +127,7 @@ impl Error {
     }
 
     /// Nobody registered a reference to the object, in the kubelet's words (OC-7).
-    pub fn not_registered(key: &ObjectKey) -> Self {
-        let (namespace, name) = (key.namespace(), key.name());
+    pub fn not_registered(namespace: &str, name: &str) -> Self {
         Self::new(
             ErrorKind::NotRegistered,
             format!("object \"{namespace}\"/\"{name}\" not registered"),
