@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::{Arc, Bell, Belled, Monitor, Mutex, MutexGuard, Rank, Wake};
+use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard, Rank, Wake, wake_at};
 
 /// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,13 +174,9 @@ impl Clock {
         match (&self.0, deadline.0) {
             (Source::System, Some(end)) => bell.wait_until(guard, end),
             (Source::System, None) => bell.wait(guard),
-            (Source::Fake(fake), _) => {
-                let waker: Arc<dyn Wake> = Arc::new(Belled {
-                    mutex: Arc::clone(mutex),
-                    bell: Arc::clone(bell),
-                });
-                fake.park(waker, guard, deadline, |guard| bell.wait(guard))
-            }
+            (Source::Fake(fake), _) => fake.park(wake_at(mutex, bell), guard, deadline, |guard| {
+                bell.wait(guard)
+            }),
         }
     }
 }

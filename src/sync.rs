@@ -245,16 +245,18 @@ impl Bell {
     }
 }
 
-/// A bell and the mutex it stands beside: wakes those who wait for the bell.
-pub(crate) struct Belled<T> {
-    pub(crate) mutex: Arc<Mutex<T>>,
-    pub(crate) bell: Arc<Bell>,
+impl<F: Fn() + Send + Sync> Wake for F {
+    fn wake(&self) {
+        self();
+    }
 }
 
-impl<T: Send> Wake for Belled<T> {
-    fn wake(&self) {
+/// Wakes those who wait at `bell` with the guard of `mutex`.
+pub(crate) fn wake_at<T: Send + 'static>(mutex: &Arc<Mutex<T>>, bell: &Arc<Bell>) -> Arc<dyn Wake> {
+    let (mutex, bell) = (Arc::clone(mutex), Arc::clone(bell));
+    Arc::new(move || {
         // As for a monitor.
-        drop(self.mutex.lock());
-        self.bell.ring();
-    }
+        drop(mutex.lock());
+        bell.ring();
+    })
 }

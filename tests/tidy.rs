@@ -4,6 +4,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
     clippy::string_slice,
     reason = "a test fails by panicking"
 )]
@@ -99,7 +100,7 @@ impl Source {
     /// The code a release is made of: no comments, and nothing that only tests have.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let mut end_of_test = None;
-        let shipped = self.text.lines().enumerate().filter(move |(_, line)| {
+        self.text.lines().enumerate().filter(move |(_, line)| {
             let inner = line.trim_start();
             let indent = &line[..line.len() - inner.len()];
             let is_head = inner.starts_with("#[cfg(test)]") || inner.starts_with("#[cfg(all(test");
@@ -116,8 +117,7 @@ impl Source {
                 }
             }
             false
-        });
-        shipped
+        })
     }
 
     /// The path of its module in the crate, such as `["store", "index"]`.

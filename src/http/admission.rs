@@ -12,10 +12,11 @@ use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, Bell, Belled, Mutex, Rank,
+    Arc, Bell, Mutex, Rank,
     atomic::{AtomicBool, Ordering},
+    wake_at,
 };
-use crate::worker::{StopToken, Wake};
+use crate::worker::StopToken;
 
 /// A line whose first request was overtaken so often is next: background work keeps one turn in
 /// eight.
@@ -144,10 +145,7 @@ impl<S: Supply> Admission<S> {
             before
         };
         queued(before);
-        let wake: Arc<dyn Wake> = Arc::new(Belled {
-            mutex: Arc::clone(&self.state),
-            bell: Arc::clone(&waiter.bell),
-        });
+        let wake = wake_at(&self.state, &waiter.bell);
         let _registration = stop.register(&wake);
         self.wait(waiter, stop, deadline)
     }

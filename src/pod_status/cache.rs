@@ -1,22 +1,21 @@
 //! The pod-status cache's public face: each call decides in the table under the one lock, and acts after it.
 
 use std::fmt;
-use std::time::Instant;
 
-use super::options::PodStatusOptions;
-use super::reading::{Entry, Reading, StatusError};
+use super::reading::{Reading, StatusError};
 use super::status::{PodStatus, Status};
-use super::table::{Table, Wait};
-use super::{Timestamp, timeout};
+use super::table::{Table, Waiting};
+use super::timeout;
+use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
-use crate::sync::{Arc, Belled, Mutex, Rank};
-use crate::worker::{StopToken, Wake};
+use crate::sync::{Arc, Mutex, Rank, wake_at};
+use crate::worker::StopToken;
 
 /// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
 /// they know. Cheap to clone; all clones are one cache.
 ///
-/// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_deadline`](Self::get_newer_than_deadline) and
+/// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by) and
 /// [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock, for the time of a map
 /// access or, where they are about all pods or all who wait, of a walk over those. The cache has no thread and calls nobody
 /// back; [`Status::with_id`] runs on the reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
@@ -44,7 +43,7 @@ use crate::worker::{StopToken, Wake};
 ///
 /// // Nothing newer comes: a deadline ends the wait, and the error says what is known.
 /// let deadline = clock.after(Duration::from_millis(1));
-/// let error = cache.get_newer_than_deadline("uid-1", asked, deadline).unwrap_err();
+/// let error = cache.get_newer_than_by("uid-1", asked, deadline).unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::Timeout);
 /// # Ok::<(), kubecache::Error>(())
 /// ```
@@ -55,35 +54,22 @@ pub struct PodStatusCache<S: Status = PodStatus> {
     clock: Clock,
 }
 
-/// Somebody who waits in [`PodStatusCache::get_newer_than`], for whoever asks why a worker does not go on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Waiting {
-    /// The pod's UID.
-    pub uid: Arc<str>,
-    /// The time asked for.
-    pub min_time: Timestamp,
-    /// When the wait began.
-    pub since: Instant,
-    /// When it ends by itself.
-    pub deadline: Deadline,
-}
-
 impl<S: Status> PodStatusCache<S> {
-    /// An empty cache with the default options. `clock` is what deadlines are of.
+    /// An empty cache. `clock` is what deadlines are of.
     pub fn new(clock: Clock) -> Self {
-        Self::with_options(PodStatusOptions::default().clock(clock))
+        Self::over(Table::new(false), clock)
     }
 
-    /// An empty cache.
-    pub fn with_options(options: PodStatusOptions) -> Self {
-        Self {
-            table: Arc::new(Mutex::ranked(
-                Rank::POD_STATUS,
-                Table::new(options.evented_pleg),
-            )),
-            clock: options.clock,
-        }
+    /// An empty cache that refuses a status which is older than the one it holds, as with the
+    /// kubelet's gate `EventedPLEG`: for statuses that come in from several sides.
+    #[doc(alias = "EventedPLEG")]
+    pub fn evented(clock: Clock) -> Self {
+        Self::over(Table::new(true), clock)
+    }
+
+    fn over(table: Table<S>, clock: Clock) -> Self {
+        let table = Arc::new(Mutex::ranked(Rank::POD_STATUS, table));
+        Self { table, clock }
     }
 
     /// What is known of the pod now, whatever its age; never waits for news.
@@ -92,7 +78,7 @@ impl<S: Status> PodStatusCache<S> {
     #[doc(alias = "Get")]
     pub fn get(&self, uid: &str) -> Reading<S> {
         let found = self.table.lock().get(uid);
-        Reading::new(uid, found)
+        Reading::of(uid, found)
     }
 
     /// Every entry with its UID, in no particular order.
@@ -101,7 +87,7 @@ impl<S: Status> PodStatusCache<S> {
         let table = self.table.lock();
         let entries = table.entries();
         entries
-            .map(|(uid, entry)| (Arc::clone(uid), Reading::new(uid, Some(entry.clone()))))
+            .map(|(uid, entry)| (Arc::clone(uid), entry.clone()))
             .collect()
     }
 
@@ -121,7 +107,7 @@ impl<S: Status> PodStatusCache<S> {
     /// closed meanwhile. That the runtime could not inspect the pod is no error of this call: see [`Reading::error`].
     #[doc(alias = "GetNewerThan")]
     pub fn get_newer_than(&self, uid: &str, min_time: Timestamp) -> Result<Reading<S>, Error> {
-        self.get_newer_than_deadline(uid, min_time, Deadline::NEVER)
+        self.get_newer_than_by(uid, min_time, Deadline::NEVER)
     }
 
     /// As [`get_newer_than`](Self::get_newer_than), at most until `deadline` (B15). An answer beats a deadline that has
@@ -131,7 +117,7 @@ impl<S: Status> PodStatusCache<S> {
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline; the text names the pod, how long was waited, and what is known
     /// of the pod. [`Stopped`](crate::ErrorKind::Stopped) as in `get_newer_than`.
-    pub fn get_newer_than_deadline(
+    pub fn get_newer_than_by(
         &self,
         uid: &str,
         min_time: Timestamp,
@@ -140,7 +126,7 @@ impl<S: Status> PodStatusCache<S> {
         self.wait_for(uid, min_time, deadline, None)
     }
 
-    /// As [`get_newer_than_deadline`](Self::get_newer_than_deadline), and ended by `stop` within milliseconds: for a pod
+    /// As [`get_newer_than_by`](Self::get_newer_than_by), and ended by `stop` within milliseconds: for a pod
     /// worker that is a [`Worker`](crate::worker::Worker), whose drop joins it. An answer that is there beats the stop.
     ///
     /// # Errors
@@ -177,8 +163,8 @@ impl<S: Status> PodStatusCache<S> {
     }
 
     /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this pod and asked for
-    /// nothing later than that (PC-3, PC-8). Returns whether it was stored, which is always but with
-    /// [`evented_pleg`](PodStatusOptions::evented_pleg) (PC-13).
+    /// nothing later than that (PC-3, PC-8). Returns whether it was stored, which is always but in
+    /// an [evented](Self::evented) cache (PC-13).
     ///
     /// Take the timestamp **before** asking the runtime (PL-1). Either of `status` and `error` may be missing, or both.
     #[doc(alias = "Set")]
@@ -189,19 +175,14 @@ impl<S: Status> PodStatusCache<S> {
         error: Option<StatusError>,
         timestamp: Timestamp,
     ) -> bool {
-        let entry = Entry {
-            status,
-            error,
-            modified: timestamp,
-            observed: timestamp,
-        };
-        let effect = self.table.lock().set(uid, entry);
-        if let Some(bell) = effect.bell {
+        let entry = Reading::new(status, error, Some(timestamp));
+        let (is_stored, unused, bell) = self.table.lock().set(uid, entry);
+        if let Some(bell) = bell {
             bell.ring();
         }
         // After the lock, and after those who wait were woken: the last holder of a status runs the user's code.
-        drop(effect.unused);
-        effect.is_stored
+        drop(unused);
+        is_stored
     }
 
     /// Forgets the entry of a pod that is gone; wakes nobody (PC-4).
@@ -262,14 +243,7 @@ impl<S: Status> PodStatusCache<S> {
 
     /// Who waits for what, since when; those waiting for one pod in the order in which they came.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let table = self.table.lock();
-        let waits = table.waits().map(|(uid, wait)| Waiting {
-            uid: Arc::clone(uid),
-            min_time: wait.min_time,
-            since: wait.since,
-            deadline: wait.deadline,
-        });
-        waits.collect()
+        self.table.lock().waits().cloned().collect()
     }
 
     fn wait_for(
@@ -282,47 +256,40 @@ impl<S: Status> PodStatusCache<S> {
         let mut table = self.table.lock();
         if let Some(found) = table.newer_than(uid, min_time) {
             drop(table);
-            return Ok(Reading::new(uid, found));
+            return Ok(Reading::of(uid, found));
         }
-        let since = self.clock.now();
-        let wait = Wait {
+        let wait = Waiting {
+            uid: Arc::from(uid),
             min_time,
-            since,
+            since: self.clock.now(),
             deadline,
         };
-        let ticket = table.subscribe(uid, wait);
+        let ticket = table.subscribe(wait.clone());
         // A stop that was raised already wakes at once, which takes the table's lock.
         drop(table);
-        let wake: Arc<dyn Wake> = Arc::new(Belled {
-            mutex: Arc::clone(&self.table),
-            bell: Arc::clone(&ticket.bell),
-        });
+        let wake = wake_at(&self.table, &ticket.bell);
         let _registered = stop.map(|stop| stop.register(&wake));
         let mut table = self.table.lock();
         loop {
             if let Some(found) = table.take_answer(&ticket) {
                 drop(table);
-                return Ok(Reading::new(uid, found));
+                return Ok(Reading::of(uid, found));
             }
-            let is_stopped = stop.is_some_and(StopToken::is_stopped);
-            if is_stopped || table.is_closed() {
-                table.leave(&ticket);
-                drop(table);
-                return Err(if is_stopped {
-                    timeout::stopped(uid)
-                } else {
-                    timeout::closed(uid)
-                });
-            }
-            if self.clock.has_passed(deadline) {
-                table.leave(&ticket);
-                let (found, global) = (table.get(uid), table.global());
-                drop(table);
-                let now = self.clock.now();
-                return Err(timeout::timed_out(uid, wait, (&found, global), now));
-            }
-            let bell = &ticket.bell;
-            table = self.clock.wait_for_bell(&self.table, bell, table, deadline);
+            let now = self.clock.now();
+            let end = if stop.is_some_and(StopToken::is_stopped) {
+                timeout::stopped(uid)
+            } else if table.is_closed() {
+                timeout::closed(uid)
+            } else if deadline.has_passed(now) {
+                timeout::timed_out(&wait, &table.get(uid), table.global(), now)
+            } else {
+                let bell = &ticket.bell;
+                table = self.clock.wait_for_bell(&self.table, bell, table, deadline);
+                continue;
+            };
+            table.leave(&ticket);
+            drop(table);
+            return Err(end);
         }
     }
 }
@@ -338,15 +305,14 @@ impl<S: Status> Clone for PodStatusCache<S> {
 
 impl<S: Status> fmt::Debug for PodStatusCache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let table = self.table.lock();
-        let (pods, waiting) = (table.entries().len(), table.waits().count());
-        let (global, closed) = (table.global(), table.is_closed());
-        drop(table);
+        let (pods, waiting, global) = {
+            let table = self.table.lock();
+            (table.entries().len(), table.waits().count(), table.global())
+        };
         f.debug_struct("PodStatusCache")
             .field("pods", &pods)
             .field("waiting", &waiting)
             .field("global_time", &global)
-            .field("closed", &closed)
             .finish_non_exhaustive()
     }
 }

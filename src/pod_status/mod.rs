@@ -39,7 +39,6 @@ mod schedules;
 mod tests;
 
 mod cache;
-mod options;
 mod reading;
 mod relist;
 mod status;
@@ -47,9 +46,9 @@ mod table;
 mod timeout;
 mod timestamp;
 
-pub use cache::{PodStatusCache, Waiting};
-pub use options::PodStatusOptions;
+pub use cache::PodStatusCache;
 pub use reading::{Reading, StatusError};
 pub use relist::{Relist, RelistOptions, RelistReport, Runtime, RuntimeError, RuntimePod};
 pub use status::{ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus, Status};
+pub use table::Waiting;
 pub use timestamp::Timestamp;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::reading::Entry;
-use super::table::{Table, Wait};
-use super::{PodStatus, PodStatusCache, Reading, Timestamp};
+use super::table::Table;
+use super::tests::later;
+use super::{PodStatus, PodStatusCache, Reading, Timestamp, Waiting};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::{Arc, Mutex};
 use crate::worker::StopSource;
@@ -56,7 +56,7 @@ impl Stage {
 
     fn ask(&self, uid: &'static str, deadline: Deadline) -> JoinHandle<Answer> {
         let (cache, now) = (self.cache.clone(), self.now);
-        thread::spawn(move || cache.get_newer_than_deadline(uid, now, deadline))
+        thread::spawn(move || cache.get_newer_than_by(uid, now, deadline))
     }
 
     fn run(&self, act: impl FnOnce(&PodStatusCache) + Send + 'static) -> JoinHandle<()> {
@@ -65,7 +65,7 @@ impl Stage {
     }
 
     fn later(&self) -> Timestamp {
-        self.now.checked_add(SECOND).unwrap()
+        later(self.now, SECOND)
     }
 
     fn assert_nobody_is_left(&self) {
@@ -285,12 +285,13 @@ fn a_delete_in_between_loses_no_answer() {
         || {
             let stage = Stage::new();
             let (now, later) = (stage.now, stage.later());
-            let wait = Wait {
+            let wait = Waiting {
+                uid: Arc::from("uid-1"),
                 min_time: now,
                 since: stage.fake.now(),
                 deadline: Deadline::NEVER,
             };
-            let early = stage.cache.table.lock().subscribe("uid-1", wait);
+            let early = stage.cache.table.lock().subscribe(wait);
             let waiter = stage.ask("uid-1", Deadline::NEVER);
             let writer = stage.run(move |cache| {
                 cache.set("uid-1", status("uid-1"), None, later);
@@ -301,7 +302,7 @@ fn a_delete_in_between_loses_no_answer() {
             assert!(is_set(&reading) || !reading.is_stored());
             writer.join().unwrap();
             let found = stage.cache.table.lock().take_answer(&early);
-            assert!(is_set(&Reading::new("uid-1", found.unwrap())));
+            assert!(is_set(&found.unwrap()));
             stage.assert_nobody_is_left();
         },
         SCHEDULES,
@@ -312,19 +313,20 @@ fn a_delete_in_between_loses_no_answer() {
 struct Parts {
     table: Arc<Mutex<Table<PodStatus>>>,
     clock: Clock,
-    wait: Wait,
+    wait: Waiting,
 }
 
 impl Parts {
     fn new() -> (Arc<Self>, Timestamp) {
         let clock = Clock::system();
         let since = clock.now();
-        let wait = Wait {
+        let wait = Waiting {
+            uid: Arc::from("uid-1"),
             min_time: Timestamp::from(since),
             since,
             deadline: Deadline::NEVER,
         };
-        let later = wait.min_time.checked_add(SECOND).unwrap();
+        let later = later(wait.min_time, SECOND);
         let parts = Self {
             table: Arc::new(Mutex::new(Table::new(false))),
             clock,
@@ -333,18 +335,13 @@ impl Parts {
         (Arc::new(parts), later)
     }
 
-    fn entry(time: Timestamp) -> Entry<PodStatus> {
-        Entry {
-            status: status("uid-1"),
-            error: None,
-            modified: time,
-            observed: time,
-        }
+    fn entry(time: Timestamp) -> Reading<PodStatus> {
+        Reading::new(status("uid-1"), None, Some(time))
     }
 
     fn wait_for_answer(&self) {
         let mut table = self.table.lock();
-        let ticket = table.subscribe("uid-1", self.wait);
+        let ticket = table.subscribe(self.wait.clone());
         while table.take_answer(&ticket).is_none() {
             table = self
                 .clock
@@ -370,8 +367,8 @@ fn a_look_outside_the_lock_loses_the_wake_up() {
                     waiting.wait_for_answer();
                 }
             });
-            let effect = parts.table.lock().set("uid-1", Parts::entry(later));
-            if let Some(bell) = effect.bell {
+            let (_, _, bell) = parts.table.lock().set("uid-1", Parts::entry(later));
+            if let Some(bell) = bell {
                 bell.ring();
             }
             waiter.join().unwrap();
@@ -387,7 +384,7 @@ fn a_bell_rung_before_the_answer_is_there_loses_the_wake_up() {
     shuttle::check_random(
         || {
             let (parts, later) = Parts::new();
-            let ticket = parts.table.lock().subscribe("uid-1", parts.wait);
+            let ticket = parts.table.lock().subscribe(parts.wait.clone());
             let waiting = Arc::clone(&parts);
             let bell = Arc::clone(&ticket.bell);
             let waiter = thread::spawn(move || {

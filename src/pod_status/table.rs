@@ -5,19 +5,17 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::Timestamp;
-use super::reading::Entry;
+use super::reading::Reading;
+use super::timestamp::Timestamp;
 use crate::clock::Deadline;
 use crate::sync::{Arc, Bell};
 
-/// What an answer found: the pod's entry, or that it has none.
-pub(super) type Found<S> = Option<Entry<S>>;
-
 /// Entries, the global time and the waiters.
 ///
-/// Values that fall out of it are handed to the caller, who drops them after the lock is released.
+/// A pod without an entry is found as a reading without anything. Values that fall out of the table
+/// are handed to the caller, who drops them after the lock is released.
 pub(super) struct Table<S> {
-    pods: HashMap<Arc<str>, Entry<S>>,
+    pods: HashMap<Arc<str>, Reading<S>>,
     /// `None` until it is first set, which is not the same as the zero time (PC-6).
     global: Option<Timestamp>,
     /// Only pods for which somebody waits, or has an answer to collect.
@@ -35,17 +33,24 @@ struct Waited<S> {
 }
 
 struct Waiter<S> {
-    wait: Wait,
+    wait: Waiting,
     /// The slot into which its answer is put, once (PC-11): later changes of the entry do not change the answer (PC-8).
-    answer: Option<Found<S>>,
+    answer: Option<Reading<S>>,
 }
 
-/// What somebody waits for.
-#[derive(Clone, Copy)]
-pub(super) struct Wait {
-    pub(super) min_time: Timestamp,
-    pub(super) since: Instant,
-    pub(super) deadline: Deadline,
+/// Somebody who waits in [`PodStatusCache::get_newer_than`](super::PodStatusCache::get_newer_than),
+/// for whoever asks why a worker does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// The pod's UID.
+    pub uid: Arc<str>,
+    /// The time asked for.
+    pub min_time: Timestamp,
+    /// When the wait began.
+    pub since: Instant,
+    /// When it ends by itself.
+    pub deadline: Deadline,
 }
 
 /// A waiter's place in the table; given back by `take_answer` or `leave`.
@@ -53,14 +58,6 @@ pub(super) struct Ticket {
     uid: Arc<str>,
     number: u64,
     pub(super) bell: Arc<Bell>,
-}
-
-/// What a set did.
-pub(super) struct SetEffect<S> {
-    pub(super) is_stored: bool,
-    /// The entry that was replaced or refused.
-    pub(super) unused: Option<Entry<S>>,
-    pub(super) bell: Option<Arc<Bell>>,
 }
 
 impl<S> Table<S> {
@@ -75,11 +72,11 @@ impl<S> Table<S> {
         }
     }
 
-    pub(super) fn get(&self, uid: &str) -> Found<S> {
-        self.pods.get(uid).cloned()
+    pub(super) fn get(&self, uid: &str) -> Reading<S> {
+        found(self.pods.get(uid))
     }
 
-    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Entry<S>)> {
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Reading<S>)> {
         self.pods.iter()
     }
 
@@ -91,48 +88,44 @@ impl<S> Table<S> {
         self.closed
     }
 
-    pub(super) fn waits(&self) -> impl Iterator<Item = (&Arc<str>, &Wait)> {
-        self.waited.iter().flat_map(|(uid, waited)| {
-            let waiters = waited.waiters.values();
-            let unanswered = waiters.filter(|waiter| waiter.answer.is_none());
-            unanswered.map(move |waiter| (uid, &waiter.wait))
-        })
+    pub(super) fn waits(&self) -> impl Iterator<Item = &Waiting> {
+        let waiters = self
+            .waited
+            .values()
+            .flat_map(|waited| waited.waiters.values());
+        let unanswered = waiters.filter(|waiter| waiter.answer.is_none());
+        unanswered.map(|waiter| &waiter.wait)
     }
 
     /// The answer to who asks now: strictly after what was asked for (PC-6).
-    pub(super) fn newer_than(&self, uid: &str, min_time: Timestamp) -> Option<Found<S>> {
-        let all_newer = self.global.is_some_and(|global| global > min_time);
-        match self.pods.get(uid) {
-            Some(entry) => {
-                let newer = entry.modified > min_time || entry.observed > min_time || all_newer;
-                newer.then(|| Some(entry.clone()))
-            }
-            None => all_newer.then_some(None),
-        }
+    pub(super) fn newer_than(&self, uid: &str, min_time: Timestamp) -> Option<Reading<S>> {
+        let entry = self.pods.get(uid);
+        let known = entry.and_then(|entry| entry.modified.max(entry.observed));
+        let newest = known.max(self.global);
+        newest
+            .is_some_and(|time| time > min_time)
+            .then(|| found(entry))
     }
 
-    pub(super) fn set(&mut self, uid: &str, entry: Entry<S>) -> SetEffect<S> {
+    /// Stores an entry. Returns whether it was stored, the entry that was replaced or refused, and
+    /// the bell of those whom it answers.
+    pub(super) fn set(
+        &mut self,
+        uid: &str,
+        entry: Reading<S>,
+    ) -> (bool, Option<Reading<S>>, Option<Arc<Bell>>) {
         let time = entry.modified;
-        let unused = if let Some(stored) = self.pods.get_mut(uid) {
-            if self.evented && stored.modified > time {
-                return SetEffect {
-                    is_stored: false,
-                    unused: Some(entry),
-                    bell: None,
-                };
+        let replaced = match self.pods.get_mut(uid) {
+            Some(stored) if self.evented && stored.modified > time => {
+                return (false, Some(entry), None);
             }
-            Some(std::mem::replace(stored, entry))
-        } else {
-            self.pods.insert(Arc::from(uid), entry)
+            Some(stored) => Some(std::mem::replace(stored, entry)),
+            None => self.pods.insert(Arc::from(uid), entry),
         };
-        SetEffect {
-            is_stored: true,
-            unused,
-            bell: self.notify(uid, time),
-        }
+        (true, replaced, time.and_then(|time| self.notify(uid, time)))
     }
 
-    pub(super) fn delete(&mut self, uid: &str) -> Option<Entry<S>> {
+    pub(super) fn delete(&mut self, uid: &str) -> Option<Reading<S>> {
         self.pods.remove(uid)
     }
 
@@ -147,7 +140,7 @@ impl<S> Table<S> {
 
     pub(super) fn set_observed_time(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {
         if let Some(entry) = self.pods.get_mut(uid) {
-            entry.observed = time;
+            entry.observed = Some(time);
         }
         self.notify(uid, time)
     }
@@ -158,29 +151,18 @@ impl<S> Table<S> {
         waited.map(|waited| Arc::clone(&waited.bell)).collect()
     }
 
-    pub(super) fn subscribe(&mut self, uid: &str, wait: Wait) -> Ticket {
+    pub(super) fn subscribe(&mut self, wait: Waiting) -> Ticket {
         let number = self.tickets;
         self.tickets = number.wrapping_add(1);
-        let waiter = Waiter { wait, answer: None };
-        if let Some((uid, waited)) = self.waited.get_key_value_mut(uid) {
-            waited.waiters.insert(number, waiter);
-            return Ticket {
-                uid: Arc::clone(uid),
-                number,
-                bell: Arc::clone(&waited.bell),
-            };
-        }
-        let (uid, bell) = (Arc::<str>::from(uid), Arc::new(Bell::default()));
-        let first = Waited {
-            bell: Arc::clone(&bell),
-            waiters: BTreeMap::from([(number, waiter)]),
-        };
-        self.waited.insert(Arc::clone(&uid), first);
+        let uid = Arc::clone(&wait.uid);
+        let of_pod = self.waited.entry(Arc::clone(&uid)).or_default();
+        of_pod.waiters.insert(number, Waiter { wait, answer: None });
+        let bell = Arc::clone(&of_pod.bell);
         Ticket { uid, number, bell }
     }
 
     /// The answer, if there is one; the ticket is used up then.
-    pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<Found<S>> {
+    pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<Reading<S>> {
         let waited = self.waited.get_mut(&ticket.uid)?;
         let answer = waited.waiters.get_mut(&ticket.number)?.answer.take()?;
         self.leave(ticket);
@@ -211,14 +193,30 @@ impl<S> Table<S> {
     }
 }
 
+impl<S> Default for Waited<S> {
+    fn default() -> Self {
+        Self {
+            bell: Arc::default(),
+            waiters: BTreeMap::new(),
+        }
+    }
+}
+
+/// The entry of a pod, or that of a pod without one.
+fn found<S>(entry: Option<&Reading<S>>) -> Reading<S> {
+    entry
+        .cloned()
+        .unwrap_or_else(|| Reading::new(None, None, None))
+}
+
 impl<S> Waited<S> {
     /// Answers those who are told of `time`: not before what they asked for, so the same time counts (PC-8). Gives the
     /// bell if there is anybody to wake.
-    fn notify(&mut self, time: Timestamp, entry: Option<&Entry<S>>) -> Option<Arc<Bell>> {
+    fn notify(&mut self, time: Timestamp, entry: Option<&Reading<S>>) -> Option<Arc<Bell>> {
         let mut is_anybody_met = false;
         for waiter in self.waiters.values_mut() {
             if waiter.answer.is_none() && time >= waiter.wait.min_time {
-                waiter.answer = Some(entry.cloned());
+                waiter.answer = Some(found(entry));
                 is_anybody_met = true;
             }
         }

@@ -1,57 +1,63 @@
 //! Why a wait ended without an answer, in words: the pod, how long was waited, and what is known of it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::Timestamp;
-use super::table::{Found, Wait};
+use super::reading::Reading;
+use super::table::Waiting;
+use super::timestamp::Timestamp;
 use crate::error::{Error, ErrorKind};
 
 /// The end of a wait at its deadline, with what is known of the pod then: its entry and the global
 /// time.
 pub(super) fn timed_out<S>(
-    uid: &str,
-    wait: Wait,
-    (found, global): (&Found<S>, Option<Timestamp>),
+    wait: &Waiting,
+    found: &Reading<S>,
+    global: Option<Timestamp>,
     now: Instant,
 ) -> Error {
-    let (min_time, since) = (wait.min_time, wait.since);
-    let described = |time: Timestamp| {
-        let ago = time.relative_to(now);
-        format!("{ago}{}", shortfall(time, min_time))
-    };
-    let entry = match found {
-        None => "no status is stored".to_owned(),
-        Some(entry) => {
-            let what = match entry.error {
-                Some(_) => "an error",
-                None => "its status",
-            };
-            let observed = if entry.observed == entry.modified {
-                String::new()
-            } else {
-                format!(", observed {}", entry.observed.relative_to(now))
-            };
-            format!("{what} was set {}{observed}", described(entry.modified))
+    let described = |time| format!("{}{}", relative(time, now), shortfall(time, wait.min_time));
+    let entry = match (found.modified, &found.error) {
+        (None, _) => "no status is stored".to_owned(),
+        (Some(set), error) => {
+            let what = error.as_ref().map_or("its status", |_| "an error");
+            let observed = found.observed.filter(|observed| *observed != set);
+            let observed = observed.map(|at| format!(", observed {}", relative(at, now)));
+            format!(
+                "{what} was set {}{}",
+                described(set),
+                observed.unwrap_or_default()
+            )
         }
     };
     let global = match global {
         None => "the global time was never set".to_owned(),
         Some(global) => format!("the global time is {}", described(global)),
     };
-    let waited = now.saturating_duration_since(since);
-    let asked = min_time.relative_to(now);
+    let waited = now.saturating_duration_since(wait.since);
+    let (uid, asked) = (&wait.uid, relative(wait.min_time, now));
     let message = format!(
         "pod \"{uid}\": timed out after {waited:.1?} waiting for a status newer than {asked}: {entry}; {global}"
     );
     Error::new(ErrorKind::Timeout, message)
 }
 
+/// A time in words, as seen at `now`: `3.2s ago`, `1.0s ahead`, `the zero time`.
+pub(super) fn relative(time: Timestamp, now: Instant) -> String {
+    match time.instant() {
+        None => "the zero time".to_owned(),
+        Some(time) if time > now => format!("{:.1?} ahead", time.saturating_duration_since(now)),
+        Some(time) => format!("{:.1?} ago", now.saturating_duration_since(time)),
+    }
+}
+
 /// By how much a time misses what was asked for: both may be the same once they are rounded.
 fn shortfall(time: Timestamp, min_time: Timestamp) -> String {
-    match time.duration_until(min_time) {
-        Some(Duration::ZERO) if time == min_time => ", at that very time".to_owned(),
-        Some(short) if time < min_time => format!(", {short:.1?} too early"),
-        Some(_) | None => String::new(),
+    match (time.instant(), min_time.instant()) {
+        (Some(time), Some(asked)) if time == asked => ", at that very time".to_owned(),
+        (Some(time), Some(asked)) if time < asked => {
+            format!(", {:.1?} too early", asked.saturating_duration_since(time))
+        }
+        _ => String::new(),
     }
 }
 

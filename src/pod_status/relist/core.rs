@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::RuntimePod;
+use super::runtime::RuntimePod;
 
 /// What is known of each pod from the relists before. By uid, so that every relist goes through the pods in one order.
 #[derive(Debug, Default)]
@@ -26,15 +26,6 @@ pub(super) struct Plan {
     pub(super) gone: Vec<String>,
     /// Pods to inspect: changed ones and marked ones (PL-2).
     pub(super) inspect: Vec<RuntimePod>,
-}
-
-/// How an inspection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Its status is in the cache.
-    Stored,
-    /// It failed, or the cache would not take the status: it is to be repeated.
-    Again,
 }
 
 impl Records {
@@ -75,15 +66,15 @@ impl Records {
         Plan { gone, inspect }
     }
 
-    /// Takes the end of an inspection: only a good one moves the record on (PL-3). Returns whether this is news: the
-    /// first failure after a good one, or the first good one after a failure.
-    pub(super) fn inspected(&mut self, pod: RuntimePod, outcome: Outcome) -> bool {
+    /// Takes the end of an inspection: only one whose status is in the cache moves the record on;
+    /// any other is to be repeated (PL-3). Returns whether this is news: the first failure after a
+    /// good one, or the first good one after a failure.
+    pub(super) fn inspected(&mut self, pod: RuntimePod, is_stored: bool) -> bool {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
-        let marked = outcome == Outcome::Again;
-        if outcome == Outcome::Stored {
+        if is_stored {
             record.inspected = Some(pod);
         }
-        std::mem::replace(&mut record.marked, marked) != marked
+        std::mem::replace(&mut record.marked, !is_stored) == is_stored
     }
 
     /// Takes the deletion of a pod that is gone.

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use super::core::{Outcome, Records};
+use super::core::Records;
+use super::options::RelistOptions;
 use super::progress::Progress;
-use super::{Closing, RelistOptions, Runtime, RuntimePod};
+use super::runtime::{Runtime, RuntimePod};
 use crate::clock::Clock;
 use crate::guard::guard;
 use crate::pod_status::{PodStatusCache, Status as _, StatusError, Timestamp};
@@ -48,16 +49,7 @@ impl<R: Runtime> Driver<R> {
     }
 
     /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
-    pub(super) fn run(self, stop: &StopToken) {
-        // Dropped upwards: the waits end first, then the runtime, whose drop is the user's code: it
-        // may take its time, or wait for who waits.
-        let mut driver = self;
-        let _closing = Closing::new(&driver.cache, &driver.options);
-        driver.relist_until(stop);
-        driver.begin_call("shutting down".to_owned());
-    }
-
-    fn relist_until(&mut self, stop: &StopToken) {
+    pub(super) fn run(mut self, stop: &StopToken) {
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         while !stop.is_stopped() {
@@ -132,19 +124,15 @@ impl<R: Runtime> Driver<R> {
             Ok(status) => {
                 self.last_good.remove(&uid);
                 let status = Some(Arc::new(status));
-                let outcome = if self.cache.set(&uid, status, None, timestamp) {
-                    Outcome::Stored
-                } else {
-                    Outcome::Again
-                };
-                self.records.inspected(pod, outcome);
+                let is_stored = self.cache.set(&uid, status, None, timestamp);
+                self.records.inspected(pod, is_stored);
             }
             Err(error) => {
                 if let Some(good) = self.last_good(&uid) {
                     self.last_good.insert(uid.clone(), good);
                 }
                 let why = text_of(&error);
-                if self.records.inspected(pod, Outcome::Again) {
+                if self.records.inspected(pod, false) {
                     log::warn!("{what}: {why}");
                 } else {
                     log::debug!("{what}: {why}");
@@ -199,6 +187,17 @@ impl<R: Runtime> Driver<R> {
 
     fn end_call(&self) {
         self.progress.lock().call = None;
+    }
+}
+
+/// The waits end before the runtime is dropped, whose drop is the user's code: it may take its time,
+/// or wait for who waits.
+impl<R: Runtime> Drop for Driver<R> {
+    fn drop(&mut self) {
+        if self.options.close_cache {
+            self.cache.close();
+        }
+        self.begin_call("shutting down".to_owned());
     }
 }
 

@@ -20,11 +20,12 @@ pub use runtime::{Runtime, RuntimeError, RuntimePod};
 use std::fmt;
 use std::time::Duration;
 
-use super::{PodStatusCache, Status, Timestamp};
+use super::cache::PodStatusCache;
+use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
-use crate::worker::Worker;
+use crate::worker::{Wake, WakeRegistration, Worker};
 
 use driver::Driver;
 use progress::Progress;
@@ -109,38 +110,12 @@ use progress::Progress;
 #[doc(alias = "GenericPLEG")]
 #[doc(alias = "PLEG")]
 pub struct Relist {
-    // Dropped in this order: the waits end although the runtime may not return to its worker for long.
-    closing: Closing,
     worker: Worker,
+    /// Closes the cache at the stop: the waits end although the runtime may not return for long.
+    _closing: Option<WakeRegistration>,
     progress: Arc<Mutex<Progress>>,
     clock: Clock,
     health_threshold: Duration,
-}
-
-/// Closes the cache when it is dropped, unless an option says otherwise: nobody waits for what will
-/// not come.
-struct Closing(Option<Box<dyn Fn() + Send + Sync>>);
-
-impl Closing {
-    fn new<S: Status>(cache: &PodStatusCache<S>, options: &RelistOptions) -> Self {
-        Self(options.close_cache.then(|| {
-            let cache = cache.clone();
-            let close: Box<dyn Fn() + Send + Sync> = Box::new(move || cache.close());
-            close
-        }))
-    }
-
-    fn close(&self) {
-        if let Some(close) = &self.0 {
-            close();
-        }
-    }
-}
-
-impl Drop for Closing {
-    fn drop(&mut self) {
-        self.close();
-    }
 }
 
 impl Relist {
@@ -161,17 +136,18 @@ impl Relist {
         let clock = cache.clock().clone();
         let progress = Arc::new(Mutex::ranked(Rank::RELIST_PROGRESS, Progress::default()));
         let health_threshold = options.health_threshold;
-        let kept = cache.clone();
-        let kept_options = options.clone();
+        let closes = options.close_cache.then(|| cache.clone());
         let driver = Driver::new(runtime, cache, options, Arc::clone(&progress));
         let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
             Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
         })?;
-        // Not before there is a loop: its drop closes, and a cache that is closed stays so.
-        let closing = Closing::new(&kept, &kept_options);
+        let closing = closes.map(|cache| {
+            let close: Arc<dyn Wake> = Arc::new(move || cache.close());
+            worker.token().register(&close)
+        });
         Ok(Self {
-            closing,
             worker,
+            _closing: closing,
             progress,
             clock,
             health_threshold,
@@ -212,7 +188,6 @@ impl Relist {
     /// The loop ends within milliseconds; out of a call into the runtime it ends when the call returns.
     pub fn stop(&self) {
         self.worker.stop();
-        self.closing.close();
     }
 
     /// Whether its thread has ended.

@@ -50,8 +50,7 @@ impl std::error::Error for Nosy {}
 #[test]
 fn user_code_runs_under_no_lock() {
     let stage = Stage::new();
-    let options = PodStatusOptions::default().evented_pleg(true);
-    let cache = PodStatusCache::<Nosy>::with_options(options.clock(stage.clock.clone()));
+    let cache = PodStatusCache::<Nosy>::evented(stage.clock.clone());
     CACHE.with(|slot| slot.replace(Some(cache.clone())));
     let reads = || READS.swap(0, Ordering::Relaxed);
     let set = |seconds| {

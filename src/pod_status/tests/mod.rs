@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use super::table::Wait;
 use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::Arc;
@@ -40,23 +39,22 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        Self::with_options(PodStatusOptions::default())
+        Self::over(PodStatusCache::new)
     }
 
     fn evented() -> Self {
-        Self::with_options(PodStatusOptions::default().evented_pleg(true))
+        Self::over(PodStatusCache::evented)
     }
 
-    fn with_options(options: PodStatusOptions) -> Self {
+    fn over(make: fn(Clock) -> PodStatusCache) -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let start = Timestamp::now(&clock);
         fake.advance(START);
-        let cache = PodStatusCache::with_options(options.clock(clock.clone()));
         Self {
             fake,
+            cache: make(clock.clone()),
             clock,
-            cache,
             start,
         }
     }
@@ -65,7 +63,7 @@ impl Stage {
     fn at(&self, seconds: i64) -> Timestamp {
         let seconds = seconds + i64::try_from(START.as_secs()).unwrap();
         let seconds = Duration::from_secs(seconds.try_into().unwrap());
-        self.start.checked_add(seconds).unwrap()
+        later(self.start, seconds)
     }
 
     /// Sets a status with that name and no error.
@@ -76,7 +74,7 @@ impl Stage {
     /// Whether who asks now is answered at once.
     fn answers(&self, uid: &str, min_time: Timestamp) -> bool {
         let now = self.clock.after(Duration::ZERO);
-        match self.cache.get_newer_than_deadline(uid, min_time, now) {
+        match self.cache.get_newer_than_by(uid, min_time, now) {
             Ok(_) => true,
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -164,4 +162,9 @@ fn failure(text: &str) -> StatusError {
 
 fn name(reading: &Reading<PodStatus>) -> &str {
     &reading.status().unwrap().name
+}
+
+/// So much later.
+pub(super) fn later(time: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from(time.instant().unwrap() + by)
 }

@@ -152,13 +152,16 @@ impl Story {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let evented = dice.roll(3) == 0;
-        let options = PodStatusOptions::default().evented_pleg(evented);
         Self {
             dice,
             seed,
             step: 0,
             start: Timestamp::now(&clock),
-            cache: PodStatusCache::with_options(options.clock(clock.clone())),
+            cache: if evented {
+                PodStatusCache::evented(clock.clone())
+            } else {
+                PodStatusCache::new(clock.clone())
+            },
             fake,
             clock,
             model: Model {
@@ -179,7 +182,7 @@ impl Story {
     fn time(&self, time: u64) -> Timestamp {
         match time {
             0 => Timestamp::ZERO,
-            later => self.start.checked_add(Duration::from_secs(later)).unwrap(),
+            seconds => later(self.start, Duration::from_secs(seconds)),
         }
     }
 

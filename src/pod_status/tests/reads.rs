@@ -59,9 +59,9 @@ fn pc_2_and_3_what_was_set_is_read() {
         );
         let reading = stage.cache.get(&uid);
         assert!(reading.is_stored());
-        let (status, read_error) = reading.into_parts();
-        assert_eq!(status.as_deref(), stored.as_deref());
-        assert_eq!(read_error.map(|error| error.to_string()).as_deref(), error);
+        assert_eq!(reading.status(), stored.as_ref());
+        let text = reading.error().map(ToString::to_string);
+        assert_eq!(text.as_deref(), error);
     }
 }
 

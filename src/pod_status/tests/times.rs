@@ -8,10 +8,7 @@ fn pl_11_the_zero_time_lies_before_every_other() {
     let long_ago = stage.at(-999);
     assert!(Timestamp::ZERO < long_ago && long_ago < stage.at(0));
     assert_eq!(Timestamp::default(), Timestamp::ZERO);
-    assert!(Timestamp::ZERO.is_zero() && !long_ago.is_zero());
     assert_eq!(Timestamp::ZERO.instant(), None);
-    assert_eq!(Timestamp::ZERO.checked_add(Duration::from_secs(1)), None);
-    assert_eq!(Timestamp::ZERO.checked_sub(Duration::from_secs(1)), None);
 }
 
 /// The wall clock is nowhere asked: what the cache compares comes from the monotonic clock alone.
@@ -23,9 +20,6 @@ fn pc_15_times_come_from_the_monotonic_clock() {
     stage.fake.advance(Duration::from_millis(1));
     let after = Timestamp::now(&stage.clock);
     assert!(before < after);
-    assert_eq!(before.duration_until(after), Some(Duration::from_millis(1)));
-    assert_eq!(after.duration_until(before), Some(Duration::ZERO));
-    assert_eq!(Timestamp::ZERO.duration_until(after), None);
     assert_eq!(Timestamp::from(stage.fake.now()), after);
 }
 
@@ -33,7 +27,7 @@ fn pc_15_times_come_from_the_monotonic_clock() {
 fn a_time_is_said_relative_to_another() {
     let stage = Stage::new();
     let now = stage.fake.now();
-    let said = |time: Timestamp| time.relative_to(now);
+    let said = |time: Timestamp| timeout::relative(time, now);
     assert_eq!(said(stage.at(-3)), "3.0s ago");
     assert_eq!(said(stage.at(0)), "0.0ns ago");
     assert_eq!(said(stage.at(2)), "2.0s ahead");

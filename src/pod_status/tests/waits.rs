@@ -1,23 +1,18 @@
 //! Waits: who is told, with which answer, and what else ends a wait.
 
 use super::*;
-use crate::pod_status::reading::Entry;
 use crate::pod_status::table::Table;
 use crate::worker::StopSource;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn entry(name: &str, time: Timestamp) -> Entry<PodStatus> {
-    Entry {
-        status: Some(status("uid-1", name)),
-        error: None,
-        modified: time,
-        observed: time,
-    }
+fn entry(name: &str, time: Timestamp) -> Reading<PodStatus> {
+    Reading::new(Some(status("uid-1", name)), None, Some(time))
 }
 
-fn wait(stage: &Stage, min_time: Timestamp) -> Wait {
-    Wait {
+fn wait(stage: &Stage, uid: &str, min_time: Timestamp) -> Waiting {
+    Waiting {
+        uid: Arc::from(uid),
         min_time,
         since: stage.fake.now(),
         deadline: Deadline::NEVER,
@@ -69,12 +64,12 @@ fn pc_8_without_an_entry_who_waits_is_told_the_default() {
 fn pc_8_the_answer_is_the_entry_of_the_moment() {
     let stage = Stage::new();
     let mut table = Table::new(false);
-    let ticket = table.subscribe("uid-1", wait(&stage, stage.at(1)));
+    let ticket = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
     assert!(table.take_answer(&ticket).is_none());
     table.set("uid-1", entry("told", stage.at(1)));
     table.set("uid-1", entry("later", stage.at(2)));
     table.delete("uid-1");
-    let told = table.take_answer(&ticket).unwrap().unwrap();
+    let told = table.take_answer(&ticket).unwrap();
     assert_eq!(told.status.unwrap().name, "told");
     assert_eq!(table.waiters(), (0, 0));
 }
@@ -204,26 +199,16 @@ fn pc_14_an_observed_time_tells_who_waits_for_that_pod() {
 fn b15_only_those_who_are_answered_are_woken() {
     let stage = Stage::new();
     let mut table = Table::new(false);
-    let soon = table.subscribe("uid-1", wait(&stage, stage.at(1)));
-    let late = table.subscribe("uid-1", wait(&stage, stage.at(9)));
-    let other = table.subscribe("uid-2", wait(&stage, stage.at(5)));
+    let soon = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
+    let late = table.subscribe(wait(&stage, "uid-1", stage.at(9)));
+    let other = table.subscribe(wait(&stage, "uid-2", stage.at(5)));
     assert!(Arc::ptr_eq(&soon.bell, &late.bell), "one bell per pod");
     assert!(!Arc::ptr_eq(&soon.bell, &other.bell));
-    assert!(
-        table
-            .set("uid-1", entry("early", stage.at(0)))
-            .bell
-            .is_none()
-    );
-    assert!(
-        table
-            .set("uid-3", entry("other", stage.at(9)))
-            .bell
-            .is_none()
-    );
-    let rung = table.set("uid-1", entry("web", stage.at(1))).bell.unwrap();
+    assert!(table.set("uid-1", entry("early", stage.at(0))).2.is_none());
+    assert!(table.set("uid-3", entry("other", stage.at(9))).2.is_none());
+    let rung = table.set("uid-1", entry("web", stage.at(1))).2.unwrap();
     assert!(Arc::ptr_eq(&rung, &soon.bell));
-    let again = table.set("uid-1", entry("web", stage.at(1))).bell;
+    let again = table.set("uid-1", entry("web", stage.at(1))).2;
     assert!(
         again.is_none(),
         "who has an answer is not woken for another"
@@ -259,7 +244,7 @@ fn b15_the_deadlines_error_says_what_is_known() {
     let stage = Stage::new();
     let text = |uid: &str, min_time| {
         let now = stage.clock.after(Duration::ZERO);
-        let error = stage.cache.get_newer_than_deadline(uid, min_time, now);
+        let error = stage.cache.get_newer_than_by(uid, min_time, now);
         error.unwrap_err().to_string()
     };
     let never = text("uid-1", Timestamp::ZERO);
@@ -300,9 +285,7 @@ fn b15_an_answer_that_is_there_beats_a_deadline_that_has_passed() {
     stage.set("uid-1", "web", stage.at(1));
     let passed = stage.clock.after(Duration::ZERO);
     stage.fake.advance(SECOND);
-    let answer = stage
-        .cache
-        .get_newer_than_deadline("uid-1", stage.at(0), passed);
+    let answer = stage.cache.get_newer_than_by("uid-1", stage.at(0), passed);
     assert_eq!(name(&answer.unwrap()), "web");
 }
 
@@ -313,12 +296,12 @@ fn b15_an_answer_that_came_beats_a_deadline_that_passed_meanwhile() {
     let deadline = stage.clock.after(SECOND);
     let asking = stage.ask_until("uid-1", stage.at(1), deadline);
     // The bell is not rung: it is the clock that wakes the waiter.
-    let effect = stage
+    let (_, _, bell) = stage
         .cache
         .table
         .lock()
         .set("uid-1", entry("web", stage.at(1)));
-    assert!(effect.bell.is_some());
+    assert!(bell.is_some());
     stage.fake.advance(SECOND);
     assert_eq!(name(&asking.answer()), "web");
     stage.assert_nobody_is_left();
@@ -334,9 +317,9 @@ fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
         let asking = stage.ask("uid-1", stage.at(1));
         // The bell is not rung: it is the end that wakes the waiter.
         let mut table = stage.cache.table.lock();
-        let effect = table.set("uid-1", entry("web", stage.at(1)));
+        let (_, _, bell) = table.set("uid-1", entry("web", stage.at(1)));
         drop(table);
-        assert!(effect.bell.is_some());
+        assert!(bell.is_some());
         end(&stage, &asking);
         assert_eq!(name(&asking.answer()), "web");
         stage.assert_nobody_is_left();

@@ -1,7 +1,8 @@
 //! What each relist does to the cache (PL-1 to PL-5).
 
 use super::*;
-use crate::pod_status::{PodStatusOptions, SandboxStatus};
+use crate::pod_status::SandboxStatus;
+use crate::pod_status::tests::later;
 use crate::sync::Arc;
 
 fn error_text(bench: &Bench, uid: &str) -> Option<String> {
@@ -64,7 +65,7 @@ fn pl_2_changed_pods_are_inspected_and_set_and_others_are_left_alone() {
     let (a, b) = (bench.cache.get("a"), bench.cache.get("b"));
     assert_eq!(a.modified_time(), Some(first));
     assert_eq!(a.status().unwrap().ips, ["10.0.0.1"]);
-    assert_eq!(b.modified_time(), first.checked_add(PERIOD));
+    assert_eq!(b.modified_time(), Some(later(first, PERIOD)));
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn pl_2_an_entry_has_the_time_at_which_its_inspection_began() {
     bench.found("b");
     bench.resting();
     assert_eq!(bench.cache.get("a").modified_time(), Some(a_at));
-    let b_at = a_at.checked_add(Duration::from_secs(3));
+    let b_at = Some(later(a_at, Duration::from_secs(3)));
     assert_eq!(bench.cache.get("b").modified_time(), b_at);
 }
 
@@ -240,16 +241,13 @@ fn pl_5_a_pod_that_comes_back_keeps_nothing_of_the_one_before() {
 fn pc_13_a_status_that_the_cache_refuses_is_looked_for_again() {
     let fake = FakeClock::new();
     let clock = Clock::from(fake.clone());
-    let options = PodStatusOptions::default()
-        .clock(clock.clone())
-        .evented_pleg(true);
-    let cache = PodStatusCache::with_options(options);
+    let cache = PodStatusCache::evented(clock.clone());
     let bench = Bench::over(cache, fake, RelistOptions::default(), false);
     bench.list("a c1=running");
     // An event that came in meanwhile is newer than what the inspection found.
-    let event = bench.now().checked_add(PERIOD / 2);
+    let event = later(bench.now(), PERIOD / 2);
     let newer = Some(Arc::new(status("a", "10.0.0.2")));
-    assert!(bench.cache.set("a", newer, None, event.unwrap()));
+    assert!(bench.cache.set("a", newer, None, event));
     bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
     bench.resting();
     assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.2"]);

@@ -403,7 +403,7 @@ fn a_loop_that_dies_ends_every_wait_and_is_not_healthy() {
     let relist = Relist::spawn(Mined(false), cache.clone(), RelistOptions::default()).unwrap();
     fake.wait_for_timer(PERIOD);
     let (tell, told) = bounded(1);
-    let late = Timestamp::from(fake.now()).checked_add(2 * PERIOD).unwrap();
+    let late = Timestamp::from(fake.now() + 2 * PERIOD);
     let waiting = Worker::spawn("t-waiter", move |_stop| {
         let ended = cache.get_newer_than("nobody", late).unwrap_err().kind();
         tell.send(ended).unwrap();

@@ -1,7 +1,7 @@
 //! The relist's decisions as tables: what a list asks for, and what the ends of inspections change.
 
 use super::super::RuntimePod;
-use super::super::core::{Outcome, Plan, Records};
+use super::super::core::{Plan, Records};
 use super::{list, pod};
 
 fn uids(pods: &[RuntimePod]) -> Vec<&str> {
@@ -9,13 +9,13 @@ fn uids(pods: &[RuntimePod]) -> Vec<&str> {
 }
 
 /// One relist in which every inspection ends like this; gives back what was done.
-fn relist(records: &mut Records, words: &str, outcome: Outcome) -> Plan {
+fn relist(records: &mut Records, words: &str, is_stored: bool) -> Plan {
     let plan = records.listed(list(words));
     for uid in &plan.gone {
         records.deleted(uid);
     }
     for pod in &plan.inspect {
-        records.inspected(pod.clone(), outcome);
+        records.inspected(pod.clone(), is_stored);
     }
     plan
 }
@@ -40,10 +40,7 @@ fn pl_2_only_pods_that_changed_are_inspected() {
     ];
     for (before, after, inspected) in rows {
         let mut records = Records::default();
-        assert_eq!(
-            uids(&relist(&mut records, before, Outcome::Stored).inspect),
-            ["a"]
-        );
+        assert_eq!(uids(&relist(&mut records, before, true).inspect), ["a"]);
         let plan = records.listed(list(after));
         assert_eq!(!plan.inspect.is_empty(), inspected, "{before} -> {after}");
         assert!(plan.gone.is_empty(), "{before} -> {after}");
@@ -56,12 +53,12 @@ fn pl_2_a_change_of_one_pod_inspects_no_other() {
     relist(
         &mut records,
         "a c1=running, b c2=running, c c3=running",
-        Outcome::Stored,
+        true,
     );
     let plan = relist(
         &mut records,
         "c c3=running, b c2=exited, a c1=running",
-        Outcome::Stored,
+        true,
     );
     assert_eq!(uids(&plan.inspect), ["b"]);
 }
@@ -69,16 +66,13 @@ fn pl_2_a_change_of_one_pod_inspects_no_other() {
 #[test]
 fn pl_2_a_pod_that_is_not_listed_is_gone_once() {
     let mut records = Records::default();
-    relist(&mut records, "a c1=running, b c2=running", Outcome::Stored);
-    let plan = relist(&mut records, "b c2=running", Outcome::Stored);
+    relist(&mut records, "a c1=running, b c2=running", true);
+    let plan = relist(&mut records, "b c2=running", true);
     assert_eq!(
         (plan.gone.as_slice(), plan.inspect.len()),
         (["a".to_owned()].as_slice(), 0)
     );
-    assert_eq!(
-        relist(&mut records, "b c2=running", Outcome::Stored),
-        Plan::default()
-    );
+    assert_eq!(relist(&mut records, "b c2=running", true), Plan::default());
     assert_eq!(records.count(), (1, 0));
 }
 
@@ -87,43 +81,40 @@ fn pl_2_a_pod_that_comes_back_is_a_new_one() {
     let mut records = Records::default();
     for _ in 0..3 {
         assert_eq!(
-            uids(&relist(&mut records, "a c1=running", Outcome::Stored).inspect),
+            uids(&relist(&mut records, "a c1=running", true).inspect),
             ["a"]
         );
-        assert_eq!(relist(&mut records, "", Outcome::Stored).gone, ["a"]);
+        assert_eq!(relist(&mut records, "", true).gone, ["a"]);
     }
 }
 
 #[test]
 fn pl_3_a_failed_inspection_does_not_move_the_record_and_marks_the_pod() {
     let mut records = Records::default();
-    relist(&mut records, "a c1=running", Outcome::Stored);
+    relist(&mut records, "a c1=running", true);
     assert_eq!(
-        uids(&relist(&mut records, "a c1=exited", Outcome::Again).inspect),
+        uids(&relist(&mut records, "a c1=exited", false).inspect),
         ["a"]
     );
     // Back to what was inspected: no change to be seen, only the mark.
     assert_eq!(
-        uids(&relist(&mut records, "a c1=running", Outcome::Again).inspect),
+        uids(&relist(&mut records, "a c1=running", false).inspect),
         ["a"]
     );
     assert_eq!(records.count(), (1, 1));
     assert_eq!(
-        uids(&relist(&mut records, "a c1=running", Outcome::Stored).inspect),
+        uids(&relist(&mut records, "a c1=running", true).inspect),
         ["a"]
     );
-    assert_eq!(
-        relist(&mut records, "a c1=running", Outcome::Stored),
-        Plan::default()
-    );
+    assert_eq!(relist(&mut records, "a c1=running", true), Plan::default());
     assert_eq!(records.count(), (1, 0));
 }
 
 #[test]
 fn pl_3_a_marked_pod_that_is_gone_is_deleted_and_not_inspected() {
     let mut records = Records::default();
-    relist(&mut records, "a c1=running", Outcome::Again);
-    let plan = relist(&mut records, "", Outcome::Stored);
+    relist(&mut records, "a c1=running", false);
+    let plan = relist(&mut records, "", true);
     assert_eq!(
         (plan.gone.as_slice(), plan.inspect.len()),
         (["a".to_owned()].as_slice(), 0)
@@ -134,13 +125,7 @@ fn pl_3_a_marked_pod_that_is_gone_is_deleted_and_not_inspected() {
 #[test]
 fn pl_3_only_the_first_failure_and_the_first_success_after_it_are_news() {
     let mut records = Records::default();
-    let ends = [
-        Outcome::Stored,
-        Outcome::Again,
-        Outcome::Again,
-        Outcome::Stored,
-        Outcome::Stored,
-    ];
+    let ends = [true, false, false, true, true];
     let news = ends.map(|outcome| records.inspected(pod("a c1=running"), outcome));
     assert_eq!(news, [false, true, false, true, false]);
 }
@@ -151,10 +136,10 @@ fn pl_2_a_relist_that_was_cut_off_is_made_up_for() {
     relist(
         &mut records,
         "a c1=running, b c2=running, c c3=running",
-        Outcome::Stored,
+        true,
     );
     let first = records.listed(list("a c1=exited, b c2=exited"));
-    records.inspected(first.inspect[0].clone(), Outcome::Stored);
+    records.inspected(first.inspect[0].clone(), true);
     let second = records.listed(list("a c1=exited, b c2=exited"));
     assert_eq!(uids(&second.inspect), ["b"]);
     assert_eq!(second.gone, ["c"]);
@@ -164,21 +149,18 @@ fn pl_2_a_relist_that_was_cut_off_is_made_up_for() {
 fn pods_of_one_list_with_the_same_uid_are_taken_together() {
     let mut records = Records::default();
     let listed = "a c1=running, b c2=running, a c3=exited s1=ready";
-    let plan = relist(&mut records, listed, Outcome::Stored);
+    let plan = relist(&mut records, listed, true);
     assert_eq!(
         plan.inspect,
         list("a c1=running c3=exited s1=ready, b c2=running")
     );
-    assert_eq!(
-        relist(&mut records, listed, Outcome::Stored),
-        Plan::default()
-    );
+    assert_eq!(relist(&mut records, listed, true), Plan::default());
 }
 
 #[test]
 fn what_the_cache_held_before_is_inspected_or_deleted() {
     let mut records = Records::knowing(["a".to_owned(), "b".to_owned()]);
-    let plan = relist(&mut records, "a, c c1=running", Outcome::Stored);
+    let plan = relist(&mut records, "a, c c1=running", true);
     assert_eq!(uids(&plan.inspect), ["a", "c"]);
     assert_eq!(plan.gone, ["b"]);
 }
