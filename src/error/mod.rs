@@ -66,6 +66,7 @@ pub enum ErrorKind {
     Resources,
 }
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -82,7 +83,7 @@ struct Inner {
 impl Error {
     /// An error of `kind` with a message complete in itself.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self::build(kind, message.into(), None)
+        Self(Arc::new(Inner::new(kind, message.into())))
     }
 
     /// What the server said of `request` (such as `GET /api/v1/pods`), by its status.
@@ -108,7 +109,7 @@ impl Error {
         let inner = Inner {
             status: Some(status),
             retry_after,
-            ..Inner::new(kind, message, None)
+            ..Inner::new(kind, message)
         };
         Self(Arc::new(inner))
     }
@@ -211,10 +212,6 @@ impl Error {
         self.0.last_failure.as_ref()
     }
 
-    fn build(kind: ErrorKind, message: String, status: Option<Status>) -> Self {
-        Self(Arc::new(Inner::new(kind, message, status)))
-    }
-
     /// Adds the failures of the attempts of a wait that ended without an answer.
     #[must_use]
     pub(crate) fn with_failures(self, attempts: u32, since: Instant, last: Option<Self>) -> Self {
@@ -225,27 +222,18 @@ impl Error {
     }
 
     fn map(self, change: impl FnOnce(&mut Inner)) -> Self {
-        let mut inner = Arc::try_unwrap(self.0).unwrap_or_else(|shared| Inner {
-            kind: shared.kind,
-            message: shared.message.clone(),
-            status: shared.status.clone(),
-            retry_after: shared.retry_after,
-            source: shared.source.clone(),
-            attempts: shared.attempts,
-            since: shared.since,
-            last_failure: shared.last_failure.clone(),
-        });
+        let mut inner = Arc::unwrap_or_clone(self.0);
         change(&mut inner);
         Self(Arc::new(inner))
     }
 }
 
 impl Inner {
-    fn new(kind: ErrorKind, message: String, status: Option<Status>) -> Self {
+    fn new(kind: ErrorKind, message: String) -> Self {
         Self {
             kind,
             message,
-            status,
+            status: None,
             retry_after: None,
             source: None,
             attempts: 0,

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use prometheus::{Histogram, IntCounterVec, IntGauge};
+use prometheus::{Histogram, IntCounterVec, IntGauge, Registry};
 
-use super::page::{Labels, Metric, Page, number};
+use super::page::{Labels, Metric, number, show};
 use super::position::set_largest;
 use super::readings::Readings;
 use super::reflector::ReflectorSeries;
@@ -83,20 +83,20 @@ impl InformerSeries {
     }
 
     /// Shows all but the reflectors' part, which has its own place.
-    pub(super) fn show(&self, page: &Page) {
+    pub(super) fn show(&self, page: &Registry) {
         let states = self.readings.states();
         let versions = states.iter().map(|state| state.resource_version.clone());
         set_largest(&self.store_version, versions);
-        page.show([&self.latency]);
-        page.show([&self.store_version]);
+        show(page, [&self.latency]);
+        show(page, [&self.store_version]);
         self.show_handlers(&states, page);
         if !states.is_empty() {
             let undecodable = states.iter().map(|state| state.undecodable).sum();
-            page.value(UNDECODABLE, &self.labels, number(undecodable));
+            UNDECODABLE.show(page, &self.labels, number(undecodable));
         }
     }
 
-    fn show_handlers(&self, states: &[InformerState], page: &Page) {
+    fn show_handlers(&self, states: &[InformerState], page: &Registry) {
         // What waits for the handlers of a name, and for how long at most.
         let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for handler in states.iter().flat_map(|state| &state.handlers) {
@@ -109,11 +109,11 @@ impl InformerSeries {
         for (name, (queued, lag)) in by_name {
             let mut labels = self.labels.clone();
             labels.insert("handler".to_owned(), name.to_owned());
-            page.value(HANDLER_QUEUED, &labels, number(queued));
-            page.value(HANDLER_LAG, &labels, lag.as_secs_f64());
+            HANDLER_QUEUED.show(page, &labels, number(queued));
+            HANDLER_LAG.show(page, &labels, lag.as_secs_f64());
             // From its first scrape on, it is there with what it has lost: nothing.
             drop(self.panics.with_label_values(&[name]));
         }
-        page.show([&self.panics]);
+        show(page, [&self.panics]);
     }
 }

@@ -1,8 +1,8 @@
 //! The series of managers: what they keep, and how their reads go.
 
-use prometheus::{Histogram, IntCounterVec};
+use prometheus::{Histogram, IntCounterVec, Registry};
 
-use super::page::{Labels, Metric, Page, number};
+use super::page::{Labels, Metric, number, show};
 use super::readings::Readings;
 use super::reflector::ReflectorSeries;
 use crate::error::{Error, ErrorKind};
@@ -100,19 +100,19 @@ impl ManagerSeries {
     }
 
     /// Shows all but the reflectors' part, which has its own place.
-    pub(super) fn show(&self, page: &Page) {
-        page.show([&self.duration]);
-        page.show([&self.errors]);
+    pub(super) fn show(&self, page: &Registry) {
+        show(page, [&self.duration]);
+        show(page, [&self.errors]);
         let states = self.readings.states();
         if states.is_empty() {
             return;
         }
-        let show = |metric, count: fn(&ManagerState) -> usize| {
-            let sum = states.iter().map(count).sum();
-            page.value(metric, &self.labels, number(sum));
+        let sum = |metric: Metric, count: fn(&ManagerState) -> usize| {
+            let all = states.iter().map(count).sum();
+            metric.show(page, &self.labels, number(all));
         };
-        show(OBJECTS, |state| state.objects);
-        show(REFERENCES, |state| state.references);
-        show(WATCHES, |state| state.watches);
+        sum(OBJECTS, |state| state.objects);
+        sum(REFERENCES, |state| state.references);
+        sum(WATCHES, |state| state.watches);
     }
 }

@@ -93,7 +93,7 @@
 //!
 //! # Threads and locks
 //!
-//! No thread. The table of handles and the readings of each series are behind locks of rank 57, under which nothing is
+//! No thread. The tables of handles and the readings of each series are behind locks of rank 57, under which nothing is
 //! called.
 
 mod informer;
@@ -111,7 +111,7 @@ use std::fmt;
 
 use informer::InformerSeries;
 use manager::ManagerSeries;
-use page::{Labels, Page};
+use page::{Labels, Registry};
 use reflector::ReflectorSeries;
 use series_map::SeriesMap;
 
@@ -121,7 +121,7 @@ use crate::informer::InformerMetric;
 use crate::manager::{ChangeDetection, ManagerMetric};
 use crate::object::Object;
 use crate::reflector::ReflectorMetric;
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::Arc;
 
 /// The `Content-Type` of [`Exposition::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -132,20 +132,11 @@ const OBJECT_CACHE: &str = "object-cache";
 /// Makes metrics for reflectors, informers and managers, and renders what they count ([the module](self) lists all names).
 ///
 /// Cloning copies a pointer. It keeps no owner alive, and no series that nobody holds.
-#[derive(Clone)]
-pub struct Exposition(Arc<Mutex<Table>>);
-
-impl Default for Exposition {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::ranked(Rank::METRICS, Table::default())))
-    }
-}
-
-#[derive(Default)]
-struct Table {
-    reflectors: SeriesMap<ReflectorSeries>,
-    informers: SeriesMap<InformerSeries>,
-    managers: SeriesMap<ManagerSeries>,
+#[derive(Clone, Default)]
+pub struct Exposition {
+    reflectors: Arc<SeriesMap<ReflectorSeries>>,
+    informers: Arc<SeriesMap<InformerSeries>>,
+    managers: Arc<SeriesMap<ManagerSeries>>,
 }
 
 impl Exposition {
@@ -175,7 +166,7 @@ impl Exposition {
     /// ```
     pub fn reflector<K: Object>(&self, name: &str) -> Result<Hook<ReflectorMetric>, Error> {
         let labels = reflector_labels::<K>("reflector", name)?;
-        let series = self.0.lock().reflector(&labels)?;
+        let series = self.reflectors.get_or_make(&labels, ReflectorSeries::new)?;
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
@@ -187,10 +178,9 @@ impl Exposition {
     /// `Config` for an empty name: `informer name cannot be empty` (RF-52).
     pub fn informer<K: Object>(&self, name: &str) -> Result<Hook<InformerMetric>, Error> {
         let labels = reflector_labels::<K>("informer", name)?;
-        let mut table = self.0.lock();
-        let reflectors = table.reflector(&labels)?;
+        let reflectors = self.reflectors.get_or_make(&labels, ReflectorSeries::new)?;
         let make = |labels| InformerSeries::new(labels, reflectors);
-        let series = table.informers.get_or_make(&labels, make)?;
+        let series = self.informers.get_or_make(&labels, make)?;
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
@@ -226,16 +216,16 @@ impl Exposition {
         &self,
         strategy: ChangeDetection,
     ) -> Result<Hook<ManagerMetric>, Error> {
-        let mut table = self.0.lock();
         let reflectors = match strategy {
             ChangeDetection::Watch => {
-                Some(table.reflector(&reflector_labels::<K>("manager", OBJECT_CACHE)?)?)
+                let labels = reflector_labels::<K>("manager", OBJECT_CACHE)?;
+                Some(self.reflectors.get_or_make(&labels, ReflectorSeries::new)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => None,
         };
         let labels = labels([("kind", K::KIND), ("strategy", strategy.as_str())]);
         let make = |labels| ManagerSeries::new((K::KIND, strategy), labels, reflectors);
-        let series = table.managers.get_or_make(&labels, make)?;
+        let series = self.managers.get_or_make(&labels, make)?;
         Ok(Hook::fallible(move |metric| series.count(metric)))
     }
 
@@ -243,37 +233,23 @@ impl Exposition {
     ///
     /// From any thread. Looks at each owner for a moment, and never waits for the network or for a handler.
     pub fn text(&self) -> String {
-        let (reflectors, informers, managers) = {
-            let table = self.0.lock();
-            (
-                table.reflectors.living(),
-                table.informers.living(),
-                table.managers.living(),
-            )
-        };
-        let page = Page::default();
-        for series in reflectors {
+        let page = Registry::new();
+        for series in self.reflectors.living() {
             series.show(&page);
         }
-        for series in informers {
+        for series in self.informers.living() {
             series.show(&page);
         }
-        for series in managers {
+        for series in self.managers.living() {
             series.show(&page);
         }
-        page.text()
+        page::text(&page)
     }
 }
 
 impl fmt::Debug for Exposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Exposition(..)")
-    }
-}
-
-impl Table {
-    fn reflector(&mut self, labels: &Labels) -> Result<Arc<ReflectorSeries>, Error> {
-        self.reflectors.get_or_make(labels, ReflectorSeries::new)
     }
 }
 

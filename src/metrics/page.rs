@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, TextEncoder,
 };
+
+pub(super) use prometheus::Registry;
 
 use crate::error::{Error, ErrorKind};
 
@@ -43,6 +44,17 @@ impl Metric {
         IntGauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
     }
 
+    /// Shows a value as it is now: a [`number`] of things, or a time in seconds.
+    pub(super) fn show(self, page: &Registry, labels: &Labels, value: f64) {
+        match Gauge::with_opts(self.opts(labels)) {
+            Ok(gauge) => {
+                gauge.set(value);
+                show(page, [&gauge]);
+            }
+            Err(error) => log::error!("a metric is left out: {error}"),
+        }
+    }
+
     fn opts(self, labels: &Labels) -> Opts {
         Opts::new(self.name, self.help).const_labels(labels.clone())
     }
@@ -53,39 +65,25 @@ impl Metric {
     }
 }
 
-/// One answer to a scrape: everything that is shown on it, in the order of names and labels.
-#[derive(Debug, Default)]
-pub(super) struct Page(Registry);
-
-impl Page {
-    /// Shows what was counted.
-    pub(super) fn show<const N: usize>(&self, counted: [&(impl Collector + Clone + 'static); N]) {
-        for counted in counted {
-            if let Err(error) = self.0.register(Box::new(counted.clone())) {
-                log::error!("a metric is left out: {error}");
-            }
+/// Shows what was counted on a page, which is one answer to a scrape.
+pub(super) fn show<const N: usize>(
+    page: &Registry,
+    counted: [&(impl Collector + Clone + 'static); N],
+) {
+    for counted in counted {
+        if let Err(error) = page.register(Box::new(counted.clone())) {
+            log::error!("a metric is left out: {error}");
         }
     }
+}
 
-    /// Shows a value as it is now: a [`number`] of things, or a time in seconds.
-    pub(super) fn value(&self, metric: Metric, labels: &Labels, value: f64) {
-        match Gauge::with_opts(metric.opts(labels)) {
-            Ok(gauge) => {
-                gauge.set(value);
-                self.show([&gauge]);
-            }
-            Err(error) => log::error!("a metric is left out: {error}"),
-        }
+/// A page as text, in the order of names and labels.
+pub(super) fn text(page: &Registry) -> String {
+    let mut text = String::new();
+    if let Err(error) = TextEncoder::new().encode_utf8(&page.gather(), &mut text) {
+        log::error!("the metrics end early: {error}");
     }
-
-    /// The page as text.
-    pub(super) fn text(&self) -> String {
-        let mut text = String::new();
-        if let Err(error) = TextEncoder::new().encode_utf8(&self.0.gather(), &mut text) {
-            log::error!("the metrics end early: {error}");
-        }
-        text
-    }
+    text
 }
 
 /// A number of things as metrics have it; beyond four billion it is no more exact.

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use prometheus::{Histogram, IntCounter, IntGauge};
+use prometheus::{Histogram, IntCounter, IntGauge, Registry};
 
-use super::page::{Labels, Metric, Page, number};
+use super::page::{Labels, Metric, number, show};
 use super::position::set_largest;
 use super::readings::Readings;
 use crate::error::Error;
@@ -115,32 +115,38 @@ impl ReflectorSeries {
         }
     }
 
-    pub(super) fn show(&self, page: &Page) {
-        page.show([
-            &self.lists,
-            &self.watches,
-            &self.short_watches,
-            &self.undecodable,
-        ]);
-        page.show([
-            &self.list_duration,
-            &self.items_per_list,
-            &self.watch_duration,
-            &self.items_per_watch,
-        ]);
+    pub(super) fn show(&self, page: &Registry) {
+        show(
+            page,
+            [
+                &self.lists,
+                &self.watches,
+                &self.short_watches,
+                &self.undecodable,
+            ],
+        );
+        show(
+            page,
+            [
+                &self.list_duration,
+                &self.items_per_list,
+                &self.watch_duration,
+                &self.items_per_watch,
+            ],
+        );
         let states = self.readings.states();
         let statuses = states.iter().map(|(status, _)| status);
         let versions = statuses
             .clone()
             .map(|status| status.resource_version.clone());
         set_largest(&self.last_version, versions);
-        page.show([&self.last_version]);
+        show(page, [&self.last_version]);
         let silences = states.iter().map(|(status, now)| status.silence(*now));
         if let Some(silence) = silences.max() {
-            page.value(SILENCE, &self.labels, silence.as_secs_f64());
+            SILENCE.show(page, &self.labels, silence.as_secs_f64());
         }
         if let Some(failures) = statuses.map(|status| status.failures.count()).max() {
-            page.value(FAILURES, &self.labels, failures.into());
+            FAILURES.show(page, &self.labels, failures.into());
         }
     }
 }

@@ -69,7 +69,7 @@ impl WorkerGroup {
         let ended = {
             let mut members = self.0.lock();
             for member in members.iter_mut() {
-                member.is_late |= late.contains(&member.worker.name);
+                member.is_late |= late.contains(&member.worker.ending.name);
             }
             take_ended(&mut members)
         };
@@ -82,7 +82,7 @@ impl WorkerGroup {
         self.stop();
         let members = std::mem::take(&mut *self.0.lock());
         for Member { worker, is_late } in members {
-            if is_late && !worker.has_ended() {
+            if is_late && !worker.is_finished() {
                 log::warn!(
                     "thread {} still runs while its owner is dropped: it ends detached",
                     worker.name()
@@ -101,7 +101,7 @@ impl Drop for WorkerGroup {
 
 fn take_ended(members: &mut Vec<Member>) -> Vec<Member> {
     members
-        .extract_if(.., |member| member.worker.has_ended())
+        .extract_if(.., |member| member.worker.is_finished())
         .collect()
 }
 

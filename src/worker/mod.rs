@@ -9,7 +9,7 @@ mod waits;
 pub use crate::sync::Wake;
 pub(crate) use group::WorkerGroup;
 pub use stop::{StopSource, StopToken, WaitEnd, WakeRegistration};
-pub(crate) use waits::{Circle, Task, Waiting};
+pub(crate) use waits::{Task, Waiting};
 
 use std::any::Any;
 use std::io;
@@ -17,8 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::clock::{Clock, Deadline};
 use crate::sync::{
-    Arc, JoinHandle, Monitor, Mutex, ProcessCounter, Rank, ThreadId, atomic::Ordering,
-    current_thread, thread,
+    Arc, JoinHandle, Monitor, ProcessCounter, Rank, ThreadId, atomic::Ordering, current_thread,
+    thread,
 };
 
 /// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
@@ -38,12 +38,13 @@ pub fn live_workers() -> usize {
 /// thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
-    name: String,
+    ending: Ending,
     stop: StopSource,
     thread: Option<JoinHandle<()>>,
-    panic: Arc<Mutex<Option<String>>>,
-    ended: Arc<Monitor<bool>>,
 }
+
+/// How a thread has ended, with the text of its panic; `None` before its last act.
+type End = Option<Result<(), String>>;
 
 impl Worker {
     /// Starts a thread that runs `body` until it returns.
@@ -62,36 +63,36 @@ impl Worker {
         let name = name.into().replace('\0', "?");
         let stop = StopSource::new();
         let token = stop.token();
-        let panic = Arc::new(Mutex::ranked(Rank::WORKER_END, None));
-        let report = Arc::clone(&panic);
         let thread_name = name.clone();
-        let alive = Alive::new();
-        let ended = Arc::new(Monitor::ranked(Rank::WORKER_END, false));
-        let end = Ended(Arc::clone(&ended));
+        let end = Arc::new(Monitor::ranked(Rank::WORKER_END, None));
+        let mut alive = Alive::new(&end);
         let thread = thread::Builder::new()
             .name(name.clone())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let _end = end;
-                let _alive = alive;
+                // Captured whole, whatever the body does.
+                let alive = &mut alive;
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&token))) {
                     let said = panic_literal(payload.as_ref());
                     log::error!("thread {thread_name} panicked{said}");
-                    *report.lock() = Some(panic_text(payload.as_ref()));
+                    alive.result = Err(panic_text(payload.as_ref()));
                 }
             })?;
-        Ok(Self {
+        let ending = Ending {
             name,
+            thread: thread.thread().id(),
+            end,
+        };
+        Ok(Self {
+            ending,
             stop,
             thread: Some(thread),
-            panic,
-            ended,
         })
     }
 
     /// The thread's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.ending.name
     }
 
     /// Asks the thread to end; returns at once.
@@ -106,31 +107,16 @@ impl Worker {
 
     /// Whether the thread has ended.
     pub fn is_finished(&self) -> bool {
-        self.thread.is_none() || self.has_ended()
+        self.ending.has_come()
     }
 
-    /// The thread, until it has been joined or let go.
-    pub(crate) fn thread_id(&self) -> Option<ThreadId> {
-        self.thread.as_ref().map(|handle| handle.thread().id())
+    pub(crate) fn thread_id(&self) -> ThreadId {
+        self.ending.thread
     }
 
     /// What somebody else than the owner needs to wait for the thread.
     pub(crate) fn ending(&self) -> Ending {
-        Ending {
-            name: self.name.clone(),
-            thread: self.thread_id(),
-            ended: Arc::clone(&self.ended),
-        }
-    }
-
-    /// Whether the thread has passed its last act.
-    pub(crate) fn has_ended(&self) -> bool {
-        *self.ended.lock()
-    }
-
-    /// The text of the panic that ended the thread, if one did.
-    pub fn panic_text(&self) -> Option<String> {
-        self.panic.lock().clone()
+        self.ending.clone()
     }
 
     /// Raises the stop and waits for the thread's end; returns the text of its panic, if it panicked.
@@ -142,7 +128,7 @@ impl Worker {
     /// The panic's text.
     pub fn join(mut self) -> Result<(), String> {
         self.end();
-        self.panic.lock().take().map_or(Ok(()), Err)
+        self.ending.end.lock().clone().unwrap_or(Ok(()))
     }
 
     /// Raises the stop and lets go of the thread without waiting for its end.
@@ -158,17 +144,15 @@ impl Worker {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        let id = thread.thread().id();
-        match Waiting::begin(id, &self.name) {
+        let (id, name) = (self.ending.thread, &self.ending.name);
+        match Waiting::begin(id, name) {
             // The body's panic was caught and reported, so a join error cannot carry news.
             Ok(_waiting) => drop(thread.join()),
-            Err(_) if id == current_thread() => log::warn!(
-                "thread {} was dropped by itself: it ends detached",
-                self.name
-            ),
+            Err(_) if id == current_thread() => {
+                log::warn!("thread {name} was dropped by itself: it ends detached");
+            }
             Err(circle) => log::warn!(
-                "thread {} ends detached: it cannot end before this drop does, since {circle}",
-                self.name
+                "thread {name} ends detached: it cannot end before this drop does, since {circle}"
             ),
         }
     }
@@ -178,8 +162,8 @@ impl Worker {
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
     name: String,
-    thread: Option<ThreadId>,
-    ended: Arc<Monitor<bool>>,
+    thread: ThreadId,
+    end: Arc<Monitor<End>>,
 }
 
 impl Ending {
@@ -194,20 +178,20 @@ impl Ending {
     ///
     /// The thread waits for the caller, or is the caller: it has not ended, and does not before the
     /// caller goes on.
-    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> Result<bool, Circle> {
+    pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> Result<bool, String> {
         if self.has_come() {
             return Ok(true);
         }
-        let target = self.thread.map(|thread| Waiting::begin(thread, &self.name));
-        let _waiting = target.transpose()?;
-        let ended = self.ended.lock();
-        let (ended, _) = clock.wait_for(&self.ended, ended, deadline, |ended| ended.then_some(()));
+        let _waiting = Waiting::begin(self.thread, &self.name)?;
+        let end = self.end.lock();
+        let has_come = |end: &mut End| end.is_some().then_some(());
+        let (ended, _) = clock.wait_for(&self.end, end, deadline, has_come);
         Ok(ended.is_some())
     }
 
     /// Whether the thread has passed its last act.
     pub(crate) fn has_come(&self) -> bool {
-        *self.ended.lock()
+        self.end.lock().is_some()
     }
 }
 
@@ -217,29 +201,28 @@ impl Drop for Worker {
     }
 }
 
-/// Says that the thread has ended, unwinding included.
-struct Ended(Arc<Monitor<bool>>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        *self.0.lock() = true;
-        self.0.notify_all();
-    }
+/// Counts a live thread from before its start to its very end, unwinding included, and says then
+/// how it has ended.
+struct Alive {
+    end: Arc<Monitor<End>>,
+    result: Result<(), String>,
 }
 
-/// Counts a live thread from before its start to its very end, unwinding included.
-struct Alive;
-
 impl Alive {
-    fn new() -> Self {
+    fn new(end: &Arc<Monitor<End>>) -> Self {
         LIVE.fetch_add(1, Ordering::SeqCst);
-        Self
+        Self {
+            end: Arc::clone(end),
+            result: Ok(()),
+        }
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
         LIVE.fetch_sub(1, Ordering::SeqCst);
+        *self.end.lock() = Some(std::mem::replace(&mut self.result, Ok(())));
+        self.end.notify_all();
     }
 }
 

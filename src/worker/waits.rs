@@ -1,8 +1,6 @@
 //! Which thread waits for which other one: so that threads never wait for each other's end in a
 //! circle.
 
-use std::fmt;
-
 use crate::sync::{Arc, ProcessFlag, ProcessMutex, ThreadId, atomic::Ordering, current_thread};
 
 /// All waits of the process for the end of a thread or of its task. Few at any time: one per thread
@@ -40,7 +38,7 @@ impl Task {
     /// # Errors
     ///
     /// As there.
-    pub(crate) fn wait(&self, name: &str) -> Result<Waiting, Circle> {
+    pub(crate) fn wait(&self, name: &str) -> Result<Waiting, String> {
         Waiting::register(self.by, name, Some(Arc::clone(&self.is_over)))
     }
 }
@@ -58,13 +56,15 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Registers a wait of the calling thread; `name` is what its target is called in a [`Circle`].
+    /// Registers a wait of the calling thread; `name` is what its target is called in an error.
     ///
     /// # Errors
     ///
     /// The target waits for the caller, over others or not, or is the caller: it cannot end before
-    /// the caller goes on.
-    pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, Circle> {
+    /// the caller goes on. The text says which thread waits for which, from the target to the
+    /// caller: `a waits for the end of b, and b waits for the end of c`. It is empty where the
+    /// target is the caller.
+    pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, String> {
         Self::register(target, name, None)
     }
 
@@ -72,11 +72,11 @@ impl Waiting {
         target: ThreadId,
         name: &str,
         is_over: Option<Arc<ProcessFlag>>,
-    ) -> Result<Self, Circle> {
+    ) -> Result<Self, String> {
         let waiter = current_thread();
         let mut waits = WAITS.lock();
-        let mut names = vec![name.to_owned()];
-        let mut at = target;
+        let (mut at, mut at_name) = (target, name.to_owned());
+        let mut circle = Vec::new();
         // A thread waits for one end at a time. There is no circle in the table, so this ends.
         while at != waiter {
             let Some(next) = waits.iter().rfind(|wait| wait.waiter == at && wait.is_on()) else {
@@ -88,10 +88,13 @@ impl Waiting {
                 });
                 return Ok(Self { waiter });
             };
-            names.push(next.target_name.clone());
-            at = next.target;
+            circle.push(format!(
+                "{at_name} waits for the end of {}",
+                next.target_name
+            ));
+            (at, at_name) = (next.target, next.target_name.clone());
         }
-        Err(Circle { names })
+        Err(circle.join(", and "))
     }
 }
 
@@ -111,27 +114,6 @@ impl Drop for Waiting {
     }
 }
 
-/// A wait that would close a circle: who waits for whose end, from its target to the thread that
-/// asked.
-#[derive(Debug)]
-pub(crate) struct Circle {
-    names: Vec<String>,
-}
-
-/// `a waits for the end of b, and b waits for the end of c`, where the caller is `c`; nothing where
-/// it is `a`.
-impl fmt::Display for Circle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, pair) in self.names.windows(2).enumerate() {
-            if let [waiter, target] = pair {
-                let and = if nth == 0 { "" } else { ", and " };
-                write!(f, "{and}{waiter} waits for the end of {target}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::bounded;
@@ -142,7 +124,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_itself() {
         let circle = Waiting::begin(current_thread(), "itself").unwrap_err();
-        assert_eq!(circle.to_string(), "");
+        assert_eq!(circle, "");
     }
 
     /// The test's thread is waited for by a second one, and that by a third one.
@@ -170,11 +152,11 @@ mod tests {
         }
         let circle = Waiting::begin(target.0, target.1).unwrap_err();
         let text = "third waits for the end of second, and second waits for the end of first";
-        assert_eq!(circle.to_string(), text);
+        assert_eq!(circle, text);
         drop(go);
         // Not joined: that would be a wait, too, while theirs still stand in the table.
         for (worker, _) in &workers {
-            while !worker.has_ended() {
+            while !worker.is_finished() {
                 std::thread::yield_now();
             }
         }
@@ -196,7 +178,7 @@ mod tests {
             });
             let waiter = told.recv().unwrap();
             let circle = Waiting::begin(waiter, "a").unwrap_err();
-            assert_eq!(circle.to_string(), "a waits for the end of the start");
+            assert_eq!(circle, "a waits for the end of the start");
             task.is_over.store(true, Ordering::SeqCst);
             drop(Waiting::begin(waiter, "a").unwrap());
             drop(go);

@@ -19,7 +19,7 @@ use crate::sync::{
     atomic::{AtomicBool, Ordering},
     current_thread,
 };
-use crate::worker::{Circle, StopSource, Waiting};
+use crate::worker::{StopSource, Waiting};
 
 /// How many notifications may wait for a handler that is not woken, while more come at once.
 const UNWOKEN_MAX: usize = 32;
@@ -205,7 +205,7 @@ impl<K: Object> Listener<K> {
     /// # Errors
     ///
     /// The call under way waits for the caller, or is the caller's: neither can go on first.
-    pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, Circle> {
+    pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, String> {
         let state = self.state.lock();
         if state.life == Life::Ended {
             return Ok(true);

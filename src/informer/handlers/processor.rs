@@ -146,9 +146,7 @@ impl<K: Object> Processor<K> {
             let text = format!("no thread for handler {}: {error}", listener.name());
             Error::new(ErrorKind::Resources, text)
         })?;
-        if let Some(thread) = worker.thread_id() {
-            listener.runs_on(thread);
-        }
+        listener.runs_on(worker.thread_id());
         self.enter(listener, Some(worker), requested)
     }
 

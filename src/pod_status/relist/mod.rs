@@ -164,7 +164,7 @@ impl Relist {
     /// the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
-        if self.worker.has_ended() {
+        if self.worker.is_finished() {
             return Err(Error::stopped("relist loop"));
         }
         let now = self.clock.now();
