@@ -538,7 +538,10 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         if self.is_detached && self.keeps {
-            return Some(Err(Error::not_registered(at.key.namespace(), at.key.name())));
+            return Some(Err(Error::not_registered(
+                at.key.namespace(),
+                at.key.name(),
+            )));
         }
         let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
         reached.then(|| self.in_memory(false, at))

@@ -43,7 +43,12 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         let current = match self.state() {
-            State::Dropped => return Some(Err(Error::not_registered(at.key.namespace(), at.key.name()))),
+            State::Dropped => {
+                return Some(Err(Error::not_registered(
+                    at.key.namespace(),
+                    at.key.name(),
+                )));
+            }
             State::Starting
             | State::Running
             | State::Stopped(Why::Immutable | Why::ShutDown { serves: true }) => self.is_filled(),
