@@ -3,7 +3,7 @@
 use ureq::unversioned::transport::Buffers;
 
 use super::blocking;
-use crate::wire::Wiped;
+use crate::wire::{Buffer, Wiped};
 
 /// The first size of the input buffer: a bookmark or a small event fits.
 const INPUT_BYTES_MIN: usize = 4 * 1024;
@@ -14,27 +14,27 @@ const INPUT_BYTES_MAX: usize = 64 * 1024;
 /// So much may be unread before more is read: what asks for more has no end then. Heads of answers may have this size.
 pub(crate) const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
-#[derive(Default)]
 pub(crate) struct GrowingBuffers {
-    input: Wiped,
-    start: usize,
-    end: usize,
-    /// Whether the last read filled all the room there was.
-    filled_up: bool,
+    input: Buffer,
     output: Wiped,
     progress: bool,
+}
+
+impl Default for GrowingBuffers {
+    fn default() -> Self {
+        Self {
+            input: Buffer::new(INPUT_BYTES_MIN, INPUT_BYTES_MAX),
+            output: Wiped::default(),
+            progress: false,
+        }
+    }
 }
 
 impl GrowingBuffers {
     /// Gives back what holds nothing.
     pub(crate) fn release(&mut self) {
         self.release_output();
-        if self.start == self.end {
-            self.input = Wiped::default();
-            self.start = 0;
-            self.end = 0;
-            self.filled_up = false;
-        }
+        self.input.release();
     }
 
     pub(crate) fn release_output(&mut self) {
@@ -44,25 +44,6 @@ impl GrowingBuffers {
     /// The part of the output that is to be sent.
     pub(crate) fn to_send(&self, amount: usize) -> &[u8] {
         self.output.get(..amount).unwrap_or(&self.output)
-    }
-
-    fn make_room(&mut self) {
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-        } else if self.start > 0 {
-            self.input.copy_within(self.start..self.end, 0);
-            self.end = self.end.saturating_sub(self.start);
-            self.start = 0;
-        }
-        let size = self.input.len();
-        let grown = size.saturating_mul(2);
-        if self.end == size {
-            self.input = Wiped::beginning_with(&self.input, grown.max(INPUT_BYTES_MIN));
-        } else if self.filled_up && size < INPUT_BYTES_MAX {
-            self.input = Wiped::beginning_with(&self.input, grown);
-        }
-        self.filled_up = false;
     }
 }
 
@@ -76,34 +57,28 @@ impl Buffers for GrowingBuffers {
     }
 
     fn input(&self) -> &[u8] {
-        self.input.get(self.start..self.end).unwrap_or_default()
+        self.input.pending()
     }
 
     fn input_append_buf(&mut self) -> &mut [u8] {
-        self.make_room();
-        self.input.get_mut(self.end..).unwrap_or_default()
+        self.input.space()
     }
 
     fn input_appended(&mut self, amount: usize) {
-        self.end = self.end.saturating_add(amount).min(self.input.len());
-        self.filled_up = self.end == self.input.len();
+        self.input.filled(amount);
     }
 
     fn input_consume(&mut self, amount: usize) {
         self.progress = amount > 0;
-        self.start = self.start.saturating_add(amount).min(self.end);
+        self.input.take(amount);
     }
 
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
-        self.make_room();
-        (
-            self.input.get_mut(self.end..).unwrap_or_default(),
-            &mut self.output,
-        )
+        (self.input.space(), &mut self.output)
     }
 
     fn can_use_input(&self) -> bool {
-        self.progress && self.start < self.end
+        self.progress && !self.input.pending().is_empty()
     }
 }
 
@@ -148,6 +123,6 @@ mod tests {
             buffers.input_appended(room);
             buffers.input_consume(room);
         }
-        assert_eq!(buffers.input.len(), INPUT_BYTES_MAX);
+        assert_eq!(buffers.input.held(), INPUT_BYTES_MAX);
     }
 }

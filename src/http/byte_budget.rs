@@ -65,10 +65,6 @@ struct Holder {
     counted: AtomicUsize,
 }
 
-/// The account is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct IsClosed;
-
 /// What of an answer's memory counts.
 fn counted(held: usize) -> usize {
     if held <= UNCOUNTED_BYTES { 0 } else { held }
@@ -179,18 +175,18 @@ impl Accounts {
         largest.map(|(number, _)| *number)
     }
 
-    /// Grants a growth, if need be by closing larger answers. Returns those that the caller must
-    /// wake.
+    /// Grants a growth, if need be by closing larger answers; `None` when the account is closed.
+    /// Returns those that the caller must wake.
     fn grow(
         &mut self,
         number: u64,
         signal: &Arc<Signal>,
         growth: Growth,
         bytes_max: usize,
-    ) -> (Result<usize, IsClosed>, Vec<Arc<Signal>>) {
+    ) -> (Option<usize>, Vec<Arc<Signal>>) {
         let mut closed = Vec::new();
         if signal.is_closed() {
-            return (Err(IsClosed), closed);
+            return (None, closed);
         }
         let Growth {
             held, least, most, ..
@@ -198,7 +194,7 @@ impl Accounts {
         let moved = if growth.moves { held } else { 0 };
         self.set(number, signal, most, moved);
         if self.open.saturating_add(self.closing) <= bytes_max {
-            return (Ok(most), closed);
+            return (Some(most), closed);
         }
         self.set(number, signal, least, moved);
         let sum = self.open.saturating_add(self.closing);
@@ -207,14 +203,14 @@ impl Accounts {
             // No larger answer is closed in vain.
             self.close(number);
             self.set(number, signal, counted(held), 0);
-            return (Err(IsClosed), closed);
+            return (None, closed);
         }
         while self.open > bytes_max
             && let Some(largest) = self.largest()
         {
             closed.extend(self.close(largest));
         }
-        (Ok(least), closed)
+        (Some(least), closed)
     }
 }
 
@@ -243,7 +239,7 @@ impl Account {
         for signal in closed {
             signal.wake.wake();
         }
-        granted.map_err(|IsClosed| self.error())
+        granted.ok_or_else(|| self.error())
     }
 
     /// Asks for room for bytes that are read ahead of the need. Never blocks, and closes nothing:

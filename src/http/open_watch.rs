@@ -111,8 +111,8 @@ impl<K: Object> OpenWatch<K> {
                 return ended;
             }
             let read = move |caller: &Giver<_>| Ok(reader.read_for(caller));
-            let threads = &self.client.threads;
-            self.reading = Some(threads.read("the decoder of the objects", read));
+            let readers = &self.client.threads.readers;
+            self.reading = Some(readers.run("the decoder of the objects", read));
         }
         let Some(reading) = self.reading.take() else {
             let lost = "the watch was lost with the failure before";

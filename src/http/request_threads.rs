@@ -5,24 +5,21 @@
 //! to stay shallow. So there are as many threads as slots, and one more for each request whose peer
 //! is silent.
 
-use super::admission::Urgency;
-use super::halt::Halt;
-use super::handover::{Giver, Taker};
+use super::handover::Taker;
 use super::slots::{Slot, Slots};
 use super::thread_pool::{Jobs, ThreadPool, answering};
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::list_watch::RequestProgress;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
 /// The threads and the slots of one client.
 pub(crate) struct RequestThreads {
-    slots: Slots,
+    pub(crate) slots: Slots,
     /// Where lists run and watches are opened: the slots are its bound.
     asking: ThreadPool,
     /// Where watches are read when something has come; nothing waits for the network there.
-    readers: ThreadPool,
+    pub(crate) readers: ThreadPool,
 }
 
 impl RequestThreads {
@@ -32,26 +29,6 @@ impl RequestThreads {
             asking: ThreadPool::new("ask", usize::MAX, Jobs::Wait),
             readers: ThreadPool::new("read", readers_max, Jobs::Compute),
         }
-    }
-
-    /// A slot for a request. Blocks as [`Slots::enter`].
-    ///
-    /// # Errors
-    ///
-    /// The stop, or the caller's deadline.
-    pub(crate) fn slot(
-        &self,
-        urgency: &Urgency,
-        progress: &RequestProgress,
-        stop: &StopToken,
-        deadline: Deadline,
-    ) -> Result<Arc<Slot>, Halt> {
-        self.slots.enter(urgency, progress, stop, deadline)
-    }
-
-    /// Lets a request go before the background's if it is queued for a slot. Never blocks.
-    pub(crate) fn expedite(&self, urgency: &Urgency) {
-        self.slots.expedite(urgency);
     }
 
     /// Runs `job` with `slot` on a thread of its own. `port` names the program's code that runs in
@@ -85,25 +62,17 @@ impl RequestThreads {
         }
         answer
     }
-
-    /// Runs `work`, which waits for nothing, on a thread soon. It may give results before its last.
-    pub(crate) fn read<T: Send + 'static>(
-        &self,
-        port: &'static str,
-        work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
-    ) -> Taker<Result<T, Error>> {
-        self.readers.run(port, work)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
+    use super::super::admission::Urgency;
     use super::super::blocking::{Blocking, Until};
     use super::*;
     use crate::error::ErrorKind;
-    use crate::list_watch::RequestPhase;
+    use crate::list_watch::{RequestPhase, RequestProgress};
     use crate::worker::Worker;
 
     const SLOTS: usize = 4;
@@ -121,7 +90,9 @@ mod tests {
         urgency: &Urgency,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Taker<Result<T, Error>> {
-        let slot = threads.slot(urgency, &progress(), &StopToken::never(), Deadline::NEVER);
+        let slot = threads
+            .slots
+            .enter(urgency, &progress(), &StopToken::never(), Deadline::NEVER);
         threads.ask(
             &slot.unwrap(),
             "the decoder".to_owned(),
@@ -188,7 +159,10 @@ mod tests {
             let progress = progress();
             let told = progress.clone();
             let worker = Worker::spawn(format!("t-{number}"), move |stop| {
-                let slot = asking.slot(&urgency, &told, stop, Deadline::NEVER).unwrap();
+                let slot = asking
+                    .slots
+                    .enter(&urgency, &told, stop, Deadline::NEVER)
+                    .unwrap();
                 let job = move |_slot: Arc<Slot>| {
                     gate.pass(number);
                     Ok(())
@@ -207,7 +181,7 @@ mod tests {
             }
         }
         assert_eq!(client.slots.free(), 0);
-        client.expedite(&urgencies[2]);
+        client.slots.expedite(&urgencies[2]);
         for expected in [3, 2, 1] {
             assert!(begins.is_empty());
             opens.send(()).unwrap();
@@ -224,7 +198,9 @@ mod tests {
     fn without_a_thread_the_request_says_so_and_the_others_go_on() {
         let client = RequestThreads::new(1, 1);
         let urgency = Urgency::new(false);
-        let slot = client.slot(&urgency, &progress(), &StopToken::never(), Deadline::NEVER);
+        let slot = client
+            .slots
+            .enter(&urgency, &progress(), &StopToken::never(), Deadline::NEVER);
         let (job, answer) = answering("the decoder", move |_| {
             drop(slot);
             Ok(())

@@ -8,6 +8,9 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
+/// The parameter of a version.
+const VERSION: &str = "resourceVersion";
+
 /// The path of a kind's objects: all of them, or those of one namespace.
 ///
 /// # Errors
@@ -42,22 +45,21 @@ pub(crate) fn collection<K: Object>(namespace: Option<&str>) -> Result<String, E
 ///
 /// `Config`, for a namespace that is no path segment, or that the kind does not have.
 pub(crate) fn list<K: Object>(scope: &Scope, request: &ListRequest) -> Result<String, Error> {
-    let mut query = Query::of(scope, collection::<K>(scope.namespace_name())?);
+    let mut path = collection::<K>(scope.namespace_name())?;
+    add_selectors(&mut path, scope);
     if request.limit > 0 {
-        query.add("limit", &request.limit.to_string());
+        add(&mut path, "limit", &request.limit.to_string());
     }
-    if let Some(token) = &request.continue_token {
-        query.add("continue", token);
-    }
-    query.version(&request.resource_version);
-    let version_match = request
-        .version_match
-        .map(|version_match| match version_match {
-            VersionMatch::Exact => "Exact",
-            VersionMatch::NotOlderThan => "NotOlderThan",
-        });
-    query.add_some("resourceVersionMatch", version_match.unwrap_or_default());
-    Ok(query.path)
+    let token = request.continue_token.as_deref();
+    add(&mut path, "continue", token.unwrap_or_default());
+    add(&mut path, VERSION, request.resource_version.as_str());
+    let version_match = match request.version_match {
+        Some(VersionMatch::Exact) => "Exact",
+        Some(VersionMatch::NotOlderThan) => "NotOlderThan",
+        None => "",
+    };
+    add(&mut path, "resourceVersionMatch", version_match);
+    Ok(path)
 }
 
 /// The path and query of a watch of `scope`.
@@ -66,23 +68,22 @@ pub(crate) fn list<K: Object>(scope: &Scope, request: &ListRequest) -> Result<St
 ///
 /// `Config`, for a namespace that is no path segment, or that the kind does not have.
 pub(crate) fn watch<K: Object>(scope: &Scope, request: &WatchRequest) -> Result<String, Error> {
-    let mut query = Query::of(scope, collection::<K>(scope.namespace_name())?);
-    query.add("watch", "true");
-    query.version(&request.resource_version);
+    let mut path = collection::<K>(scope.namespace_name())?;
+    add_selectors(&mut path, scope);
+    add(&mut path, "watch", "true");
+    add(&mut path, VERSION, request.resource_version.as_str());
     if request.bookmarks {
-        query.add("allowWatchBookmarks", "true");
+        add(&mut path, "allowWatchBookmarks", "true");
     }
     if request.send_initial_events {
-        query.add("sendInitialEvents", "true");
-        query.add("resourceVersionMatch", "NotOlderThan");
+        add(&mut path, "sendInitialEvents", "true");
+        add(&mut path, "resourceVersionMatch", "NotOlderThan");
     }
     if request.timeout > Duration::ZERO {
-        query.add(
-            "timeoutSeconds",
-            &whole_seconds(request.timeout).to_string(),
-        );
+        let seconds = whole_seconds(request.timeout).to_string();
+        add(&mut path, "timeoutSeconds", &seconds);
     }
-    Ok(query.path)
+    Ok(path)
 }
 
 /// The path and query of a get.
@@ -101,9 +102,8 @@ pub(crate) fn get<K: Object>(key: &ObjectKey, version: &ResourceVersion) -> Resu
     let mut path = collection::<K>(namespace)?;
     path.push('/');
     segment(&mut path, "name", key.name())?;
-    let mut query = Query { path, first: true };
-    query.version(version);
-    Ok(query.path)
+    add(&mut path, VERSION, version.as_str());
+    Ok(path)
 }
 
 /// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.
@@ -156,35 +156,19 @@ fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-struct Query {
-    path: String,
-    first: bool,
+/// Adds what selects the objects of a scope.
+fn add_selectors(path: &mut String, scope: &Scope) {
+    add(path, "fieldSelector", scope.field_selector().as_str());
+    add(path, "labelSelector", scope.label_selector().as_str());
 }
 
-impl Query {
-    fn of(scope: &Scope, path: String) -> Self {
-        let mut query = Self { path, first: true };
-        query.add_some("fieldSelector", scope.field_selector().as_str());
-        query.add_some("labelSelector", scope.label_selector().as_str());
-        query
-    }
-
-    fn version(&mut self, version: &ResourceVersion) {
-        self.add_some("resourceVersion", version.as_str());
-    }
-
-    fn add_some(&mut self, name: &str, value: &str) {
-        if !value.is_empty() {
-            self.add(name, value);
-        }
-    }
-
-    fn add(&mut self, name: &str, value: &str) {
-        self.path.push(if self.first { '?' } else { '&' });
-        self.first = false;
-        self.path.push_str(name);
-        self.path.push('=');
-        encode(&mut self.path, value);
+/// Adds a parameter of the query, unless its value is empty.
+fn add(path: &mut String, name: &str, value: &str) {
+    if !value.is_empty() {
+        path.push(if path.contains('?') { '&' } else { '?' });
+        path.push_str(name);
+        path.push('=');
+        encode(path, value);
     }
 }
 

@@ -14,18 +14,21 @@ use super::open_watch::{OpenWatch, WatchReader};
 use super::requests;
 use super::slots::Slot;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
     WatchRequest, WatchStream,
 };
 use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
 use crate::sync::Arc;
-use crate::wire::{EventDecoder, Growth, ListDecoder, Trim, Wiped, decode_object};
+use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
 
 /// Room to read a single object into, at first.
 const OBJECT_BYTES: usize = 8 * 1024;
+
+/// What a large one is offered per read.
+const OBJECT_READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Lists and watches one scope.
 pub(crate) struct ScopeWatcher<K> {
@@ -60,7 +63,7 @@ impl<K: Object> ScopeWatcher<K> {
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> Result<Taker<Result<T, Error>>, Error> {
         let threads = &self.client.threads;
-        let slot = threads.slot(urgency, &self.progress, stop, deadline);
+        let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
         let slot = slot.map_err(|halt| self.failed(halt))?;
         let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
         Ok(threads.ask(&slot, port, stop, job))
@@ -251,7 +254,7 @@ impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
 
     fn expedite(&self) {
         self.client.context.limiter.expedite(&self.urgency);
-        self.client.threads.expedite(&self.urgency);
+        self.client.threads.slots.expedite(&self.urgency);
     }
 
     fn supports_watch_list(&self) -> bool {
@@ -307,44 +310,24 @@ impl<K: Object> ObjectGetter<K> {
     fn decode(&self, mut answer: Answer) -> Result<Arc<Held<K>>, Error> {
         let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
-        let mut bytes = Wiped::beginning_with(&[], OBJECT_BYTES);
-        let mut filled = 0_usize;
+        let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
         let end = answer.call.until.within(options.body_timeout, Limit::Body);
-        loop {
-            if filled == bytes.len() {
-                let least = filled.saturating_add(OBJECT_BYTES);
-                let most = filled.saturating_mul(2).min(bytes_max).max(least);
-                let held = filled;
-                let moves = true;
-                let growth = Growth {
-                    held,
-                    moves,
-                    least,
-                    most,
-                };
-                let granted = answer.call.grow(growth);
-                let granted = granted.map_err(|error| error.context(&answer.what))?;
-                bytes = Wiped::beginning_with(&bytes, granted);
-                answer.call.settle(granted);
-            }
+        // One byte more than the maximum is what the decoder refuses.
+        while buffer.pending().len() <= bytes_max {
+            let granted = buffer.reserve(&mut |growth| answer.call.grow(growth));
+            granted.map_err(|error| error.context(&answer.what))?;
+            answer.call.settle(buffer.held());
             let until = end.within(options.body_idle_timeout, Limit::Idle);
-            let room = bytes.get_mut(filled..).unwrap_or_default();
-            let count = read_some(&mut answer, room, until)?;
+            let count = read_some(&mut answer, buffer.space(), until)?;
             if count == 0 {
                 break;
             }
-            filled = filled.saturating_add(count);
-            if filled > bytes_max {
-                let what = &answer.what;
-                let message = format!("{what}: the object is larger than {bytes_max} bytes");
-                return Err(Error::new(ErrorKind::TooLarge, message));
-            }
+            buffer.filled(count);
         }
         let mut decode = options.decode.clone();
         // A plain get keeps what only writers need (B19).
         decode.trim = Trim::Keep;
-        let bytes = bytes.get(..filled).unwrap_or_default();
-        decode_object(bytes, &decode).map_err(|error| answer.failed(error))
+        decode_object(buffer.pending(), &decode).map_err(|error| answer.failed(error))
     }
 }
 
@@ -365,7 +348,8 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         let slot = self
             .client
             .threads
-            .slot(&urgency, &progress, stop, deadline);
+            .slots
+            .enter(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|halt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
             errors::failed(&what, halt)

@@ -32,19 +32,34 @@ pub(crate) struct Growth {
 pub(crate) type Grant<'a> = &'a mut dyn FnMut(Growth) -> Result<usize, Error>;
 
 /// Bytes read and not yet used up. Holds no memory while it is empty and released.
-#[derive(Default)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     bytes: Wiped,
     start: usize,
     end: usize,
+    /// The room for the next read: reads that fill it double it, up to the maximum.
+    read: usize,
+    read_min: usize,
+    read_max: usize,
 }
 
 impl Buffer {
-    /// At least `least` bytes to read into, behind what is pending. The memory follows `least` and
-    /// what is pending, up and down.
-    pub(super) fn space(&mut self, least: usize) -> &mut [u8] {
+    /// A buffer that offers between `read_min` and `read_max` bytes to a read.
+    pub(crate) fn new(read_min: usize, read_max: usize) -> Self {
+        Self {
+            bytes: Wiped::default(),
+            start: 0,
+            end: 0,
+            read: read_min,
+            read_min,
+            read_max,
+        }
+    }
+
+    /// Where to read into, behind what is pending; never empty. The memory follows what is pending,
+    /// up and down.
+    pub(crate) fn space(&mut self) -> &mut [u8] {
         // What is granted without a question cannot fail.
-        let _granted = self.reserve(least, &mut |growth| Ok(growth.most));
+        let _granted = self.reserve(&mut |growth| Ok(growth.most));
         self.bytes.get_mut(self.end..).unwrap_or_default()
     }
 
@@ -53,7 +68,11 @@ impl Buffer {
     /// # Errors
     ///
     /// `grant`'s own; the buffer is then as it was.
-    pub(super) fn reserve(&mut self, least: usize, grant: Grant<'_>) -> Result<(), Error> {
+    pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
+        self.make_room(self.read, grant)
+    }
+
+    fn make_room(&mut self, least: usize, grant: Grant<'_>) -> Result<(), Error> {
         let pending = self.pending().len();
         let needed = pending.saturating_add(least);
         let length = self.bytes.len();
@@ -96,17 +115,20 @@ impl Buffer {
     }
 
     /// `count` bytes of the space were filled.
-    pub(super) fn filled(&mut self, count: usize) {
+    pub(crate) fn filled(&mut self, count: usize) {
+        if count >= self.read {
+            self.read = self.read.saturating_mul(2).min(self.read_max);
+        }
         self.end = self.end.saturating_add(count).min(self.bytes.len());
     }
 
-    pub(super) fn pending(&self) -> &[u8] {
+    pub(crate) fn pending(&self) -> &[u8] {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
     /// Uses up `count` bytes and hands them out; they stay where they are until the next call of
     /// `space`.
-    pub(super) fn take(&mut self, count: usize) -> &mut [u8] {
+    pub(crate) fn take(&mut self, count: usize) -> &mut [u8] {
         let from = self.start;
         self.start = from.saturating_add(count).min(self.end);
         self.bytes.get_mut(from..self.start).unwrap_or_default()
@@ -118,14 +140,14 @@ impl Buffer {
     }
 
     /// Gives the memory back when nothing is pending.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         if self.start == self.end {
-            *self = Self::default();
+            *self = Self::new(self.read_min, self.read_max);
         }
     }
 
     /// The memory held, in bytes.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.bytes.held()
     }
 }
@@ -144,14 +166,17 @@ mod tests {
     use super::*;
 
     fn put(buffer: &mut Buffer, bytes: &[u8]) {
-        let space = buffer.space(bytes.len());
+        buffer
+            .make_room(bytes.len(), &mut |growth| Ok(growth.most))
+            .unwrap();
+        let space = &mut buffer.bytes[buffer.end..];
         space[..bytes.len()].copy_from_slice(bytes);
         buffer.filled(bytes.len());
     }
 
     #[test]
     fn what_is_pending_survives_every_move() {
-        let mut buffer = Buffer::default();
+        let mut buffer = Buffer::new(512, 16 * 1024);
         let mut expected = Vec::new();
         for round in 0..300_usize {
             let chunk: Vec<u8> = (0..round % 37).map(|n| u8::try_from(n).unwrap()).collect();
@@ -166,18 +191,18 @@ mod tests {
 
     #[test]
     fn a_buffer_grows_to_what_is_granted_and_is_untouched_by_a_refusal() {
-        let mut buffer = Buffer::default();
+        let mut buffer = Buffer::new(512, 16 * 1024);
         put(&mut buffer, &vec![7; 100_000]);
         let held = buffer.held();
         let refuse = &mut |_| Err(Error::new(crate::error::ErrorKind::TooLarge, "full"));
-        assert!(buffer.reserve(1000, refuse).is_err());
+        assert!(buffer.make_room(1000, refuse).is_err());
         assert_eq!((buffer.pending().len(), buffer.held()), (100_000, held));
         let mut asked = None;
         let grant = &mut |growth: Growth| {
             asked = Some(growth);
             Ok(growth.least)
         };
-        buffer.reserve(1000, grant).unwrap();
+        buffer.make_room(1000, grant).unwrap();
         let growth = Growth {
             held,
             moves: true,
@@ -186,21 +211,21 @@ mod tests {
         };
         assert_eq!((asked, buffer.held()), (Some(growth), 101_000));
         buffer
-            .reserve(1000, &mut |_| panic!("there is room"))
+            .make_room(1000, &mut |_| panic!("there is room"))
             .unwrap();
-        assert_eq!(buffer.space(1000).len(), 1000);
+        assert_eq!(buffer.held() - buffer.end, 1000);
         assert!(buffer.pending().iter().all(|byte| *byte == 7));
     }
 
     /// What comes on and on is moved no more once it is large, and held only as far as it has come.
     #[test]
     fn a_large_buffer_grows_in_place() {
-        let mut buffer = Buffer::default();
+        let mut buffer = Buffer::new(512, 16 * 1024);
         let chunk = vec![7; 16 * 1024];
         let mut moves = 0;
         for _ in 0..1000 {
             buffer
-                .reserve(chunk.len(), &mut |growth| {
+                .make_room(chunk.len(), &mut |growth| {
                     moves += usize::from(growth.moves && growth.held >= IN_PLACE_BYTES_MIN);
                     Ok(growth.most)
                 })
@@ -217,11 +242,11 @@ mod tests {
 
     #[test]
     fn a_large_piece_leaves_no_large_memory_behind() {
-        let mut buffer = Buffer::default();
+        let mut buffer = Buffer::new(512, 16 * 1024);
         put(&mut buffer, &vec![7; 1 << 20]);
         buffer.take((1 << 20) - 10);
-        assert!(!buffer.space(512).is_empty());
-        assert!(buffer.held() <= 2048, "{}", buffer.held());
+        assert!(!buffer.space().is_empty());
+        assert!(buffer.held() <= 4096, "{}", buffer.held());
         assert_eq!(buffer.pending(), [7; 10]);
         buffer.take(10);
         buffer.release();

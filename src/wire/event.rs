@@ -91,18 +91,18 @@ impl<K: Object> EventDecoder<K> {
     ///
     /// `grant`'s own.
     pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
-        self.frames.reserve(grant)
+        self.frames.buffer.reserve(grant)
     }
 
     /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill
     /// it.
     pub fn space(&mut self) -> &mut [u8] {
-        self.frames.space()
+        self.frames.buffer.space()
     }
 
     /// Tells that the first `count` bytes of the space were filled.
     pub fn filled(&mut self, count: usize) {
-        self.frames.filled(count);
+        self.frames.buffer.filled(count);
     }
 
     /// The next event of what has come; `None` asks for bytes, or stands at the end (see

@@ -3,7 +3,7 @@
 
 use memchr::memchr;
 
-use super::buffer::{Buffer, Grant};
+use super::buffer::Buffer;
 use super::members::{Expected, MemberPart, Members};
 use super::scan::{Cutting, NotJson, Shape, Span, is_space, spells};
 use crate::error::{Error, ErrorKind};
@@ -16,7 +16,7 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// The events of one stream.
 pub(super) struct Frames {
-    buffer: Buffer,
+    pub(super) buffer: Buffer,
     members: Members,
     /// The key of the member that comes, and the members that have come of the event.
     key: Span,
@@ -26,7 +26,6 @@ pub(super) struct Frames {
     searched: usize,
     /// Bytes of events and between them that were used up.
     used: usize,
-    read: usize,
     bytes_max: usize,
     /// What raises the limit.
     option: &'static str,
@@ -46,32 +45,16 @@ impl Frames {
     /// Events of at most `bytes_max`, a limit that `option` raises.
     pub(super) fn new(cutting: Cutting, bytes_max: usize, option: &'static str) -> Self {
         Self {
-            buffer: Buffer::default(),
+            buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
             members: Members::new(cutting),
             key: Span::default(),
             kind: None,
             object: None,
             searched: 0,
             used: 0,
-            read: READ_BYTES_MIN,
             bytes_max,
             option,
         }
-    }
-
-    pub(super) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
-        self.buffer.reserve(self.read, grant)
-    }
-
-    pub(super) fn space(&mut self) -> &mut [u8] {
-        self.buffer.space(self.read)
-    }
-
-    pub(super) fn filled(&mut self, count: usize) {
-        if count >= self.read {
-            self.read = self.read.saturating_mul(2).min(READ_BYTES_MAX);
-        }
-        self.buffer.filled(count);
     }
 
     /// The next whole event, or that the bytes are no JSON object; `None` asks for bytes.
@@ -171,13 +154,12 @@ impl Frames {
         if self.partial() == 0 {
             self.buffer.release();
             self.members.release();
-            self.read = READ_BYTES_MIN;
         }
     }
 
     /// Gives all memory back, and what was read with it: the stream is at its end.
     pub(super) fn discard(&mut self) {
-        self.buffer = Buffer::default();
+        self.buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
         self.members.release();
     }
 

@@ -26,7 +26,6 @@ pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
     batch: Batch,
-    read: usize,
     items_max: usize,
     bytes_max: usize,
     /// The length of the body so far.
@@ -38,10 +37,9 @@ impl<K: Object> ListDecoder<K> {
     /// A decoder of one page.
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
-            buffer: Buffer::default(),
+            buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
             scan: ListScan::new(item::cutting::<K>(options), options.item_bytes_max),
             batch: Batch::default(),
-            read: READ_BYTES_MIN,
             items_max: options.list_items_max,
             bytes_max: options.list_bytes_max,
             bytes: 0,
@@ -55,12 +53,12 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// `grant`'s own.
     pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
-        self.buffer.reserve(self.read, grant)
+        self.buffer.reserve(grant)
     }
 
     /// Where to read into; never empty.
     pub fn space(&mut self) -> &mut [u8] {
-        self.buffer.space(self.read)
+        self.buffer.space()
     }
 
     /// Tells that the first `count` bytes of the space were filled; hands over the items that are whole now.
@@ -72,9 +70,6 @@ impl<K: Object> ListDecoder<K> {
     /// `Protocol` when the body is no JSON or no list, `TooLarge` beyond the maximum of an item or of the list,
     /// naming the option. The decoder is then of no further use.
     pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
-        if count >= self.read {
-            self.read = self.read.saturating_mul(2).min(READ_BYTES_MAX);
-        }
         self.buffer.filled(count);
         self.bytes = self.bytes.saturating_add(count);
         if self.bytes > self.bytes_max {

@@ -22,7 +22,7 @@ mod tests;
 mod whole;
 mod wiped;
 
-pub(crate) use buffer::Growth;
+pub(crate) use buffer::{Buffer, Growth};
 pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
