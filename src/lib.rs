@@ -260,7 +260,6 @@
 //! |---|---|
 //! | [`clock`], [`worker`] | ground: time that tests own, named threads with a stop |
 //! | [`object`], [`Error`] | vocabulary: keys, versions, selectors, statuses, the one error |
-//! | [`wire`] | bytes to vocabulary: bounded frames, list bodies item by item, watch events |
 //! | [`list_watch`] | the port: list a page, open a watch, get one object |
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
@@ -304,7 +303,14 @@ mod guard;
 mod hooks;
 pub mod object;
 
-pub mod wire;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(
+        unreachable_pub,
+        reason = "its decoders are public with the feature `testing`"
+    )
+)]
+mod wire;
 
 pub mod list_watch;
 

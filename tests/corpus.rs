@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
-use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder, Listed, ObjectEvent, WatchEvent};
+use kubecache::http::DecodeOptions;
+use kubecache::list_watch::{Listed, ObjectEvent, WatchEvent};
+use kubecache::testing::{EventDecoder, ListDecoder};
 
 /// How the bytes of a body are handed in.
 const CHUNKS: [usize; 4] = [usize::MAX, 1, 2, 13];

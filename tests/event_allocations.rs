@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::Error;
 use kubecache::clock::{Clock, Deadline};
+use kubecache::http::DecodeOptions;
 use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
 use kubecache::list_watch::{
     ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchRequest,
@@ -16,7 +17,7 @@ use kubecache::list_watch::{
 use kubecache::object::ResourceVersion;
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::store::{Indexers, Store};
-use kubecache::wire::{DecodeOptions, EventDecoder};
+use kubecache::testing::EventDecoder;
 use kubecache::worker::StopToken;
 
 use crate::COUNTED;

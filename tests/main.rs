@@ -13,21 +13,28 @@
     reason = "a test fails by panicking, and prints what it measures"
 )]
 
+#[cfg(feature = "testing")]
 #[path = "../benches/bodies/mod.rs"]
 mod bodies;
+#[cfg(feature = "testing")]
 #[path = "../benches/informer/canned.rs"]
 mod canned;
 mod cluster;
 mod cluster_control;
+#[cfg(feature = "testing")]
 mod corpus;
+#[cfg(feature = "testing")]
 mod event_allocations;
 mod freed_memory;
+#[cfg(feature = "testing")]
 #[path = "../benches/informer/history.rs"]
 mod history;
 mod informer_example;
+#[cfg(feature = "testing")]
 mod informer_memory;
 mod informer_set;
 mod leaks;
+#[cfg(feature = "testing")]
 mod list_memory;
 mod loud_logs;
 mod no_thread_left;
@@ -35,6 +42,7 @@ mod node_agent;
 mod panic_logs;
 mod pod_status_example;
 mod ports;
+#[cfg(feature = "testing")]
 mod queue_memory;
 mod relist_threads;
 mod replay;

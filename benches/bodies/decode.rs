@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use kubecache::http::DecodeOptions;
+use kubecache::list_watch::Listed;
 use kubecache::object::{Held, Object};
-use kubecache::wire::{DecodeOptions, ListDecoder, Listed};
+use kubecache::testing::ListDecoder;
 
 pub(crate) fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
     let mut kept = Vec::new();

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, select, unbounded};
 use kubecache::Error;
 use kubecache::clock::{Clock, Deadline};
+use kubecache::http::DecodeOptions;
 use kubecache::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
 };
 use kubecache::object::Object;
-use kubecache::wire::{DecodeOptions, EventDecoder, ListDecoder};
+use kubecache::testing::{EventDecoder, ListDecoder};
 use kubecache::worker::StopToken;
 
 /// How much the HTTP client decodes at once.

@@ -43,3 +43,5 @@ pub use client_options::ClientOptions;
 pub use config::{Config, KubeconfigOptions};
 #[cfg(feature = "testing")]
 pub(crate) use raw_answer::RawAnswer;
+
+pub use crate::wire::{DecodeOptions, Trim};

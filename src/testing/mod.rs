@@ -20,5 +20,7 @@ pub use server::{
 };
 pub use source::{FakeSource, RequestKind, SeenRequest, SourceFault};
 
+pub use crate::wire::{EventDecoder, ListDecoder};
+
 #[cfg(test)]
 mod tests;

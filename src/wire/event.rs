@@ -24,12 +24,11 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes the body of a watch as it arrives.
 ///
-/// Read into [`space`](Self::space), say with [`filled`](Self::filled) how much came, then call
-/// [`next`](Self::next) until it gives `None`. Between events it holds no more than the 512 bytes
-/// that `space` offers, and nothing after [`release`](Self::release).
+/// The caller reads into [`space`](Self::space) and tells [`filled`](Self::filled) how much came.
+/// Then it calls [`next`](Self::next) until that returns `None`. Between events the decoder holds
+/// the 512 bytes that `space` offers. After [`release`](Self::release) it holds nothing.
 ///
-/// An event is a JSON object. What stands between two of them, and whether there is a newline, has
-/// no meaning.
+/// An event is a JSON object. White space and newlines between two events have no meaning.
 pub struct EventDecoder<K> {
     frames: Frames,
     initial: Option<InitialEvents>,
@@ -70,10 +69,11 @@ impl<K: Object> EventDecoder<K> {
         }
     }
 
-    /// A decoder of a watch that begins with the present objects: up to the bookmark behind them it
-    /// takes no more items and bytes than a list may have
-    /// ([`list_items_max`](DecodeOptions::list_items_max),
-    /// [`list_bytes_max`](DecodeOptions::list_bytes_max)).
+    /// A decoder of a watch that begins with the present objects.
+    ///
+    /// The objects before the bookmark that ends them have the limits of a list:
+    /// [`list_items_max`](DecodeOptions::list_items_max) and
+    /// [`list_bytes_max`](DecodeOptions::list_bytes_max).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
             initial: Some(InitialEvents {
@@ -94,8 +94,8 @@ impl<K: Object> EventDecoder<K> {
         self.frames.buffer.reserve(grant)
     }
 
-    /// Where to read into; never empty. Small while the stream is quiet, larger while reads fill
-    /// it.
+    /// The room for the next read; never empty. It is small while the stream is quiet, and grows
+    /// while reads fill it.
     pub fn space(&mut self) -> &mut [u8] {
         self.frames.buffer.space()
     }
@@ -105,19 +105,17 @@ impl<K: Object> EventDecoder<K> {
         self.frames.buffer.filled(count);
     }
 
-    /// The next event of what has come; `None` asks for bytes, or stands at the end (see
-    /// [`is_ended`](Self::is_ended)).
+    /// Decodes the next event of the bytes that have come. `None` asks for more bytes, or is the
+    /// end of the stream (see [`is_ended`](Self::is_ended)).
     ///
-    /// What is no watch event ends the stream with a [`WatchEvent::Error`] of our own making, an
-    /// internal
-    /// error in client-go's words (RS-6). A well-formed object that is not a `K` is set aside (B12); one of another
-    /// kind is skipped (RF-25).
+    /// Bytes that are no watch event end the stream with a [`WatchEvent::Error`], an internal error
+    /// in client-go's words. The decoder sets a well-formed object aside that is not a `K`. It
+    /// skips an object of another kind.
     ///
     /// # Errors
     ///
-    /// `TooLarge` when an event exceeds its maximum, or the initial events exceed theirs, naming
-    /// the option. The
-    /// stream is then at its end.
+    /// `TooLarge` when an event, or the initial events together, exceed their maximum. The error
+    /// names the option, and the stream is at its end.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator ends at its first None; a stream goes on when bytes come"
@@ -180,13 +178,12 @@ impl<K: Object> EventDecoder<K> {
         Ok(())
     }
 
-    /// Whether the decoder found the stream broken: what still comes is not looked at.
+    /// Whether the stream is broken. The decoder then ignores further bytes.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// To be called at the end of the body: the error of an event that was cut off, if there is one
-    /// (RS-4).
+    /// Ends the stream at the end of the body. Returns the error of an event that was cut off.
     pub fn finish(&mut self) -> Option<Error> {
         let partial = self.frames.partial();
         let cut = !self.ended && partial > 0;
@@ -204,7 +201,7 @@ impl<K: Object> EventDecoder<K> {
         self.frames.partial()
     }
 
-    /// Gives back what a quiet stream does not need. Part of an event is kept.
+    /// Frees the memory that a quiet stream does not need. The decoder keeps a part of an event.
     pub fn release(&mut self) {
         self.frames.release();
     }

@@ -20,8 +20,9 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the body of a list as it arrives.
 ///
-/// Read into [`space`](Self::space), then say with [`filled`](Self::filled) how much came; at the end of the body
-/// call [`finish`](Self::finish). Besides what the caller keeps it holds one item and what was read behind it.
+/// The caller reads into [`space`](Self::space) and tells [`filled`](Self::filled) how much came.
+/// At the end of the body it calls [`finish`](Self::finish). The decoder holds one item and the
+/// bytes that were read behind it.
 pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
@@ -56,19 +57,21 @@ impl<K: Object> ListDecoder<K> {
         self.buffer.reserve(grant)
     }
 
-    /// Where to read into; never empty.
+    /// The room for the next read; never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()
     }
 
-    /// Tells that the first `count` bytes of the space were filled; hands over the items that are whole now.
+    /// Tells that the first `count` bytes of the space were filled. Passes the items that are now
+    /// whole to `each`.
     ///
-    /// A well-formed item that is not a `K` is handed over as such (B12), with an empty key when it has no name.
+    /// A well-formed item that is not a `K` is [`Listed::Undecodable`]. Its key is empty when it
+    /// has no name.
     ///
     /// # Errors
     ///
-    /// `Protocol` when the body is no JSON or no list, `TooLarge` beyond the maximum of an item or of the list,
-    /// naming the option. The decoder is then of no further use.
+    /// `Protocol` when the body is no JSON or no list. `TooLarge` when an item or the list exceeds
+    /// its maximum; the error names the option. The decoder is then of no further use.
     pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         self.buffer.filled(count);
         self.bytes = self.bytes.saturating_add(count);
@@ -117,12 +120,12 @@ impl<K: Object> ListDecoder<K> {
             .decode(self.buffer.consumed(), self.scan.items(), each)
     }
 
-    /// What stood around the items. Call it at the end of the body.
+    /// Ends the list at the end of the body. Returns its metadata.
     ///
     /// # Errors
     ///
-    /// The server's error when the body was a `Status`; `Protocol` when it was cut off, no list
-    /// (PG-7), or one of another kind or version (RF-25).
+    /// The server's error when the body was a `Status`. `Protocol` when the body was cut off, was
+    /// no list, or was a list of another kind or version.
     pub fn finish(self) -> Result<ListPage, Error> {
         self.scan.finish::<K>()
     }

@@ -27,5 +27,5 @@ pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 pub use options::{DecodeOptions, Trim};
-pub use whole::{decode_object, decode_status};
+pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -50,7 +50,7 @@ pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
 /// # Examples
 ///
 /// ```
-/// use kubecache::wire::{DecodeOptions, Trim};
+/// use kubecache::http::{DecodeOptions, Trim};
 ///
 /// let mut options = DecodeOptions::default();
 /// options.trim = Trim::Keep;

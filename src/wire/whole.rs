@@ -18,7 +18,7 @@ use crate::sync::Arc;
 ///
 /// The server's error when the body is a `Status`; `Undecodable` when it is an object that is not a `K`, naming the
 /// field; `TooLarge` beyond `item_bytes_max`; `Protocol` when it is no JSON object or of another kind.
-pub fn decode_object<K: Object>(
+pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,
 ) -> Result<Arc<Held<K>>, Error> {
@@ -58,7 +58,7 @@ fn protocol(message: &str) -> Error {
 }
 
 /// Decodes a body that is a `Status` of the API; `None` for anything else.
-pub fn decode_status(bytes: &[u8]) -> Option<Status> {
+pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
     if text(find(bytes, "kind")) != "Status" {
         return None;
     }
