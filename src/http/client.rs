@@ -6,17 +6,17 @@ use std::sync::Once;
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
-use super::agent::{Agent, Endpoint};
-use super::byte_budget::ByteBudget;
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_options::ClientOptions;
 use super::config::{Config, Environment};
-use super::dialer::Dialer;
 use super::limiter::Limiter;
+use super::lister_watcher::{ObjectGetter, ScopeWatcher};
 use super::request_threads::RequestThreads;
-use super::resolve::{Lookup, system_lookup};
-use super::streams::{ObjectGetter, ScopeWatcher};
-use super::tls::Tls;
+use super::transport::agent::{Agent, Endpoint};
+use super::transport::byte_budget::ByteBudget;
+use super::transport::connector::Dialer;
+use super::transport::dns::{Lookup, system_lookup};
+use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::agent::{Agent, Endpoint};
-use super::blocking::{Blocking, Until};
-use super::byte_budget::ByteBudget;
 use super::client_options::ClientOptions;
 use super::limiter::Limiter;
 use super::request_threads::RequestThreads;
+use super::transport::agent::{Agent, Endpoint};
+use super::transport::byte_budget::ByteBudget;
+use super::transport::call_context::{Blocking, Until};
 use crate::error::Error;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::halt::Halt;
+use super::transport::interrupt::Halt;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;

@@ -9,34 +9,18 @@ mod config;
 mod limiter;
 
 mod admission;
-mod agent;
-mod blocking;
-mod buffers;
-mod byte_budget;
 mod client;
 mod client_context;
 mod client_options;
-mod connect;
-mod dialer;
 mod errors;
-mod halt;
-mod handover;
-mod helpers;
-mod open_watch;
+mod lister_watcher;
 #[cfg(feature = "testing")]
 mod raw_answer;
 mod request_threads;
 mod requests;
-mod resolve;
 mod slots;
-mod streams;
-mod thread_pool;
-mod tls;
-mod tls_errors;
-mod tls_files;
-mod tls_insecure;
 mod transport;
-mod wakeup;
+mod watch_stream;
 
 pub use client::Client;
 pub use client_options::ClientOptions;

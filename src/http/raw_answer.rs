@@ -1,9 +1,9 @@
 //! Undecoded answers of any status, for the recorder, which passes them on.
 
-use super::agent::{Answer, HttpRequest};
-use super::blocking::{Blocking, Until};
 use super::client::Client;
 use super::requests;
+use super::transport::agent::{Answer, HttpRequest};
+use super::transport::call_context::{Blocking, Until};
 use crate::error::Error;
 use crate::worker::StopToken;
 

@@ -5,9 +5,9 @@
 //! to stay shallow. So there are as many threads as slots, and one more for each request whose peer
 //! is silent.
 
-use super::handover::Taker;
 use super::slots::{Slot, Slots};
-use super::thread_pool::{Jobs, ThreadPool, answering};
+use super::transport::channel::Taker;
+use super::transport::thread_pool::{Jobs, ThreadPool, answering};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::sync::Arc;
@@ -69,7 +69,7 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
     use super::super::admission::Urgency;
-    use super::super::blocking::{Blocking, Until};
+    use super::super::transport::call_context::{Blocking, Until};
     use super::*;
     use crate::error::ErrorKind;
     use crate::list_watch::{RequestPhase, RequestProgress};

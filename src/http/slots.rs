@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
-use super::halt::{Halt, Limit};
+use super::transport::interrupt::{Halt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{Arc, Mutex, Rank};

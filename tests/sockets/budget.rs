@@ -6,12 +6,12 @@ use std::thread;
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
+use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
     Backlog, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
 };
 use kubecache::object::{ObjectKey, Scope};
-use kubecache::wire::DecodeOptions;
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 

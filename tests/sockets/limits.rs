@@ -11,10 +11,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline, FakeClock};
+use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{EventKind, ListerWatcher, Next, WatchEvent, WatchRequest};
 use kubecache::object::{ObjectKey, Scope};
-use kubecache::wire::DecodeOptions;
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
+use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Backlog, EventKind, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
-use kubecache::wire::DecodeOptions;
 use kubecache::worker::StopToken;
 
 use super::server::Server;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use zeroize::Zeroizing;
 
-use super::super::blocking::{Blocking, Until};
-use super::super::halt::{Halt, Limit};
-use super::super::helpers::HelperThreads;
+use super::super::transport::call_context::{Blocking, Until};
+use super::super::transport::helper_threads::HelperThreads;
+use super::super::transport::interrupt::{Halt, Limit};
 use super::pem::read_text;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};

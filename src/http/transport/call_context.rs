@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::super::slots::Slot;
 use super::byte_budget::{Account, ByteBudget};
-use super::halt::{Halt, Limit};
-use super::slots::Slot;
+use super::interrupt::{Halt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};

@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::admission::Urgency;
-use super::agent::{Agent, Answer, HttpRequest};
-use super::blocking::{Blocking, Until};
 use super::client_context::{ClientContext, ClientInner};
 use super::errors;
-use super::halt::{Halt, Limit};
-use super::handover::{Giver, Taker, handover};
-use super::open_watch::{OpenWatch, WatchReader};
 use super::requests;
 use super::slots::Slot;
+use super::transport::agent::{Agent, Answer, HttpRequest};
+use super::transport::call_context::{Blocking, Until};
+use super::transport::channel::{Giver, Taker, handover};
+use super::transport::interrupt::{Halt, Limit};
+use super::watch_stream::{OpenWatch, WatchReader};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::list_watch::{

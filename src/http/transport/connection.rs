@@ -8,9 +8,9 @@ use rustix::event::PollFlags;
 use rustls::{ClientConfig, ClientConnection};
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
-use super::blocking;
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
-use super::halt::Halt;
+use super::call_context;
+use super::interrupt::Halt;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
@@ -60,7 +60,7 @@ impl Session {
             let processed = self.connection.process_new_packets();
             processed.map_err(|error| Halt::Failed(self.tls.explain(error)))?;
             // Records without data can come for ever.
-            blocking::current(|call| call.check())?;
+            call_context::current(|call| call.check())?;
         }
     }
 
@@ -100,24 +100,24 @@ impl Connection {
         };
         let count = filled.unwrap_or_default();
         self.buffers.input_appended(count);
-        blocking::current(|call| call.received(count))?;
+        call_context::current(|call| call.received(count))?;
         Ok(filled)
     }
 
     fn await_bytes(&mut self) -> Result<bool, Halt> {
         loop {
             // Where there is always something to read, nothing ever waits.
-            blocking::current(|call| call.check())?;
+            call_context::current(|call| call.check())?;
             if let Some(count) = self.fill()? {
                 return Ok(count > 0);
             }
             self.buffers.release();
-            blocking::current(|call| call.wait(&*self.socket, PollFlags::IN))?;
+            call_context::current(|call| call.wait(&*self.socket, PollFlags::IN))?;
         }
     }
 
     fn send(&mut self, amount: usize) -> Result<(), Halt> {
-        blocking::current(|call| {
+        call_context::current(|call| {
             call.goes_out_on(&self.socket);
             Ok(())
         })?;
@@ -175,7 +175,7 @@ fn write(
         Some(0) => Err(Halt::Io(io::ErrorKind::WriteZero.into())),
         Some(count) => Ok(count),
         None => {
-            blocking::current(|call| call.wait(socket, PollFlags::OUT))?;
+            call_context::current(|call| call.wait(socket, PollFlags::OUT))?;
             Ok(0)
         }
     }
@@ -190,7 +190,7 @@ impl Transport for Connection {
         let sent = self.send(amount);
         self.buffers.release_output();
         self.broken |= sent.is_err();
-        let told = blocking::current(|call| {
+        let told = call_context::current(|call| {
             call.sent();
             Ok(())
         });

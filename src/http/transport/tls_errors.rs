@@ -3,8 +3,8 @@
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use super::config::Pem;
-use super::config::TlsSettings;
+use super::super::config::Pem;
+use super::super::config::TlsSettings;
 use crate::error::{Error, ErrorKind};
 use crate::object::visible;
 

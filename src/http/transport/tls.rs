@@ -12,10 +12,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
-use super::blocking::Blocking;
-use super::config::{ClientIdentity, Config, Environment, TlsSettings, system_authorities};
-use super::halt::{Halt, Limit};
-use super::helpers::HelperThreads;
+use super::super::config::{ClientIdentity, Config, Environment, TlsSettings, system_authorities};
+use super::call_context::Blocking;
+use super::helper_threads::HelperThreads;
+use super::interrupt::{Halt, Limit};
 use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;

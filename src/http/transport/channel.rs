@@ -4,8 +4,8 @@
 //! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes,
 //! and the allocator's thread cache keeps seven of each size it has seen.
 
-use super::blocking::Blocking;
-use super::halt::Halt;
+use super::call_context::Blocking;
+use super::interrupt::Halt;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor, Rank};
@@ -160,8 +160,8 @@ impl<T> Drop for Taker<T> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::blocking::Until;
-    use super::super::halt::Limit;
+    use super::super::call_context::Until;
+    use super::super::interrupt::Limit;
     use super::*;
     use crate::worker::{StopSource, Worker};
 

@@ -13,12 +13,12 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
-use super::agent::Answer;
-use super::blocking::{Blocking, Until};
 use super::client_context::ClientInner;
 use super::errors;
-use super::halt::Halt;
-use super::handover::{Giver, Taker};
+use super::transport::agent::Answer;
+use super::transport::call_context::{Blocking, Until};
+use super::transport::channel::{Giver, Taker};
+use super::transport::interrupt::Halt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
@@ -377,8 +377,8 @@ mod tests {
 
     use k8s_openapi::api::core::v1::Secret;
 
-    use super::super::byte_budget::ByteBudget;
-    use super::super::handover::handover;
+    use super::super::transport::byte_budget::ByteBudget;
+    use super::super::transport::channel::handover;
     use super::*;
     use crate::wire::DecodeOptions;
     use crate::worker::StopToken;

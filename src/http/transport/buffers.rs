@@ -2,7 +2,7 @@
 
 use ureq::unversioned::transport::Buffers;
 
-use super::blocking;
+use super::call_context;
 use crate::wire::{Buffer, Wiped};
 
 /// The first size of the input buffer: a bookmark or a small event fits.
@@ -49,7 +49,7 @@ impl GrowingBuffers {
 
 impl Buffers for GrowingBuffers {
     fn output(&mut self) -> &mut [u8] {
-        let needed = blocking::output_bytes();
+        let needed = call_context::output_bytes();
         if self.output.len() < needed {
             self.output = Wiped::beginning_with(&[], needed);
         }
@@ -109,7 +109,7 @@ mod tests {
     fn an_idle_connection_holds_no_buffer() {
         let mut buffers = GrowingBuffers::default();
         push(&mut buffers, b"event");
-        assert_eq!(buffers.output().len(), blocking::output_bytes());
+        assert_eq!(buffers.output().len(), call_context::output_bytes());
         buffers.input_consume(5);
         buffers.release();
         assert_eq!(buffers.input.held() + buffers.output.held(), 0);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 
-use super::handover::{Giver, Taker, handover};
+use super::channel::{Giver, Taker, handover};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_call};
 use crate::sync::{Arc, Monitor, Rank};
@@ -240,7 +240,7 @@ impl Drop for ThreadPool {
 mod tests {
     use crossbeam_channel::bounded;
 
-    use super::super::blocking::{Blocking, Until};
+    use super::super::call_context::{Blocking, Until};
     use super::*;
     use crate::worker::StopToken;
 

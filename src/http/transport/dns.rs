@@ -4,10 +4,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use super::blocking::Blocking;
-use super::halt::Halt;
-use super::handover::Taker;
-use super::helpers::HelperThreads;
+use super::call_context::Blocking;
+use super::channel::Taker;
+use super::helper_threads::HelperThreads;
+use super::interrupt::Halt;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
@@ -75,8 +75,8 @@ impl Resolver {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::blocking::Until;
-    use super::super::halt::Limit;
+    use super::super::call_context::Until;
+    use super::super::interrupt::Limit;
     use super::*;
     use crate::sync::atomic::{AtomicUsize, Ordering};
     use crate::worker::StopSource;

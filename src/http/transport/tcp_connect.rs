@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::blocking::Blocking;
-use super::halt::Halt;
+use super::call_context::Blocking;
+use super::interrupt::Halt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
@@ -189,8 +189,8 @@ fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
 mod tests {
     use std::net::TcpListener;
 
-    use super::super::blocking::Until;
-    use super::super::halt::Limit;
+    use super::super::call_context::Until;
+    use super::super::interrupt::Limit;
     use super::*;
     use crate::worker::StopToken;
 

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
-use super::blocking::{Blocking, Until};
+use super::super::config::{Authorization, Credentials};
+use super::super::errors;
+use super::super::requests;
 use super::buffers::UNREAD_BYTES_MAX;
-use super::config::{Authorization, Credentials};
-use super::dialer::{Dialer, UreqDialer};
-use super::errors;
-use super::halt::{Halt, Limit};
-use super::requests;
+use super::call_context::{Blocking, Until};
+use super::connector::{Dialer, UreqDialer};
+use super::interrupt::{Halt, Limit};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
@@ -402,7 +402,7 @@ impl Answer {
 #[cfg(test)]
 impl Answer {
     /// An answer whose body comes out of `body` and not over a connection.
-    pub(super) fn of(body: impl Read + Send + Sync + 'static, call: Blocking) -> Self {
+    pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: Blocking) -> Self {
         Self {
             what: "GET test".into(),
             body: ureq::Body::builder().reader(body).into_reader(),

@@ -12,13 +12,13 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
-use super::blocking::{self, Blocking};
-use super::config::ServerUrl;
-use super::connect;
-use super::halt::{Halt, Limit};
-use super::resolve::{Lookup, Resolver};
+use super::super::config::ServerUrl;
+use super::call_context::{self, Blocking};
+use super::connection::{Connection, Session, attempt};
+use super::dns::{Lookup, Resolver};
+use super::interrupt::{Halt, Limit};
+use super::tcp_connect;
 use super::tls::Tls;
-use super::transport::{Connection, Session, attempt};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
@@ -56,7 +56,7 @@ impl Dialer {
 
     /// A new connection, by the context of the calling thread.
     fn dial(&self) -> Result<Connection, Halt> {
-        let mut call = blocking::current(|call| {
+        let mut call = call_context::current(|call| {
             call.dialed = true;
             Ok(call.clone())
         })?;
@@ -65,7 +65,7 @@ impl Dialer {
         call.enter_phase(RequestPhase::LookingUp);
         let resolved = self.resolver.resolve(host, *port, &call);
         let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;
-        let socket = connect::connect(&addresses, &call)
+        let socket = tcp_connect::connect(&addresses, &call)
             .map_err(|halt| self.late(halt, "the connect to"))?;
         match &self.tls {
             None => Ok(Connection::new(socket, None)),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::handover::{Giver, Taker, handover};
+use super::channel::{Giver, Taker, handover};
 use super::thread_pool::{Jobs, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -102,7 +102,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::blocking::{Blocking, Until};
+    use super::super::call_context::{Blocking, Until};
     use super::*;
     use crate::worker::StopToken;
 

@@ -1,0 +1,20 @@
+//! From a request to the bytes of its response: names, sockets, TLS, HTTP, and the threads, waits and
+//! buffers of all requests of a client.
+
+pub(super) mod agent;
+pub(super) mod buffers;
+pub(super) mod byte_budget;
+pub(super) mod call_context;
+pub(super) mod channel;
+pub(super) mod connection;
+pub(super) mod connector;
+pub(super) mod dns;
+pub(super) mod helper_threads;
+pub(super) mod interrupt;
+pub(super) mod tcp_connect;
+pub(super) mod thread_pool;
+pub(super) mod tls;
+pub(super) mod tls_errors;
+pub(super) mod tls_files;
+pub(super) mod tls_insecure;
+pub(super) mod wakeup;
