@@ -70,11 +70,11 @@ pub(crate) struct QueuedRequest {
 
 /// The requests that wait, in the order of [`QueuedRequest::line`].
 #[derive(Debug, Default)]
-pub(super) struct WaitQueue([Line; 4]);
+pub(super) struct WaitQueue([ClassQueue; 4]);
 
 /// Requests of one class, in the order they came.
 #[derive(Debug, Default)]
-struct Line {
+struct ClassQueue {
     waiting: VecDeque<QueuedRequest>,
     /// Turns of other lines since the first request of this one could have had one.
     overtaken: u32,

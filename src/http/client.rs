@@ -10,11 +10,11 @@ use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_options::ClientOptions;
 use super::config::{Config, Environment};
 use super::limiter::Limiter;
-use super::lister_watcher::{ObjectGetter, ScopeWatcher};
+use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
-use super::transport::connector::Dialer;
+use super::transport::connector::ServerConnector;
 use super::transport::dns::{Lookup, system_lookup};
 use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
@@ -105,10 +105,10 @@ impl Client {
     /// use k8s_openapi::api::core::v1::Secret;
     /// use kubecache::http::{Client, ClientOptions, Config};
     /// use kubecache::object::ObjectKey;
-    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
+    /// # use kubecache::testing::{ResponseReader, Exchange, FixtureServer, Recording, objects};
     /// # let secret = objects::secret("shop", "db", "7", &[("password", "made-up")]);
     /// # let path = "/api/v1/namespaces/shop/secrets";
-    /// # let listed = Exchange::get(path, Answer::list("7", &[secret])?);
+    /// # let listed = Exchange::get(path, ResponseReader::list("7", &[secret])?);
     /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
     ///
     /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
@@ -159,10 +159,10 @@ impl Client {
     /// use k8s_openapi::api::core::v1::Pod;
     /// use kubecache::http::{Client, ClientOptions, Config};
     /// use kubecache::object::Scope;
-    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
+    /// # use kubecache::testing::{ResponseReader, Exchange, FixtureServer, Recording, objects};
     /// # let pod = objects::pod("shop", "web-0", "node-1", &[], &[]);
     /// # let path = "/api/v1/namespaces/shop/pods?limit=500";
-    /// # let listed = Exchange::get(path, Answer::list("7", &[pod])?);
+    /// # let listed = Exchange::get(path, ResponseReader::list("7", &[pod])?);
     /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
     ///
     /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
@@ -187,7 +187,7 @@ impl Client {
         scope: Scope,
         deadline: Deadline,
     ) -> Result<Vec<Arc<Held<K>>>, Error> {
-        let source = ScopeWatcher::<K>::new(&self.0, scope);
+        let source = HttpListerWatcher::<K>::new(&self.0, scope);
         let items_max = self.0.context.options.decode.list_items_max;
         let mut request = ListRequest {
             limit: PAGE_ITEMS,
@@ -235,7 +235,7 @@ impl Client {
 
     /// Makes a source of lists and watches of `scope`, with a connection of its own.
     pub fn lister_watcher<K: Object>(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
-        Arc::new(ScopeWatcher::new(&self.0, scope))
+        Arc::new(HttpListerWatcher::new(&self.0, scope))
     }
 
     /// Makes a source of single objects. All getters share the client's pool of connections.
@@ -257,7 +257,7 @@ impl Client {
         let scheme = if server.https { "https" } else { "http" };
         let authority: Arc<str> = server.authority().into();
         let base = format!("{scheme}://{authority}{}", server.path);
-        let dialer = Dialer::new(server, tls, options.connect_timeout, lookup);
+        let dialer = ServerConnector::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let endpoint = Endpoint {
             base,

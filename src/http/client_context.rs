@@ -7,7 +7,7 @@ use super::limiter::Limiter;
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
-use super::transport::call_context::{Blocking, Until};
+use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::error::Error;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
@@ -42,8 +42,12 @@ impl ClientContext {
     /// # Errors
     ///
     /// `Resources`, if the system has no free descriptor.
-    pub(crate) fn call(&self, stop: &StopToken, until: Until) -> Result<Blocking, Error> {
-        Ok(Blocking::new(stop, until)?.counted_in(&self.budget))
+    pub(crate) fn call(
+        &self,
+        stop: &StopToken,
+        until: NamedDeadline,
+    ) -> Result<CallContext, Error> {
+        Ok(CallContext::new(stop, until)?.counted_in(&self.budget))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::transport::interrupt::Halt;
+use super::transport::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
@@ -13,30 +13,30 @@ use crate::wire::decode_status;
 const TEXT_CHARS_MAX: usize = 200;
 
 /// Makes the error of a request without an answer.
-pub(crate) fn failed(what: &str, halt: Halt) -> Error {
+pub(crate) fn failed(what: &str, halt: Interrupt) -> Error {
     let eof = "the server closed the connection without an answer";
     ended(what, halt, (ErrorKind::Unreachable, eof))
 }
 
 /// Makes the error of an answer whose body broke off.
-pub(crate) fn cut_off(what: &str, halt: Halt) -> Error {
+pub(crate) fn cut_off(what: &str, halt: Interrupt) -> Error {
     ended(what, halt, (ErrorKind::Protocol, "the answer was cut off"))
 }
 
-fn ended(what: &str, halt: Halt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
+fn ended(what: &str, halt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
     match halt {
-        Halt::Stopped => Error::stopped(what),
-        Halt::Limit(limit) => Error::new(ErrorKind::Timeout, format!("{what}: {limit}")),
-        Halt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
-        Halt::Failed(error) => error.context(what),
-        Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+        Interrupt::Stopped => Error::stopped(what),
+        Interrupt::Limit(limit) => Error::new(ErrorKind::Timeout, format!("{what}: {limit}")),
+        Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
+        Interrupt::Failed(error) => error.context(what),
+        Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             let message = format!("{what}: {eof} (unexpected EOF)");
             Error::new(kind_of_eof, message).with_source(error)
         }
-        Halt::Io(error) => {
+        Interrupt::Io(error) => {
             Error::new(ErrorKind::Unreachable, format!("{what}: {error}")).with_source(error)
         }
-        Halt::Protocol(error) => of_the_protocol(what, error),
+        Interrupt::Protocol(error) => of_the_protocol(what, error),
     }
 }
 

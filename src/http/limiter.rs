@@ -19,11 +19,11 @@ pub(crate) const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
 /// A token bucket, and the requests that wait for a permit of it. Clones share the bucket.
 #[derive(Clone)]
-pub(crate) struct Limiter(Admission<Bucket>);
+pub(crate) struct Limiter(Admission<TokenBucket>);
 
 /// Permits that grow with time; pure.
 #[derive(Debug)]
-struct Bucket {
+struct TokenBucket {
     /// From one request to the next at the steady rate.
     interval: Duration,
     /// How far the plan may lie in the past: a full bucket less the request that is asked for.
@@ -32,7 +32,7 @@ struct Bucket {
     next: Option<Instant>,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         let second = Duration::from_secs(1);
         let interval = second.checked_div(per_second.get()).unwrap_or_default();
@@ -50,7 +50,7 @@ impl Bucket {
     }
 }
 
-impl Supply for Bucket {
+impl Supply for TokenBucket {
     fn available(&self, now: Instant, before: usize) -> Option<Instant> {
         let rounds = u32::try_from(before).unwrap_or(u32::MAX);
         Some(later(
@@ -66,7 +66,7 @@ impl Supply for Bucket {
 
 impl Limiter {
     pub(crate) fn new(per_second: NonZeroU32, burst: NonZeroU32, clock: &Clock) -> Self {
-        Self(Admission::new(Bucket::new(per_second, burst), clock))
+        Self(Admission::new(TokenBucket::new(per_second, burst), clock))
     }
 
     /// Takes one permit out of the bucket. Blocks as [`Admission::admit`] says.

@@ -8,10 +8,10 @@ use super::client_context::{ClientContext, ClientInner};
 use super::errors;
 use super::requests;
 use super::slots::Slot;
-use super::transport::agent::{Agent, Answer, HttpRequest};
-use super::transport::call_context::{Blocking, Until};
-use super::transport::channel::{Giver, Taker, handover};
-use super::transport::interrupt::{Halt, Limit};
+use super::transport::agent::{Agent, HttpRequest, ResponseReader};
+use super::transport::call_context::{CallContext, NamedDeadline};
+use super::transport::channel::{ItemReceiver, ItemSender, channel};
+use super::transport::interrupt::{Interrupt, Limit};
 use super::watch_stream::{OpenWatch, WatchReader};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
@@ -31,7 +31,7 @@ const OBJECT_BYTES: usize = 8 * 1024;
 const OBJECT_READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Lists and watches one scope.
-pub(crate) struct ScopeWatcher<K> {
+pub(crate) struct HttpListerWatcher<K> {
     client: Arc<ClientInner>,
     scope: Scope,
     agent: Arc<Agent>,
@@ -42,7 +42,7 @@ pub(crate) struct ScopeWatcher<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-impl<K: Object> ScopeWatcher<K> {
+impl<K: Object> HttpListerWatcher<K> {
     pub(crate) fn new(client: &Arc<ClientInner>, scope: Scope) -> Self {
         Self {
             client: Arc::clone(client),
@@ -61,25 +61,29 @@ impl<K: Object> ScopeWatcher<K> {
         stop: &StopToken,
         deadline: Deadline,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> Result<Taker<Result<T, Error>>, Error> {
+    ) -> Result<ItemReceiver<Result<T, Error>>, Error> {
         let threads = &self.client.threads;
         let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
         let slot = slot.map_err(|halt| self.failed(halt))?;
         let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
-        Ok(threads.ask(&slot, port, stop, job))
+        Ok(threads.run(&slot, port, stop, job))
     }
 
-    fn failed(&self, halt: Halt) -> Error {
+    fn failed(&self, halt: Interrupt) -> Error {
         let what = requests::describe::<K>(&self.scope);
         errors::failed(&what, halt)
     }
 }
 
 /// Reads of a body what has come; waits until `until` for the first of it.
-fn read_some(answer: &mut Answer, space: &mut [u8], until: Until) -> Result<usize, Error> {
+fn read_some(
+    answer: &mut ResponseReader,
+    space: &mut [u8],
+    until: NamedDeadline,
+) -> Result<usize, Error> {
     // Of a body that never pauses no read ever waits.
     let read = if Clock::system().has_passed(until.deadline) {
-        Err(Halt::Limit(until.limit))
+        Err(Interrupt::Limit(until.limit))
     } else {
         answer.read(space, until)
     };
@@ -93,8 +97,8 @@ struct ListJob<K: Object> {
     path: String,
     one_object: bool,
     urgency: Urgency,
-    call: Blocking,
-    items: Giver<Vec<Listed<K>>>,
+    call: CallContext,
+    items: ItemSender<Vec<Listed<K>>>,
 }
 
 impl<K: Object> ListJob<K> {
@@ -116,7 +120,7 @@ impl<K: Object> ListJob<K> {
             sooner_if_kept: false,
             of_collection: true,
         };
-        let mut answer = self.agent.ask(&self.context.endpoint, &request, &call)?;
+        let mut answer = self.agent.get(&self.context.endpoint, &request, &call)?;
         let mut decoder = if self.one_object {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
@@ -137,7 +141,7 @@ impl<K: Object> ListJob<K> {
             decoder
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| answer.failed(error))?;
-            let gone = !items.is_empty() && !self.items.give(items, Some(&answer.call));
+            let gone = !items.is_empty() && !self.items.send(items, Some(&answer.call));
             if gone || answer.call.stop.is_stopped() {
                 return Err(Error::stopped(&answer.what));
             }
@@ -146,7 +150,7 @@ impl<K: Object> ListJob<K> {
     }
 }
 
-impl<K: Object> ScopeWatcher<K> {
+impl<K: Object> HttpListerWatcher<K> {
     /// Lists as [`ListerWatcher::list`] does, until `deadline` at most.
     pub(crate) fn list_by(
         &self,
@@ -162,9 +166,12 @@ impl<K: Object> ScopeWatcher<K> {
         }
         let limiter = &self.client.context.limiter;
         limiter.acquire(stop, deadline, &self.urgency)?;
-        let call = self.client.context.call(stop, Until::caller(deadline))?;
+        let call = self
+            .client
+            .context
+            .call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_progress(&self.progress);
-        let (send_items, items) = handover();
+        let (send_items, items) = channel();
         let job = ListJob {
             context: Arc::clone(&self.client.context),
             agent: Arc::clone(&self.agent),
@@ -176,15 +183,15 @@ impl<K: Object> ScopeWatcher<K> {
         };
         let page = self.run(&self.urgency, stop, deadline, move |slot| job.run(slot))?;
         let failed = |halt| self.failed(call.explain(halt));
-        while let Some(batch) = items.take(&call).map_err(failed)? {
+        while let Some(batch) = items.receive(&call).map_err(failed)? {
             batch.into_iter().for_each(&mut *each);
         }
-        page.take_one(&call).map_err(failed)?
+        page.receive_one(&call).map_err(failed)?
     }
 
     fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
-        let call = self.client.context.call(stop, Until::NEVER)?;
+        let call = self.client.context.call(stop, NamedDeadline::NEVER)?;
         let (context, agent) = (Arc::clone(&self.client.context), Arc::clone(&self.agent));
         let (asking, waited_for) = (call.clone(), request.waited_for);
         let initial_events = request.send_initial_events;
@@ -209,7 +216,7 @@ impl<K: Object> ScopeWatcher<K> {
                 of_collection: true,
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
-            let mut answer = agent.ask(&context.endpoint, &request, &telling)?;
+            let mut answer = agent.get(&context.endpoint, &request, &telling)?;
             // The events are read on other threads, and without a slot: nothing waits there.
             answer.call = asking;
             let decode = &context.options.decode;
@@ -223,12 +230,14 @@ impl<K: Object> ScopeWatcher<K> {
             Ok(WatchReader::boxed(decoder, answer, decode.list_items_max))
         };
         let stream = self.run(&Urgency::new(waited_for), stop, Deadline::NEVER, opening)?;
-        let stream: Result<_, Error> = stream.take_one(&call).map_err(|halt| self.failed(halt))?;
+        let stream: Result<_, Error> = stream
+            .receive_one(&call)
+            .map_err(|halt| self.failed(halt))?;
         Ok(OpenWatch::new(&self.client, call, stream?))
     }
 }
 
-impl<K: Object> ListerWatcher<K> for ScopeWatcher<K> {
+impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
     fn list(
         &self,
         request: &ListRequest,
@@ -307,7 +316,7 @@ impl<K: Object> ObjectGetter<K> {
         }
     }
 
-    fn decode(&self, mut answer: Answer) -> Result<Arc<Held<K>>, Error> {
+    fn decode(&self, mut answer: ResponseReader) -> Result<Arc<Held<K>>, Error> {
         let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
@@ -354,7 +363,10 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
             errors::failed(&what, halt)
         })?;
-        let call = self.client.context.call(stop, Until::caller(deadline))?;
+        let call = self
+            .client
+            .context
+            .call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);
         let request = HttpRequest {
             path: &path,
@@ -366,6 +378,6 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             of_collection: false,
         };
         let ClientInner { context, pool, .. } = &*self.client;
-        self.decode(pool.ask(&context.endpoint, &request, &call)?)
+        self.decode(pool.get(&context.endpoint, &request, &call)?)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::client::Client;
 use super::requests;
-use super::transport::agent::{Answer, HttpRequest};
-use super::transport::call_context::{Blocking, Until};
+use super::transport::agent::{HttpRequest, ResponseReader};
+use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::error::Error;
 use crate::worker::StopToken;
 
@@ -12,7 +12,7 @@ pub(crate) struct RawAnswer {
     pub(crate) status: u16,
     /// With names in lower case. Values that are not text are left out.
     pub(crate) headers: Vec<(String, String)>,
-    answer: Answer,
+    answer: ResponseReader,
 }
 
 impl Client {
@@ -26,7 +26,7 @@ impl Client {
     /// What went wrong on the way. An answer of any status is not an error.
     pub(crate) fn raw(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let inner = self.inner();
-        let call = Blocking::new(stop, Until::NEVER)?;
+        let call = CallContext::new(stop, NamedDeadline::NEVER)?;
         let request = HttpRequest {
             path,
             gzip: false,
@@ -58,7 +58,7 @@ impl RawAnswer {
     ///
     /// `Stopped`, or how the body broke off.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
-        let read = self.answer.read(into, Until::NEVER);
+        let read = self.answer.read(into, NamedDeadline::NEVER);
         read.map_err(|halt| self.answer.cut_off(halt))
     }
 }

@@ -6,8 +6,8 @@
 //! is silent.
 
 use super::slots::{Slot, Slots};
-use super::transport::channel::Taker;
-use super::transport::thread_pool::{Jobs, ThreadPool, answering};
+use super::transport::channel::ItemReceiver;
+use super::transport::thread_pool::{JobKind, ThreadPool, answering};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::sync::Arc;
@@ -17,7 +17,7 @@ use crate::worker::StopToken;
 pub(crate) struct RequestThreads {
     pub(crate) slots: Slots,
     /// Where lists run and watches are opened: the slots are its bound.
-    asking: ThreadPool,
+    requests: ThreadPool,
     /// Where watches are read when something has come; nothing waits for the network there.
     pub(crate) readers: ThreadPool,
 }
@@ -26,8 +26,8 @@ impl RequestThreads {
     pub(crate) fn new(slots: usize, readers_max: usize) -> Self {
         Self {
             slots: Slots::new(slots),
-            asking: ThreadPool::new("ask", usize::MAX, Jobs::Wait),
-            readers: ThreadPool::new("read", readers_max, Jobs::Compute),
+            requests: ThreadPool::new("ask", usize::MAX, JobKind::Wait),
+            readers: ThreadPool::new("read", readers_max, JobKind::Compute),
         }
     }
 
@@ -35,24 +35,24 @@ impl RequestThreads {
     /// it.
     ///
     /// Without a thread the job waits, without its slot, for the thread of another request.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         slot: &Arc<Slot>,
         port: String,
         stop: &StopToken,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> Taker<Result<T, Error>> {
+    ) -> ItemReceiver<Result<T, Error>> {
         let (own, stop) = (Arc::clone(slot), stop.clone());
         let (job, answer) = answering(port.clone(), move |_| {
             let resumed = own.resume(&stop, Deadline::NEVER);
             resumed.map_err(|_stopped| Error::stopped(&port))?;
             job(own)
         });
-        if let Some(thread) = self.asking.submit(job) {
+        if let Some(thread) = self.requests.submit(job) {
             let slot = Arc::clone(slot);
             let start = Box::new(move |_| {
                 if !thread.start() {
-                    slot.give_back();
+                    slot.release();
                 }
             });
             // A start leaves traces in the stack and the allocator cache of whoever does it.
@@ -69,7 +69,7 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
     use super::super::admission::Urgency;
-    use super::super::transport::call_context::{Blocking, Until};
+    use super::super::transport::call_context::{CallContext, NamedDeadline};
     use super::*;
     use crate::error::ErrorKind;
     use crate::list_watch::{RequestPhase, RequestProgress};
@@ -77,8 +77,8 @@ mod tests {
 
     const SLOTS: usize = 4;
 
-    fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
+    fn call() -> CallContext {
+        CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap()
     }
 
     fn progress() -> RequestProgress {
@@ -89,11 +89,11 @@ mod tests {
         threads: &RequestThreads,
         urgency: &Urgency,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> Taker<Result<T, Error>> {
+    ) -> ItemReceiver<Result<T, Error>> {
         let slot = threads
             .slots
             .enter(urgency, &progress(), &StopToken::never(), Deadline::NEVER);
-        threads.ask(
+        threads.run(
             &slot.unwrap(),
             "the decoder".to_owned(),
             &StopToken::never(),
@@ -129,7 +129,7 @@ mod tests {
         for number in 0..3 * SLOTS {
             let gate = Arc::clone(&gate);
             let job = move |slot: Arc<Slot>| {
-                slot.give_back();
+                slot.release();
                 gate.pass(number);
                 slot.resume(&StopToken::never(), Deadline::NEVER)
                     .map_err(|_halt| Error::stopped("t"))
@@ -143,7 +143,7 @@ mod tests {
             opens.send(()).unwrap();
         }
         for answer in answers {
-            answer.answer(&call()).unwrap();
+            answer.result(&call()).unwrap();
         }
     }
 
@@ -155,11 +155,11 @@ mod tests {
         let urgencies = [false, false, false, true].map(Urgency::new);
         let mut workers = Vec::new();
         for (number, urgency) in urgencies.iter().cloned().enumerate() {
-            let (asking, gate) = (Arc::clone(&client), Arc::clone(&gate));
+            let (requests, gate) = (Arc::clone(&client), Arc::clone(&gate));
             let progress = progress();
             let told = progress.clone();
             let worker = Worker::spawn(format!("t-{number}"), move |stop| {
-                let slot = asking
+                let slot = requests
                     .slots
                     .enter(&urgency, &told, stop, Deadline::NEVER)
                     .unwrap();
@@ -167,9 +167,9 @@ mod tests {
                     gate.pass(number);
                     Ok(())
                 };
-                let answer = asking.ask(&slot, "t".to_owned(), stop, job);
+                let answer = requests.run(&slot, "t".to_owned(), stop, job);
                 drop(slot);
-                answer.answer(&call()).unwrap();
+                answer.result(&call()).unwrap();
             });
             workers.push(worker.unwrap());
             if number == 0 {
@@ -205,24 +205,24 @@ mod tests {
             drop(slot);
             Ok(())
         });
-        drop(client.asking.submit(job));
-        let error = answer.take_one(&call()).unwrap().unwrap_err();
+        drop(client.requests.submit(job));
+        let error = answer.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(client.slots.free(), 1);
         let one = run(&client, &Urgency::new(true), |_slot| Ok(1));
-        assert_eq!(one.answer(&call()).unwrap(), 1);
+        assert_eq!(one.result(&call()).unwrap(), 1);
     }
 
     #[test]
     fn a_panic_is_the_error_of_its_own_request_and_keeps_no_slot() {
         let client = RequestThreads::new(1, 1);
-        let broken: Taker<Result<(), Error>> =
+        let broken: ItemReceiver<Result<(), Error>> =
             run(&client, &Urgency::new(true), |_slot| panic!("told"));
-        let error = broken.take_one(&call()).unwrap().unwrap_err();
+        let error = broken.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "the decoder panicked: told");
         let kept = run(&client, &Urgency::new(true), |_slot| Ok(1));
-        assert_eq!(kept.answer(&call()).unwrap(), 1);
+        assert_eq!(kept.result(&call()).unwrap(), 1);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
-use super::transport::interrupt::{Halt, Limit};
+use super::transport::interrupt::{Interrupt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{Arc, Mutex, Rank};
@@ -57,7 +57,7 @@ impl Slots {
         progress: &RequestProgress,
         stop: &StopToken,
         deadline: Deadline,
-    ) -> Result<Arc<Slot>, Halt> {
+    ) -> Result<Arc<Slot>, Interrupt> {
         let queued = |behind| progress.enter(RequestPhase::Queued { behind });
         let admitted = self
             .0
@@ -83,10 +83,10 @@ impl Slots {
     }
 }
 
-fn halt(refusal: Refusal) -> Halt {
+fn halt(refusal: Refusal) -> Interrupt {
     match refusal {
-        Refusal::Stopped => Halt::Stopped,
-        Refusal::TooLate { .. } => Halt::Limit(Limit::Deadline),
+        Refusal::Stopped => Interrupt::Stopped,
+        Refusal::TooLate { .. } => Interrupt::Limit(Limit::Deadline),
     }
 }
 
@@ -98,7 +98,7 @@ impl Slot {
     }
 
     /// Told how long a wait took; gives the slot back when its patience is used up.
-    pub(crate) fn has_waited(&self, time: Duration) {
+    pub(crate) fn add_wait(&self, time: Duration) {
         let used_up = {
             let mut patience = self.patience.lock();
             let Some(left) = &mut *patience else {
@@ -108,12 +108,12 @@ impl Slot {
             left.is_zero()
         };
         if used_up {
-            self.give_back();
+            self.release();
         }
     }
 
     /// Gives the slot back before a wait of unknown length.
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn release(&self) {
         let held = self.patience.lock().take();
         if held.is_some() {
             self.slots.change(|free| free.0 = free.0.saturating_add(1));
@@ -125,7 +125,7 @@ impl Slot {
     /// # Errors
     ///
     /// The stop, or the caller's deadline.
-    pub(crate) fn resume(&self, stop: &StopToken, deadline: Deadline) -> Result<(), Halt> {
+    pub(crate) fn resume(&self, stop: &StopToken, deadline: Deadline) -> Result<(), Interrupt> {
         if self.patience().is_none() {
             let waiter = QueuedRequest::new(&self.urgency, true);
             let resumed = self.slots.admit(&waiter, stop, deadline, |_behind| {});
@@ -138,7 +138,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.give_back();
+        self.release();
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
     use crate::worker::StopSource;
 
-    fn enter(slots: &Slots, stop: &StopToken, deadline: Deadline) -> Result<Arc<Slot>, Halt> {
+    fn enter(slots: &Slots, stop: &StopToken, deadline: Deadline) -> Result<Arc<Slot>, Interrupt> {
         let progress = RequestProgress::new("t".into());
         slots.enter(&Urgency::new(true), &progress, stop, deadline)
     }
@@ -165,10 +165,10 @@ mod tests {
         let (slots, never) = (Slots::new(2), StopToken::never());
         let slot = enter(&slots, &never, Deadline::NEVER).unwrap();
         for _ in 0..9 {
-            slot.has_waited(PATIENCE / 10);
+            slot.add_wait(PATIENCE / 10);
             assert!(slot.patience().is_some());
         }
-        slot.has_waited(PATIENCE / 10);
+        slot.add_wait(PATIENCE / 10);
         assert_eq!(slot.patience(), None);
         assert_eq!(slots.free(), 2);
         slot.resume(&never, Deadline::NEVER).unwrap();
@@ -184,10 +184,13 @@ mod tests {
         let held = enter(&slots, &source.token(), Deadline::NEVER).unwrap();
         let passed = Deadline::at(Clock::system().now());
         let late = enter(&slots, &source.token(), passed).unwrap_err();
-        assert!(matches!(late, Halt::Limit(Limit::Deadline)), "{late:?}");
+        assert!(
+            matches!(late, Interrupt::Limit(Limit::Deadline)),
+            "{late:?}"
+        );
         source.stop();
         let stopped = enter(&slots, &source.token(), Deadline::NEVER).unwrap_err();
-        assert!(matches!(stopped, Halt::Stopped), "{stopped:?}");
+        assert!(matches!(stopped, Interrupt::Stopped), "{stopped:?}");
         drop(held);
         drop(enter(&slots, &StopToken::never(), Deadline::NEVER).unwrap());
         assert_eq!(slots.free(), 1);

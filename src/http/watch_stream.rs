@@ -15,10 +15,10 @@ use rustix::event::PollFlags;
 
 use super::client_context::ClientInner;
 use super::errors;
-use super::transport::agent::Answer;
-use super::transport::call_context::{Blocking, Until};
-use super::transport::channel::{Giver, Taker};
-use super::transport::interrupt::Halt;
+use super::transport::agent::ResponseReader;
+use super::transport::call_context::{CallContext, NamedDeadline};
+use super::transport::channel::{ItemReceiver, ItemSender};
+use super::transport::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
@@ -42,7 +42,7 @@ const LATE_READS: usize = 256;
 /// An open watch, on its lister-watcher's connection.
 pub(crate) struct OpenWatch<K: Object> {
     client: Arc<ClientInner>,
-    call: Blocking,
+    call: CallContext,
     what: Arc<str>,
     socket: Option<Arc<TcpStream>>,
     /// Decoded, and not taken by the caller yet.
@@ -51,7 +51,7 @@ pub(crate) struct OpenWatch<K: Object> {
     /// `None` while a thread reads, and once it was lost with a thread.
     reader: Option<Box<WatchReader<K>>>,
     /// Where the events come that a thread decodes, and behind them the reader.
-    reading: Option<Taker<Result<Burst<K>, Error>>>,
+    reading: Option<ItemReceiver<Result<Burst<K>, Error>>>,
 }
 
 /// What a reading thread hands over.
@@ -64,14 +64,14 @@ struct Burst<K: Object> {
 /// The half that travels between threads.
 pub(crate) struct WatchReader<K: Object> {
     /// Gone at the end: that gives the connection back, or closes it.
-    answer: Option<Answer>,
+    answer: Option<ResponseReader>,
     decoder: EventDecoder<K>,
     events: VecDeque<WatchEvent<K>>,
     events_max: usize,
     /// Whether all that had come was read, so that the socket tells of more.
     drained: bool,
     /// How reading ahead ended; it counts once what was read before is decoded.
-    ended_ahead: Option<Result<usize, Halt>>,
+    end_read_ahead: Option<Result<usize, Interrupt>>,
     failure: Option<Error>,
     end: Option<Error>,
     last_contact: Instant,
@@ -80,7 +80,7 @@ pub(crate) struct WatchReader<K: Object> {
 impl<K: Object> OpenWatch<K> {
     pub(crate) fn new(
         client: &Arc<ClientInner>,
-        call: Blocking,
+        call: CallContext,
         reader: Box<WatchReader<K>>,
     ) -> Self {
         let answer = reader.answer.as_ref();
@@ -97,10 +97,10 @@ impl<K: Object> OpenWatch<K> {
     }
 
     /// Has what came read and decoded; waits for more by the deadline, unless more is there.
-    fn more(&mut self, deadline: Deadline) -> Result<(), Halt> {
+    fn more(&mut self, deadline: Deadline) -> Result<(), Interrupt> {
         if let Some(mut reader) = self.reader.take() {
             if let Err(halt) = self.wait(&reader, deadline) {
-                let ended = if let Halt::Failed(error) = halt {
+                let ended = if let Interrupt::Failed(error) = halt {
                     // What it holds goes now, and not when its caller drops it.
                     reader.fail(error.context(&self.what));
                     Ok(())
@@ -110,17 +110,17 @@ impl<K: Object> OpenWatch<K> {
                 self.reader = Some(reader);
                 return ended;
             }
-            let read = move |caller: &Giver<_>| Ok(reader.read_for(caller));
+            let read = move |caller: &ItemSender<_>| Ok(reader.read_for(caller));
             let readers = &self.client.threads.readers;
             self.reading = Some(readers.run("the decoder of the objects", read));
         }
         let Some(reading) = self.reading.take() else {
             let lost = "the watch was lost with the failure before";
-            return Err(Halt::Failed(Error::new(ErrorKind::Resources, lost)));
+            return Err(Interrupt::Failed(Error::new(ErrorKind::Resources, lost)));
         };
         // A reader waits for nothing, so that only the stop is to be heeded.
-        self.call.until = Until::NEVER;
-        let burst = reading.answer(&self.call)?;
+        self.call.until = NamedDeadline::NEVER;
+        let burst = reading.result(&self.call)?;
         self.events = burst.events;
         match burst.reader {
             Some(reader) => {
@@ -133,10 +133,10 @@ impl<K: Object> OpenWatch<K> {
     }
 
     /// Waits until the socket tells of more, if all that had come was read.
-    fn wait(&mut self, reader: &WatchReader<K>, deadline: Deadline) -> Result<(), Halt> {
+    fn wait(&mut self, reader: &WatchReader<K>, deadline: Deadline) -> Result<(), Interrupt> {
         match &self.socket {
             Some(socket) if reader.drained => {
-                self.call.until = Until::caller(deadline);
+                self.call.until = NamedDeadline::caller(deadline);
                 self.call.wait(&**socket, PollFlags::IN)
             }
             Some(_) | None => Ok(()),
@@ -173,7 +173,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             }
             match self.more(deadline) {
                 Ok(()) => {}
-                Err(Halt::Limit(_)) => return Ok(Next::DeadlinePassed),
+                Err(Interrupt::Limit(_)) => return Ok(Next::DeadlinePassed),
                 Err(halt) => return Err(errors::cut_off(&self.what, halt)),
             }
         }
@@ -206,14 +206,18 @@ impl<K: Object> Drop for OpenWatch<K> {
 
 impl<K: Object> WatchReader<K> {
     /// A stream of `answer`, in the box in which it travels.
-    pub(crate) fn boxed(decoder: EventDecoder<K>, answer: Answer, events_max: usize) -> Box<Self> {
+    pub(crate) fn boxed(
+        decoder: EventDecoder<K>,
+        answer: ResponseReader,
+        events_max: usize,
+    ) -> Box<Self> {
         Box::new(Self {
             answer: Some(answer),
             decoder,
             events: VecDeque::new(),
             events_max: events_max.clamp(1, BURST_EVENTS),
             drained: false,
-            ended_ahead: None,
+            end_read_ahead: None,
             failure: None,
             end: None,
             last_contact: Clock::system().now(),
@@ -222,7 +226,7 @@ impl<K: Object> WatchReader<K> {
 
     /// Reads and decodes what has come for its caller, then reads ahead until the caller asks for
     /// more.
-    fn read_for(mut self: Box<Self>, caller: &Giver<Result<Burst<K>, Error>>) -> Burst<K> {
+    fn read_for(mut self: Box<Self>, caller: &ItemSender<Result<Burst<K>, Error>>) -> Burst<K> {
         self.read();
         if self.answer.is_some() && !self.drained && !self.events.is_empty() {
             let events = std::mem::take(&mut self.events);
@@ -230,7 +234,7 @@ impl<K: Object> WatchReader<K> {
                 events,
                 reader: None,
             };
-            caller.give(Ok(burst), None);
+            caller.send(Ok(burst), None);
             self.read_ahead(caller);
         }
         Burst {
@@ -259,7 +263,7 @@ impl<K: Object> WatchReader<K> {
                     read = read.saturating_add(count);
                     self.decode();
                 }
-                Err(Halt::WouldBlock) => self.drained = true,
+                Err(Interrupt::WouldBlock) => self.drained = true,
                 Err(halt) => self.cut_off(halt),
             }
         }
@@ -267,13 +271,13 @@ impl<K: Object> WatchReader<K> {
     }
 
     /// Reads what comes and does not decode it, until the caller asks.
-    fn read_ahead(&mut self, caller: &Giver<Result<Burst<K>, Error>>) {
+    fn read_ahead(&mut self, caller: &ItemSender<Result<Burst<K>, Error>>) {
         while self.decoder.pending_bytes() < AHEAD_BYTES && !caller.is_awaited() {
             match self.fill(true) {
                 Ok(1..) => {}
-                Err(Halt::WouldBlock) => break,
+                Err(Interrupt::WouldBlock) => break,
                 ended => {
-                    self.ended_ahead = Some(ended);
+                    self.end_read_ahead = Some(ended);
                     break;
                 }
             }
@@ -282,8 +286,8 @@ impl<K: Object> WatchReader<K> {
     }
 
     /// Reads once. 0 is the end of the body. Reading ahead needs room that nothing else may need.
-    fn fill(&mut self, ahead: bool) -> Result<usize, Halt> {
-        if let Some(ended) = self.ended_ahead.take() {
+    fn fill(&mut self, ahead: bool) -> Result<usize, Interrupt> {
+        if let Some(ended) = self.end_read_ahead.take() {
             return ended;
         }
         let Some(answer) = &mut self.answer else {
@@ -292,14 +296,16 @@ impl<K: Object> WatchReader<K> {
         let call = &answer.call;
         let reserved = if ahead {
             let grow = &mut |growth| call.grow_ahead(growth);
-            self.decoder.reserve(grow).map_err(|_full| Halt::WouldBlock)
+            self.decoder
+                .reserve(grow)
+                .map_err(|_full| Interrupt::WouldBlock)
         } else {
             let grow = &mut |growth| call.grow(growth);
-            self.decoder.reserve(grow).map_err(Halt::Failed)
+            self.decoder.reserve(grow).map_err(Interrupt::Failed)
         };
         reserved?;
         call.settle(self.decoder.held_bytes());
-        let count = answer.read_what_is_there(self.decoder.space())?;
+        let count = answer.read_available(self.decoder.space())?;
         if count > 0 {
             self.last_contact = Clock::system().now();
             self.decoder.filled(count);
@@ -307,7 +313,7 @@ impl<K: Object> WatchReader<K> {
         Ok(count)
     }
 
-    fn cut_off(&mut self, halt: Halt) {
+    fn cut_off(&mut self, halt: Interrupt) {
         let Some(answer) = &self.answer else {
             return;
         };
@@ -350,7 +356,7 @@ impl<K: Object> WatchReader<K> {
             match self.decoder.next() {
                 Ok(Some(WatchEvent::Error(error))) => {
                     let error = match &self.answer {
-                        Some(answer) => answer.hide(error),
+                        Some(answer) => answer.redact(error),
                         None => error,
                     };
                     self.events.push_back(WatchEvent::Error(error));
@@ -378,7 +384,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
 
     use super::super::transport::byte_budget::ByteBudget;
-    use super::super::transport::channel::handover;
+    use super::super::transport::channel::channel;
     use super::*;
     use crate::wire::DecodeOptions;
     use crate::worker::StopToken;
@@ -404,23 +410,24 @@ mod tests {
 
     /// Hands over three events at a time.
     fn reader(budget: &Arc<ByteBudget>, bytes: usize) -> Box<WatchReader<Secret>> {
-        let call = Blocking::new(&StopToken::never(), Until::NEVER).unwrap();
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
         let body = Events {
             left: bytes,
             bytes: BOOKMARK.iter().cycle(),
         };
-        let answer = Answer::of(body, call.counted_in(budget));
+        let answer = ResponseReader::of(body, call.counted_in(budget));
         WatchReader::boxed(EventDecoder::new(&DecodeOptions::default()), answer, 3)
     }
 
     #[test]
     fn while_events_are_applied_no_more_is_read_than_the_bound() {
         let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (giver, taker) = handover();
+        let (sender, receiver) = channel();
         let mut reader = reader(&budget, usize::MAX);
         for _ in 0..3 {
-            let home = reader.read_for(&giver);
-            let burst = taker.answer(&Blocking::new(&StopToken::never(), Until::NEVER).unwrap());
+            let home = reader.read_for(&sender);
+            let burst = receiver
+                .result(&CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap());
             assert_eq!(burst.unwrap().events.len(), 3);
             assert!(home.events.is_empty());
             reader = home.reader.unwrap();
@@ -433,15 +440,15 @@ mod tests {
     #[test]
     fn what_was_read_ahead_is_decoded_before_the_end_counts() {
         let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (giver, taker) = handover();
+        let (sender, receiver) = channel();
         let mut reader = reader(&budget, 7 * BOOKMARK.len());
         for events in [3, 3] {
-            let call = Blocking::new(&StopToken::never(), Until::NEVER).unwrap();
-            reader = reader.read_for(&giver).reader.unwrap();
-            assert_eq!(taker.answer(&call).unwrap().events.len(), events);
+            let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+            reader = reader.read_for(&sender).reader.unwrap();
+            assert_eq!(receiver.result(&call).unwrap().events.len(), events);
             assert!(reader.answer.is_some());
         }
-        let last = reader.read_for(&giver);
+        let last = reader.read_for(&sender);
         assert_eq!(last.events.len(), 1);
         let reader = last.reader.unwrap();
         assert!(reader.answer.is_none() && reader.end.is_none());
@@ -452,8 +459,11 @@ mod tests {
     #[test]
     fn b7_reading_ahead_takes_half_of_the_budget_and_closes_nothing() {
         let budget = ByteBudget::new(128 * 1024);
-        let (giver, _taker) = handover();
-        let reader = reader(&budget, usize::MAX).read_for(&giver).reader.unwrap();
+        let (sender, _taker) = channel();
+        let reader = reader(&budget, usize::MAX)
+            .read_for(&sender)
+            .reader
+            .unwrap();
         let held = reader.decoder.held_bytes();
         assert!((16 * 1024..=64 * 1024).contains(&held), "{held}");
         assert!(reader.failure.is_none() && reader.answer.is_some());
@@ -462,9 +472,12 @@ mod tests {
     #[test]
     fn a_caller_that_asks_or_is_gone_ends_reading_ahead() {
         let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (giver, taker) = handover();
-        drop(taker);
-        let reader = reader(&budget, usize::MAX).read_for(&giver).reader.unwrap();
+        let (sender, receiver) = channel();
+        drop(receiver);
+        let reader = reader(&budget, usize::MAX)
+            .read_for(&sender)
+            .reader
+            .unwrap();
         assert!(reader.decoder.pending_bytes() < 16 * 1024);
     }
 }

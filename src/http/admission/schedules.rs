@@ -119,7 +119,7 @@ fn a1_every_request_gets_its_slot_and_never_too_many_work() {
                         let urgent = number % 2 == 0;
                         let slot = enter(&slots, urgent, &stop).unwrap();
                         work(&working);
-                        slot.give_back();
+                        slot.release();
                         slot.resume(&stop, Deadline::NEVER).unwrap();
                         work(&working);
                     })
@@ -152,7 +152,7 @@ fn a1_background_work_goes_on_beside_urgent_work() {
                     let (slots, done) = (Arc::clone(&slots), Arc::clone(&done));
                     thread::spawn(move || {
                         let stop = StopToken::never();
-                        // Until the background request is through: if it starved, this would not
+                        // NamedDeadline the background request is through: if it starved, this would not
                         // end.
                         while done.load(Ordering::SeqCst) == 0 {
                             drop(enter(&slots, true, &stop).unwrap());

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use zeroize::Zeroizing;
 
-use super::super::transport::call_context::{Blocking, Until};
+use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::helper_threads::HelperThreads;
-use super::super::transport::interrupt::{Halt, Limit};
+use super::super::transport::interrupt::{Interrupt, Limit};
 use super::pem::read_text;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
@@ -24,7 +24,7 @@ const TOKEN_PERIOD: Duration = Duration::from_mins(1);
 /// one.
 const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 
-/// When a file is read again after a failed read. Until then the last good token is used.
+/// When a file is read again after a failed read. NamedDeadline then the last good token is used.
 const READ_RETRY: Duration = Duration::from_secs(10);
 
 /// How long a request waits for the file while there is a token that can be used.
@@ -109,7 +109,7 @@ impl Authorization {
     }
 
     /// Returns a server's `text` with a mark wherever it quotes the token or the password.
-    pub(crate) fn hide(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let mut hidden = text.to_owned();
         for secret in &self.secrets {
             if hidden.contains(secret.as_str()) {
@@ -193,7 +193,7 @@ impl Credentials {
     /// system hangs. `Stopped`.
     pub(crate) fn authorization(
         &self,
-        call: &Blocking,
+        call: &CallContext,
     ) -> Result<Option<Arc<Authorization>>, Error> {
         match self {
             Self::None => Ok(None),
@@ -209,7 +209,7 @@ impl Credentials {
     ///
     /// As [`authorization`](Self::authorization).
     pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
-        let call = Blocking::new(&StopToken::never(), Until::NEVER)?;
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER)?;
         self.authorization(&call)
     }
 
@@ -247,7 +247,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl TokenFile {
-    fn authorization(&self, call: &Blocking) -> Result<Arc<Authorization>, Error> {
+    fn authorization(&self, call: &CallContext) -> Result<Arc<Authorization>, Error> {
         let now = self.clock.now();
         let has_token = {
             let mut state = self.state.lock();
@@ -264,8 +264,8 @@ impl TokenFile {
         let wait = if has_token { READ_WAIT } else { FIRST_WAIT };
         let call = call.within(wait, Limit::File);
         let (path, name) = (self.path.clone(), self.name.clone());
-        let read = self.reads.ask(&self.name, move || read_token(&path, &name));
-        match read.answer(&call) {
+        let read = self.reads.run(&self.name, move || read_token(&path, &name));
+        match read.result(&call) {
             Ok(header) => {
                 let recovered = {
                     let mut state = self.state.lock();
@@ -278,8 +278,8 @@ impl TokenFile {
                 }
                 Ok(header)
             }
-            Err(Halt::Stopped) => Err(Error::stopped(&self.name)),
-            Err(Halt::Failed(error)) => self.read_failed(error),
+            Err(Interrupt::Stopped) => Err(Error::stopped(&self.name)),
+            Err(Interrupt::Failed(error)) => self.read_failed(error),
             Err(halt) => {
                 let message = format!("{}: {halt}: does its file system hang?", self.name);
                 self.read_failed(Error::new(ErrorKind::Timeout, message))
@@ -468,18 +468,18 @@ mod tests {
             r#"t\u003c\u0026\"\\\u003ek"#,
             "t&lt;&amp;&#34;\\&gt;k",
         ] {
-            let hidden = token.hide(&format!("no Bearer {quoted}, no entry"));
+            let hidden = token.redact(&format!("no Bearer {quoted}, no entry"));
             assert_eq!(hidden, format!("no Bearer {MARK}, no entry"));
         }
         let basic = Credentials::basic(Some("aladdin"), Some("opensesame")).unwrap();
         let basic = basic.authorization_at_start().unwrap().unwrap();
         assert_eq!(
-            basic.hide("aladdin:opensesame opensesame YWxhZGRpbjpvcGVuc2VzYW1l aladdin"),
+            basic.redact("aladdin:opensesame opensesame YWxhZGRpbjpvcGVuc2VzYW1l aladdin"),
             format!("{MARK} {MARK} {MARK} aladdin")
         );
         let short = Credentials::basic(Some("aladdin"), Some("o")).unwrap();
         let short = short.authorization_at_start().unwrap().unwrap();
-        assert_eq!(short.hide("aladdin:o to go"), format!("{MARK} to go"));
+        assert_eq!(short.redact("aladdin:o to go"), format!("{MARK} to go"));
     }
 
     #[test]
@@ -509,8 +509,8 @@ mod tests {
         move || drop(std::fs::OpenOptions::new().write(true).open(kept).unwrap())
     }
 
-    fn call(stop: &StopToken, until: Until) -> Blocking {
-        Blocking::new(stop, until).unwrap()
+    fn call(stop: &StopToken, until: NamedDeadline) -> CallContext {
+        CallContext::new(stop, until).unwrap()
     }
 
     /// F21: a file on a network whose server is gone costs one short wait, and the token at hand
@@ -541,7 +541,7 @@ mod tests {
         let fixture = Fixture::new("hang-first");
         let path = fixture.directory.join("token");
         let release = hang(&path);
-        let soon = Until::caller(Clock::system().after(Duration::from_millis(20)));
+        let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
         let late = fixture
             .credentials
             .authorization(&call(&StopToken::never(), soon));
@@ -553,7 +553,7 @@ mod tests {
         stop.stop();
         let stopped = fixture
             .credentials
-            .authorization(&call(&stop.token(), Until::NEVER));
+            .authorization(&call(&stop.token(), NamedDeadline::NEVER));
         assert!(stopped.unwrap_err().is_stopped());
         release();
     }

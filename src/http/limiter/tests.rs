@@ -214,7 +214,7 @@ fn waiter(is_urgent: bool) -> QueuedRequest {
     QueuedRequest::new(&Urgency::new(is_urgent), false)
 }
 
-fn state(bucket: Bucket) -> SupplyQueue<Bucket> {
+fn state(bucket: TokenBucket) -> SupplyQueue<TokenBucket> {
     SupplyQueue {
         supply: bucket,
         queue: WaitQueue::default(),
@@ -223,7 +223,7 @@ fn state(bucket: Bucket) -> SupplyQueue<Bucket> {
 
 /// A queue beside what it is held against: the waiters of each class in their order.
 struct History {
-    state: SupplyQueue<Bucket>,
+    state: SupplyQueue<TokenBucket>,
     urgent: Vec<QueuedRequest>,
     background: Vec<QueuedRequest>,
     /// Urgent requests since the last background one, counted while a background request is queued.
@@ -299,7 +299,7 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
     for _ in 0..300 {
         let burst = NonZeroU32::new(u32::try_from(1 + dice.roll(4)).unwrap()).unwrap();
         let mut history = History {
-            state: state(Bucket::new(NonZeroU32::new(10).unwrap(), burst)),
+            state: state(TokenBucket::new(NonZeroU32::new(10).unwrap(), burst)),
             urgent: Vec::new(),
             background: Vec::new(),
             overtaken: 0,
@@ -326,7 +326,7 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
 fn the_turn_told_is_the_turn_that_comes() {
     let (mut dice, _seed) = Dice::new();
     for _ in 0..100 {
-        let mut state = state(Bucket::new(PER_SECOND, NonZeroU32::MIN));
+        let mut state = state(TokenBucket::new(PER_SECOND, NonZeroU32::MIN));
         let mut now = Clock::system().now();
         let mut waiters: Vec<QueuedRequest> = Vec::new();
         for _ in 0..dice.roll(60) {

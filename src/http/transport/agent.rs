@@ -11,9 +11,9 @@ use super::super::config::{Authorization, Credentials};
 use super::super::errors;
 use super::super::requests;
 use super::buffers::UNREAD_BYTES_MAX;
-use super::call_context::{Blocking, Until};
-use super::connector::{Dialer, UreqDialer};
-use super::interrupt::{Halt, Limit};
+use super::call_context::{CallContext, NamedDeadline};
+use super::connector::{ServerConnector, UreqConnector};
+use super::interrupt::{Interrupt, Limit};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
@@ -42,7 +42,7 @@ pub(crate) struct Endpoint {
     /// The headers of every request but `Authorization` and `Accept-Encoding`.
     pub(crate) headers: HeaderMap,
     pub(crate) credentials: Credentials,
-    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) dialer: Arc<ServerConnector>,
     pub(crate) body_idle: Duration,
     /// After so much silence a request goes out once more.
     pub(crate) second_try_after: Duration,
@@ -64,7 +64,7 @@ pub(crate) struct HttpRequest<'a> {
 
 /// A ureq agent with its pool of connections.
 pub(crate) struct Agent {
-    dialer: Arc<Dialer>,
+    dialer: Arc<ServerConnector>,
     keep: usize,
     pool: Mutex<Pool>,
 }
@@ -81,14 +81,14 @@ struct Pool {
 }
 
 /// An answer of any status, its body unread.
-pub(crate) struct Sent {
+pub(crate) struct UnreadResponse {
     pub(crate) response: Response<ureq::Body>,
     socket: Option<Arc<TcpStream>>,
     authorization: Option<Arc<Authorization>>,
 }
 
 /// An answer whose body is read by a call.
-pub(crate) struct Answer {
+pub(crate) struct ResponseReader {
     /// `GET` and the whole URL.
     pub(crate) what: Arc<str>,
     body: ureq::BodyReader<'static>,
@@ -96,7 +96,7 @@ pub(crate) struct Answer {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// What the request was sent with: no error about the answer shows it.
     authorization: Option<Arc<Authorization>>,
-    pub(crate) call: Blocking,
+    pub(crate) call: CallContext,
 }
 
 impl Endpoint {
@@ -132,7 +132,7 @@ impl Endpoint {
 
 impl Agent {
     /// An agent that keeps up to `keep` idle connections.
-    pub(crate) fn new(dialer: &Arc<Dialer>, keep: usize) -> Self {
+    pub(crate) fn new(dialer: &Arc<ServerConnector>, keep: usize) -> Self {
         Self {
             dialer: Arc::clone(dialer),
             keep,
@@ -174,12 +174,12 @@ impl Agent {
     /// # Errors
     ///
     /// What the server said, or what the transport met.
-    pub(crate) fn ask(
+    pub(crate) fn get(
         &self,
         endpoint: &Endpoint,
         request: &HttpRequest<'_>,
-        call: &Blocking,
-    ) -> Result<Answer, Error> {
+        call: &CallContext,
+    ) -> Result<ResponseReader, Error> {
         let what = requests::shown(&format!("GET {}{}", endpoint.base, request.path));
         endpoint.dialer.refresh(call);
         let mut sent = self.send(endpoint, request, call, &what)?;
@@ -219,9 +219,9 @@ impl Agent {
         &self,
         endpoint: &Endpoint,
         request: &HttpRequest<'_>,
-        call: &Blocking,
+        call: &CallContext,
         what: &str,
-    ) -> Result<Sent, Error> {
+    ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
         let mut second_try = request.second_try;
         let (mut first_byte, mut tried) = (request.first_byte, String::new());
@@ -253,13 +253,13 @@ impl Agent {
                         status: response.status().as_u16(),
                         bytes: 0,
                     });
-                    return Ok(Sent {
+                    return Ok(UnreadResponse {
                         response,
                         socket,
                         authorization,
                     });
                 }
-                Err(error) => Halt::from(error),
+                Err(error) => Interrupt::from(error),
             };
             // Each turn uses up one kept connection, so this ends.
             if !dialed && halt.is_closed_by_peer() {
@@ -268,7 +268,7 @@ impl Agent {
             // The silent connection is closed before any wait.
             drop((agent, socket));
             let silence = halt.silence();
-            if silence.is_some() || !dialed && matches!(halt, Halt::Limit(_)) {
+            if silence.is_some() || !dialed && matches!(halt, Interrupt::Limit(_)) {
                 // Its path is dead, or the server is: those of its age are not tried one by one.
                 self.disconnect_older(begun);
             }
@@ -283,7 +283,7 @@ impl Agent {
                 continue;
             }
             let error = errors::failed(&format!("{what}{tried}"), call.explain(halt));
-            return Err(hide(error, authorization.as_deref()));
+            return Err(redact(error, authorization.as_deref()));
         }
     }
 }
@@ -295,13 +295,13 @@ impl Agent {
 /// `Stopped`, or that the caller's deadline passed before the request had its slot again.
 fn may_go_again(
     permit: &dyn Fn() -> Result<(), Error>,
-    call: &Blocking,
+    call: &CallContext,
     what: &str,
 ) -> Result<bool, Error> {
     if Clock::system().has_passed(call.whole.deadline) {
         return Ok(false);
     }
-    call.give_slot_back();
+    call.release_slot();
     match permit() {
         Ok(()) => {
             let resumed = call.resume();
@@ -333,27 +333,27 @@ fn half(duration: Duration) -> Duration {
 }
 
 /// The error without what it quotes of the request's own credentials.
-fn hide(error: Error, authorization: Option<&Authorization>) -> Error {
+fn redact(error: Error, authorization: Option<&Authorization>) -> Error {
     match authorization {
-        Some(authorization) => error.map_texts(&|text| authorization.hide(text)),
+        Some(authorization) => error.map_texts(&|text| authorization.redact(text)),
         None => error,
     }
 }
 
-impl Sent {
+impl UnreadResponse {
     /// A header's value, without what it quotes of the request's own credentials.
     fn header(&self, name: &str) -> String {
         let value = self.response.headers().get(name);
         let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let text = text.unwrap_or_default();
         match &self.authorization {
-            Some(authorization) => authorization.hide(&text),
+            Some(authorization) => authorization.redact(&text),
             None => text.into_owned(),
         }
     }
 
-    pub(crate) fn into_answer(self, what: String, call: Blocking) -> Answer {
-        Answer {
+    pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {
+        ResponseReader {
             what: what.into(),
             body: self.response.into_body().into_reader(),
             socket: self.socket,
@@ -363,17 +363,21 @@ impl Sent {
     }
 }
 
-impl Answer {
+impl ResponseReader {
     /// Reads what has come and does not wait for more. 0 is the end of the body.
-    pub(crate) fn read_what_is_there(&mut self, into: &mut [u8]) -> Result<usize, Halt> {
+    pub(crate) fn read_available(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
         let mut reading = self.call.clone();
-        reading.only_what_is_there = true;
+        reading.is_nonblocking = true;
         let (read, _) = reading.during(|| self.body.read(into));
         Ok(read?)
     }
 
     /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
-    pub(crate) fn read(&mut self, into: &mut [u8], until: Until) -> Result<usize, Halt> {
+    pub(crate) fn read(
+        &mut self,
+        into: &mut [u8],
+        until: NamedDeadline,
+    ) -> Result<usize, Interrupt> {
         let reading = self.call.ending(until);
         let (read, _) = reading.during(|| self.body.read(into));
         let count = read?;
@@ -384,25 +388,25 @@ impl Answer {
     }
 
     /// The error of an answer that does not come to its end.
-    pub(crate) fn cut_off(&self, halt: Halt) -> Error {
-        self.hide(errors::cut_off(&self.what, self.call.explain(halt)))
+    pub(crate) fn cut_off(&self, halt: Interrupt) -> Error {
+        self.redact(errors::cut_off(&self.what, self.call.explain(halt)))
     }
 
     /// An error about this answer: with the request, and without the request's own credentials.
     pub(crate) fn failed(&self, error: Error) -> Error {
-        self.hide(error).context(&self.what)
+        self.redact(error).context(&self.what)
     }
 
     /// The same for an error that is the server's alone.
-    pub(crate) fn hide(&self, error: Error) -> Error {
-        hide(error, self.authorization.as_deref())
+    pub(crate) fn redact(&self, error: Error) -> Error {
+        redact(error, self.authorization.as_deref())
     }
 }
 
 #[cfg(test)]
-impl Answer {
+impl ResponseReader {
     /// An answer whose body comes out of `body` and not over a connection.
-    pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: Blocking) -> Self {
+    pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
         Self {
             what: "GET test".into(),
             body: ureq::Body::builder().reader(body).into_reader(),
@@ -413,7 +417,7 @@ impl Answer {
     }
 }
 
-fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
+fn build(dialer: &Arc<ServerConnector>, keep: usize) -> ureq::Agent {
     let config = ureq::config::Config::builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -424,18 +428,19 @@ fn build(dialer: &Arc<Dialer>, keep: usize) -> ureq::Agent {
         .max_idle_connections_per_host(keep)
         .max_idle_age(IDLE_AGE_MAX)
         .build();
-    let dialer = UreqDialer(Arc::clone(dialer));
+    let dialer = UreqConnector(Arc::clone(dialer));
     ureq::Agent::with_parts(config, dialer.clone(), dialer)
 }
 
 fn head(
     endpoint: &Endpoint,
     asked: &HttpRequest<'_>,
-    call: &Blocking,
+    call: &CallContext,
     what: &str,
 ) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
-    let unwritable =
-        |error: ureq::http::Error| errors::failed(what, Halt::Protocol(ureq::Error::Http(error)));
+    let unwritable = |error: ureq::http::Error| {
+        errors::failed(what, Interrupt::Protocol(ureq::Error::Http(error)))
+    };
     let mut request = Request::get(format!("{}{}", endpoint.base, asked.path))
         .body(())
         .map_err(unwritable)?;
@@ -472,7 +477,12 @@ fn head_bytes(request: &Request<()>) -> usize {
 
 /// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used
 /// again.
-fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocking) -> Error {
+fn read_refusal(
+    what: &str,
+    sent: UnreadResponse,
+    request: &HttpRequest<'_>,
+    call: &CallContext,
+) -> Error {
     let code = sent.response.status().as_u16();
     let retry_after = errors::retry_after(Some(&sent.header("retry-after")));
     let authorization = sent.authorization;
@@ -483,13 +493,13 @@ fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocki
         reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
     });
     // The code says more than how the rest of the answer was lost.
-    if let Err(halt @ Halt::Stopped) = read.map_err(Halt::from) {
+    if let Err(halt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
         return errors::cut_off(what, halt);
     }
     let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
     let text = match &authorization {
-        Some(authorization) => authorization.hide(&text),
+        Some(authorization) => authorization.redact(&text),
         None => text.into_owned(),
     };
     let error = if request.of_collection && code == 404 {
@@ -497,7 +507,7 @@ fn read_refusal(what: &str, sent: Sent, request: &HttpRequest<'_>, call: &Blocki
     } else {
         errors::refused(what, code, text.as_bytes(), retry_after)
     };
-    hide(error, authorization.as_deref())
+    redact(error, authorization.as_deref())
 }
 
 /// # Errors

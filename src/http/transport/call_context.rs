@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::super::slots::Slot;
 use super::byte_budget::{Account, ByteBudget};
-use super::interrupt::{Halt, Limit};
+use super::interrupt::{Interrupt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -28,16 +28,16 @@ const OUTPUT_BYTES_MIN: usize = 1024;
 
 /// What may end a wait.
 #[derive(Clone, Debug)]
-pub(crate) struct Blocking {
+pub(crate) struct CallContext {
     /// Ends every wait at once.
     pub(crate) stop: StopToken,
     /// Ended by the stop, or by the byte budget.
     wake: Arc<WakeUp>,
     _registration: Arc<WakeRegistration>,
     /// When the whole call ends.
-    pub(crate) whole: Until,
+    pub(crate) whole: NamedDeadline,
     /// When the wait ends, and which limit that is.
-    pub(crate) until: Until,
+    pub(crate) until: NamedDeadline,
     /// The limit of sending the request, and once more of the wait for the answer to it.
     pub(crate) first_byte: Option<Duration>,
     /// After so much silence, before the first byte of the answer, this try of the request ends.
@@ -51,7 +51,7 @@ pub(crate) struct Blocking {
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
-    pub(crate) only_what_is_there: bool,
+    pub(crate) is_nonblocking: bool,
     /// Given back while a wait is long.
     pub(crate) slot: Option<Arc<Slot>>,
     /// Told of each phase.
@@ -64,12 +64,12 @@ pub(crate) struct Blocking {
 
 /// A moment and the name of the limit that ends there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Until {
+pub(crate) struct NamedDeadline {
     pub(crate) deadline: Deadline,
     pub(crate) limit: Limit,
 }
 
-impl Until {
+impl NamedDeadline {
     pub(crate) const NEVER: Self = Self {
         deadline: Deadline::NEVER,
         limit: Limit::Deadline,
@@ -97,7 +97,7 @@ impl Until {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Blocking>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<CallContext>> = const { RefCell::new(None) };
 }
 
 /// Ends the context of the thread, also by a panic.
@@ -110,13 +110,13 @@ impl Drop for ContextGuard {
     }
 }
 
-impl Blocking {
+impl CallContext {
     /// A call that `stop` and `until` end.
     ///
     /// # Errors
     ///
     /// `Resources`, when the system has no descriptor to wake it by.
-    pub(crate) fn new(stop: &StopToken, until: Until) -> Result<Self, Error> {
+    pub(crate) fn new(stop: &StopToken, until: NamedDeadline) -> Result<Self, Error> {
         let wake = WakeUp::new().map_err(|error| {
             let message = format!("no descriptor for a request: {error}");
             Error::new(ErrorKind::Resources, message)
@@ -134,7 +134,7 @@ impl Blocking {
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             socket: None,
-            only_what_is_there: false,
+            is_nonblocking: false,
             account: None,
             head_bytes_left: None,
             slot: None,
@@ -154,7 +154,7 @@ impl Blocking {
     }
 
     /// The same call; its waits end at `until`.
-    pub(crate) fn ending(&self, until: Until) -> Self {
+    pub(crate) fn ending(&self, until: NamedDeadline) -> Self {
         let mut call = self.clone();
         call.until = until;
         call
@@ -191,21 +191,21 @@ impl Blocking {
     }
 
     /// A limit's end says which phase it ended; anything else stays as it is.
-    pub(crate) fn explain(&self, halt: Halt) -> Halt {
+    pub(crate) fn explain(&self, halt: Interrupt) -> Interrupt {
         let doing = self.progress.as_ref().and_then(RequestProgress::describe);
         match (halt, doing) {
-            (Halt::Limit(limit), Some(doing)) => {
+            (Interrupt::Limit(limit), Some(doing)) => {
                 let message = format!("{limit}: {doing}");
-                Halt::Failed(Error::new(ErrorKind::Timeout, message))
+                Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
             }
             (halt, _) => halt,
         }
     }
 
     /// Gives the slot back before a wait of unknown length.
-    pub(crate) fn give_slot_back(&self) {
+    pub(crate) fn release_slot(&self) {
         if let Some(slot) = &self.slot {
-            slot.give_back();
+            slot.release();
         }
     }
 
@@ -215,7 +215,7 @@ impl Blocking {
     /// # Errors
     ///
     /// The stop, or the caller's deadline.
-    pub(crate) fn resume(&self) -> Result<(), Halt> {
+    pub(crate) fn resume(&self) -> Result<(), Interrupt> {
         match &self.slot {
             Some(slot) => slot.resume(&self.stop, self.whole.deadline),
             None => Ok(()),
@@ -225,13 +225,13 @@ impl Blocking {
     /// # Errors
     ///
     /// The stop, or the limit: for whoever finds something to read each time, and so never waits.
-    pub(crate) fn check(&self) -> Result<(), Halt> {
+    pub(crate) fn check(&self) -> Result<(), Interrupt> {
         if self.stop.is_stopped() {
-            return Err(Halt::Stopped);
+            return Err(Interrupt::Stopped);
         }
         self.check_account()?;
         if Clock::system().has_passed(self.until.deadline) {
-            return Err(Halt::Limit(self.until.limit));
+            return Err(Interrupt::Limit(self.until.limit));
         }
         Ok(())
     }
@@ -239,9 +239,9 @@ impl Blocking {
     /// # Errors
     ///
     /// `TooLarge`, when the client's byte budget has closed this answer.
-    pub(crate) fn check_account(&self) -> Result<(), Halt> {
+    pub(crate) fn check_account(&self) -> Result<(), Interrupt> {
         let account = self.account.as_ref();
-        account.map_or(Ok(()), |account| account.check().map_err(Halt::Failed))
+        account.map_or(Ok(()), |account| account.check().map_err(Interrupt::Failed))
     }
 
     /// Asks the client's byte budget for room for this answer.
@@ -272,7 +272,7 @@ impl Blocking {
     }
 
     /// The earlier of `until` and the end of the silence, which begins now.
-    pub(crate) fn unless_silent(&self, until: Until) -> Until {
+    pub(crate) fn unless_silent(&self, until: NamedDeadline) -> NamedDeadline {
         let kept = self.kept_silence.filter(|_| !self.dialed);
         match self.silence.into_iter().chain(kept).min() {
             Some(silence) => until.within(silence, Limit::Silence),
@@ -288,7 +288,7 @@ impl Blocking {
 
     /// Told which socket the request goes out on: the connection is there, and what it took is not
     /// the answer's to bear.
-    pub(crate) fn goes_out_on(&mut self, socket: &Arc<TcpStream>) {
+    pub(crate) fn use_socket(&mut self, socket: &Arc<TcpStream>) {
         self.socket = Some(Arc::clone(socket));
         self.begin_first_byte();
     }
@@ -305,12 +305,12 @@ impl Blocking {
     ///
     /// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for
     /// ever.
-    pub(crate) fn received(&mut self, count: usize) -> Result<(), Halt> {
+    pub(crate) fn received(&mut self, count: usize) -> Result<(), Interrupt> {
         if let Some(left) = &mut self.head_bytes_left {
             *left = left.saturating_sub(count);
             if *left == 0 {
                 let message = "interim answers without end: the head of the answer did not come";
-                return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+                return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
             }
         }
         Ok(())
@@ -322,7 +322,7 @@ impl Blocking {
     /// # Errors
     ///
     /// The stop, or the limit.
-    pub(crate) fn wait(&self, descriptor: impl AsFd, interest: PollFlags) -> Result<(), Halt> {
+    pub(crate) fn wait(&self, descriptor: impl AsFd, interest: PollFlags) -> Result<(), Interrupt> {
         let mut descriptors = [PollFd::new(&descriptor, interest), self.wake_descriptor()];
         self.wait_for_any(&mut descriptors, Deadline::NEVER)?;
         Ok(())
@@ -343,21 +343,21 @@ impl Blocking {
         &self,
         descriptors: &mut [PollFd<'_>],
         pause: Deadline,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, Interrupt> {
         let is_ready = self.poll(descriptors, pause)?;
         self.resume()?;
         Ok(is_ready)
     }
 
-    fn poll(&self, descriptors: &mut [PollFd<'_>], pause: Deadline) -> Result<bool, Halt> {
+    fn poll(&self, descriptors: &mut [PollFd<'_>], pause: Deadline) -> Result<bool, Interrupt> {
         let clock = Clock::system();
         loop {
             if self.stop.is_stopped() {
-                return Err(Halt::Stopped);
+                return Err(Interrupt::Stopped);
             }
             self.check_account()?;
-            if self.only_what_is_there {
-                return Err(Halt::WouldBlock);
+            if self.is_nonblocking {
+                return Err(Interrupt::WouldBlock);
             }
             let now = clock.now();
             let patience = self.slot.as_ref().and_then(|slot| slot.patience());
@@ -367,11 +367,11 @@ impl Blocking {
             // was late.
             let polled = poll(descriptors, timespec(end, now).as_ref());
             if let Some(slot) = &self.slot {
-                slot.has_waited(clock.now().saturating_duration_since(now));
+                slot.add_wait(clock.now().saturating_duration_since(now));
             }
             match polled {
                 Err(rustix::io::Errno::INTR) => continue,
-                Err(error) => return Err(Halt::Io(error.into())),
+                Err(error) => return Err(Interrupt::Io(error.into())),
                 Ok(0) => {}
                 Ok(_) => {
                     // The wake-up is this call's own, and is not taken back: whoever else waits by
@@ -379,13 +379,13 @@ impl Blocking {
                     let wake = descriptors.last();
                     if wake.is_some_and(|wake| !wake.revents().is_empty()) {
                         self.check_account()?;
-                        return Err(Halt::Stopped);
+                        return Err(Interrupt::Stopped);
                     }
                     return Ok(true);
                 }
             }
             if self.until.deadline.has_passed(now) {
-                return Err(Halt::Limit(self.until.limit));
+                return Err(Interrupt::Limit(self.until.limit));
             }
             if pause.has_passed(now) {
                 return Ok(false);
@@ -399,10 +399,12 @@ impl Blocking {
 /// # Errors
 ///
 /// Those of `run`.
-pub(crate) fn current<T>(run: impl FnOnce(&mut Blocking) -> Result<T, Halt>) -> Result<T, Halt> {
+pub(crate) fn current<T>(
+    run: impl FnOnce(&mut CallContext) -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
     CURRENT.with_borrow_mut(|current| {
         let outside = || io::Error::other("a transport was used outside of a call");
-        run(current.as_mut().ok_or_else(|| Halt::Io(outside()))?)
+        run(current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?)
     })
 }
 

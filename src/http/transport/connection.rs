@@ -10,7 +10,7 @@ use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::call_context;
-use super::interrupt::Halt;
+use super::interrupt::Interrupt;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
@@ -46,7 +46,7 @@ impl Session {
     }
 
     /// Reads what has come; `None` is nothing, and 0 the end.
-    fn fill(&mut self, socket: &TcpStream, room: &mut [u8]) -> Result<Option<usize>, Halt> {
+    fn fill(&mut self, socket: &TcpStream, room: &mut [u8]) -> Result<Option<usize>, Interrupt> {
         loop {
             let read = attempt(|| self.connection.reader().read(room))?;
             if read.is_some() {
@@ -58,14 +58,14 @@ impl Session {
                 return Ok(None);
             }
             let processed = self.connection.process_new_packets();
-            processed.map_err(|error| Halt::Failed(self.tls.explain(error)))?;
+            processed.map_err(|error| Interrupt::Failed(self.tls.explain(error)))?;
             // Records without data can come for ever.
             call_context::current(|call| call.check())?;
         }
     }
 
     /// Sends what TLS has to say of its own, as far as that goes without waiting.
-    fn flush(&mut self, socket: &TcpStream) -> Result<(), Halt> {
+    fn flush(&mut self, socket: &TcpStream) -> Result<(), Interrupt> {
         while self.connection.wants_write() {
             if attempt(|| self.connection.write_tls(&mut &*socket))?.is_none() {
                 break;
@@ -86,12 +86,12 @@ impl Connection {
     }
 
     /// Reads what has come into the buffers; `None` is nothing, and 0 the end.
-    fn fill(&mut self) -> Result<Option<usize>, Halt> {
+    fn fill(&mut self) -> Result<Option<usize>, Interrupt> {
         if self.buffers.input().len() > UNREAD_BYTES_MAX {
             let message = format!(
                 "the answer's framing has no end: more than {UNREAD_BYTES_MAX} bytes of one chunk size or trailer"
             );
-            return Err(Halt::Failed(Error::new(ErrorKind::TooLarge, message)));
+            return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
         }
         let room = self.buffers.input_append_buf();
         let filled = match &mut self.tls {
@@ -104,7 +104,7 @@ impl Connection {
         Ok(filled)
     }
 
-    fn await_bytes(&mut self) -> Result<bool, Halt> {
+    fn await_bytes(&mut self) -> Result<bool, Interrupt> {
         loop {
             // Where there is always something to read, nothing ever waits.
             call_context::current(|call| call.check())?;
@@ -116,9 +116,9 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, amount: usize) -> Result<(), Halt> {
+    fn send(&mut self, amount: usize) -> Result<(), Interrupt> {
         call_context::current(|call| {
-            call.goes_out_on(&self.socket);
+            call.use_socket(&self.socket);
             Ok(())
         })?;
         let mut rest = self.buffers.to_send(amount);
@@ -155,13 +155,15 @@ impl Connection {
 }
 
 /// Tries a read or a write that waits for nothing; `None` where it would have to wait.
-pub(crate) fn attempt(mut run: impl FnMut() -> io::Result<usize>) -> Result<Option<usize>, Halt> {
+pub(crate) fn attempt(
+    mut run: impl FnMut() -> io::Result<usize>,
+) -> Result<Option<usize>, Interrupt> {
     loop {
         match run() {
             Ok(count) => return Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Halt::Io(error)),
+            Err(error) => return Err(Interrupt::Io(error)),
         }
     }
 }
@@ -170,9 +172,9 @@ pub(crate) fn attempt(mut run: impl FnMut() -> io::Result<usize>) -> Result<Opti
 fn write(
     socket: &TcpStream,
     mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
-) -> Result<usize, Halt> {
+) -> Result<usize, Interrupt> {
     match attempt(|| write(socket))? {
-        Some(0) => Err(Halt::Io(io::ErrorKind::WriteZero.into())),
+        Some(0) => Err(Interrupt::Io(io::ErrorKind::WriteZero.into())),
         Some(count) => Ok(count),
         None => {
             call_context::current(|call| call.wait(socket, PollFlags::OUT))?;
@@ -200,7 +202,7 @@ impl Transport for Connection {
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
         let awaited = self.await_bytes();
         if let Err(halt) = &awaited {
-            self.broken |= !matches!(halt, Halt::Limit(_) | Halt::WouldBlock);
+            self.broken |= !matches!(halt, Interrupt::Limit(_) | Interrupt::WouldBlock);
         }
         Ok(awaited?)
     }

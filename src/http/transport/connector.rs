@@ -13,10 +13,10 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver}
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::super::config::ServerUrl;
-use super::call_context::{self, Blocking};
+use super::call_context::{self, CallContext};
 use super::connection::{Connection, Session, attempt};
 use super::dns::{Lookup, Resolver};
-use super::interrupt::{Halt, Limit};
+use super::interrupt::{Interrupt, Limit};
 use super::tcp_connect;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
@@ -24,14 +24,14 @@ use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
 
 /// Makes connections to one server.
-pub(crate) struct Dialer {
+pub(crate) struct ServerConnector {
     server: ServerUrl,
     tls: Option<Arc<Tls>>,
     limit: Duration,
     resolver: Resolver,
 }
 
-impl Dialer {
+impl ServerConnector {
     pub(crate) fn new(
         server: ServerUrl,
         tls: Option<Arc<Tls>>,
@@ -48,14 +48,14 @@ impl Dialer {
 
     /// Has the TLS files looked at again, so that an idle connection of an old identity is not
     /// used. Blocks by `call`.
-    pub(crate) fn refresh(&self, call: &Blocking) {
+    pub(crate) fn refresh(&self, call: &CallContext) {
         if let Some(tls) = &self.tls {
             tls.refresh(call);
         }
     }
 
     /// A new connection, by the context of the calling thread.
-    fn dial(&self) -> Result<Connection, Halt> {
+    fn dial(&self) -> Result<Connection, Interrupt> {
         let mut call = call_context::current(|call| {
             call.dialed = true;
             Ok(call.clone())
@@ -73,26 +73,30 @@ impl Dialer {
                 if let Ok(address) = socket.peer_addr() {
                     call.enter_phase(RequestPhase::Handshake(address));
                 }
-                shake_hands(socket, tls, &call)
+                handshake(socket, tls, &call)
                     .map_err(|halt| self.late(halt, "the TLS handshake with"))
             }
         }
     }
 
     /// The limit's end with the phase it ended in; any other as it is.
-    fn late(&self, halt: Halt, phase: &str) -> Halt {
-        let Halt::Limit(limit @ Limit::Connect(_)) = halt else {
+    fn late(&self, halt: Interrupt, phase: &str) -> Interrupt {
+        let Interrupt::Limit(limit @ Limit::Connect(_)) = halt else {
             return halt;
         };
         let message = format!("{limit}: {phase} {} took longer", self.server.authority());
-        Halt::Failed(Error::new(ErrorKind::Timeout, message))
+        Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
     }
 }
 
 /// A TLS connection on a fresh socket. Blocks by `call`.
-fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Connection, Halt> {
+fn handshake(
+    socket: TcpStream,
+    tls: &Arc<Tls>,
+    call: &CallContext,
+) -> Result<Connection, Interrupt> {
     let config = tls.current();
-    let explain = |error| Halt::Failed(tls.explain(error));
+    let explain = |error| Interrupt::Failed(tls.explain(error));
     let mut connection =
         ClientConnection::new(Arc::clone(&config), tls.server_name()).map_err(explain)?;
     // The largest request is a bearer token: it is written whole.
@@ -121,14 +125,14 @@ fn shake_hands(socket: TcpStream, tls: &Arc<Tls>, call: &Blocking) -> Result<Con
     Ok(Connection::new(socket, Some(session)))
 }
 
-fn cut_off(why: &str) -> Halt {
+fn cut_off(why: &str) -> Interrupt {
     let message = format!("the TLS handshake was cut off: {why}");
-    Halt::Failed(Error::new(ErrorKind::Unreachable, message))
+    Interrupt::Failed(Error::new(ErrorKind::Unreachable, message))
 }
 
-impl fmt::Debug for Dialer {
+impl fmt::Debug for ServerConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer")
+        f.debug_struct("ServerConnector")
             .field("server", &self.server)
             .finish_non_exhaustive()
     }
@@ -136,9 +140,9 @@ impl fmt::Debug for Dialer {
 
 /// The dialer as ureq wants it.
 #[derive(Clone, Debug)]
-pub(crate) struct UreqDialer(pub(crate) Arc<Dialer>);
+pub(crate) struct UreqConnector(pub(crate) Arc<ServerConnector>);
 
-impl Connector<()> for UreqDialer {
+impl Connector<()> for UreqConnector {
     type Out = Connection;
 
     fn connect(
@@ -150,7 +154,7 @@ impl Connector<()> for UreqDialer {
     }
 }
 
-impl UreqResolver for UreqDialer {
+impl UreqResolver for UreqConnector {
     /// ureq looks names up before it looks into its pool. The dialer does so only when it dials.
     fn resolve(
         &self,

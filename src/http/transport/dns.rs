@@ -4,10 +4,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use super::call_context::Blocking;
-use super::channel::Taker;
+use super::call_context::CallContext;
+use super::channel::ItemReceiver;
 use super::helper_threads::HelperThreads;
-use super::interrupt::Halt;
+use super::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
@@ -48,19 +48,19 @@ impl Resolver {
         &self,
         host: &str,
         port: u16,
-        call: &Blocking,
-    ) -> Result<Vec<SocketAddr>, Halt> {
+        call: &CallContext,
+    ) -> Result<Vec<SocketAddr>, Interrupt> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
         }
-        self.ask(host, port).answer(call)
+        self.start_lookup(host, port).result(call)
     }
 
-    fn ask(&self, host: &str, port: u16) -> Taker<Result<Vec<SocketAddr>, Error>> {
+    fn start_lookup(&self, host: &str, port: u16) -> ItemReceiver<Result<Vec<SocketAddr>, Error>> {
         let (lookup, host) = (Arc::clone(&self.lookup), host.to_owned());
         // One resolver asks for one server: its port is always the same.
         let name = format!("looking up {host}");
-        self.helpers.ask(&name.clone(), move || {
+        self.helpers.run(&name.clone(), move || {
             let why = match lookup(&host, port) {
                 Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
                 Ok(_) => "the name has no address".to_owned(),
@@ -75,7 +75,7 @@ impl Resolver {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::call_context::Until;
+    use super::super::call_context::NamedDeadline;
     use super::super::interrupt::Limit;
     use super::*;
     use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -108,25 +108,25 @@ mod tests {
         }
     }
 
-    fn call(source: &StopSource, until: Until) -> Blocking {
-        Blocking::new(&source.token(), until).unwrap()
+    fn call(source: &StopSource, until: NamedDeadline) -> CallContext {
+        CallContext::new(&source.token(), until).unwrap()
     }
 
     #[test]
     fn lookups_of_one_host_share_one_and_a_stop_ends_the_wait_for_it() {
         let (gate, started, open) = gate();
         let resolver = Resolver::new(gate.lookup());
-        let first = resolver.ask("api.test", 1);
+        let first = resolver.start_lookup("api.test", 1);
         started.recv().unwrap();
-        let second = resolver.ask("api.test", 1);
+        let second = resolver.start_lookup("api.test", 1);
         let source = StopSource::new();
         source.stop();
-        let stopped = resolver.resolve("api.test", 1, &call(&source, Until::NEVER));
-        assert!(matches!(stopped, Err(Halt::Stopped)));
+        let stopped = resolver.resolve("api.test", 1, &call(&source, NamedDeadline::NEVER));
+        assert!(matches!(stopped, Err(Interrupt::Stopped)));
         open.send(()).unwrap();
-        let waiting = call(&StopSource::new(), Until::NEVER);
-        assert_eq!(first.answer(&waiting).unwrap().len(), 1);
-        assert_eq!(second.answer(&waiting).unwrap().len(), 1);
+        let waiting = call(&StopSource::new(), NamedDeadline::NEVER);
+        assert_eq!(first.result(&waiting).unwrap().len(), 1);
+        assert_eq!(second.result(&waiting).unwrap().len(), 1);
         assert_eq!(gate.count.load(Ordering::SeqCst), 1);
     }
 
@@ -135,16 +135,16 @@ mod tests {
         let (gate, started, open) = gate();
         let resolver = Resolver::new(gate.lookup());
         let limit = Duration::from_millis(1);
-        let until = Until::NEVER.within(limit, Limit::Connect);
+        let until = NamedDeadline::NEVER.within(limit, Limit::Connect);
         let late = resolver.resolve("api.test", 1, &call(&StopSource::new(), until));
-        assert!(matches!(late, Err(Halt::Limit(Limit::Connect(_)))));
+        assert!(matches!(late, Err(Interrupt::Limit(Limit::Connect(_)))));
         started.recv().unwrap();
         drop(resolver);
         open.send(()).unwrap();
     }
 
-    fn soon() -> Until {
-        Until::NEVER.within(Duration::from_secs(20), Limit::Connect)
+    fn soon() -> NamedDeadline {
+        NamedDeadline::NEVER.within(Duration::from_secs(20), Limit::Connect)
     }
 
     /// F21: one name that hangs holds up no other.
@@ -158,11 +158,11 @@ mod tests {
             Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])
         };
         let resolver = Resolver::new(Box::new(lookup));
-        let waiting = resolver.ask("stuck.test", 1);
+        let waiting = resolver.start_lookup("stuck.test", 1);
         let found = resolver.resolve("api.test", 2, &call(&StopSource::new(), soon()));
         assert_eq!(found.unwrap().len(), 1);
         drop(stuck);
-        let waiting = waiting.answer(&call(&StopSource::new(), Until::NEVER));
+        let waiting = waiting.result(&call(&StopSource::new(), NamedDeadline::NEVER));
         assert_eq!(waiting.unwrap().len(), 1);
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let stop = StopSource::new();
         for _ in 0..2 {
             let error = match resolver.resolve("bad.test", 1, &call(&stop, soon())) {
-                Err(Halt::Failed(error)) => error,
+                Err(Interrupt::Failed(error)) => error,
                 other => panic!("{other:?}"),
             };
             assert_eq!(error.kind(), ErrorKind::Panicked, "{error}");
@@ -193,7 +193,7 @@ mod tests {
     fn an_address_needs_no_lookup() {
         let (gate, ..) = gate();
         let resolver = Resolver::new(gate.lookup());
-        let call = call(&StopSource::new(), Until::NEVER);
+        let call = call(&StopSource::new(), NamedDeadline::NEVER);
         for host in ["127.0.0.1", "::1"] {
             let found = resolver.resolve(host, 7, &call).unwrap();
             assert_eq!(found[0].ip().to_string(), host);

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::channel::{Giver, Taker, handover};
-use super::thread_pool::{Jobs, ThreadPool};
+use super::channel::{ItemReceiver, ItemSender, channel};
+use super::thread_pool::{JobKind, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -22,7 +22,7 @@ pub(crate) struct HelperThreads<T> {
 struct HelperTask<T> {
     /// Equal names share a result. The pointer identifies the task.
     name: Arc<str>,
-    waiters: Vec<Giver<Result<T, Error>>>,
+    waiters: Vec<ItemSender<Result<T, Error>>>,
     /// When a thread began it.
     begun: Option<Instant>,
 }
@@ -39,7 +39,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
     /// Makes at most `threads_max` threads, called `name-1` and so on.
     pub(crate) fn new(name: &'static str, threads_max: usize, stuck_after: Duration) -> Self {
         Self {
-            threads: ThreadPool::new(name, threads_max, Jobs::Hang),
+            threads: ThreadPool::new(name, threads_max, JobKind::Hang),
             stuck_after,
             tasks: Arc::new(Mutex::ranked(Rank::HELPERS, Vec::new())),
         }
@@ -49,12 +49,12 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
     ///
     /// Never blocks. The returned end receives the result: `Panicked` after a panic, or `Resources`
     /// if the system has no thread.
-    pub(crate) fn ask(
+    pub(crate) fn run(
         &self,
         name: &str,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-    ) -> Taker<Result<T, Error>> {
-        let (waiter, result) = handover();
+    ) -> ItemReceiver<Result<T, Error>> {
+        let (waiter, result) = channel();
         let name: Arc<str> = Arc::from(name);
         {
             let mut tasks = self.tasks.lock();
@@ -62,7 +62,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
                 |task: &&mut HelperTask<T>| task.name == name && !task.is_stuck(self.stuck_after);
             if let Some(task) = tasks.iter_mut().find(same) {
                 // The work may hang for longer than its callers wait.
-                task.waiters.retain(Giver::is_wanted);
+                task.waiters.retain(ItemSender::has_receiver);
                 task.waiters.push(waiter);
                 return result;
             }
@@ -82,7 +82,7 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
             let ended: Vec<_> = tasks.lock().extract_if(.., |task| is_this(task)).collect();
             for waiter in ended.into_iter().flat_map(|ended| ended.waiters) {
                 // A waiter that is gone needs no result.
-                waiter.give(result.clone(), None);
+                waiter.send(result.clone(), None);
             }
         };
         if let Some(thread) = self.threads.submit(Box::new(job)) {
@@ -102,12 +102,12 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::call_context::{Blocking, Until};
+    use super::super::call_context::{CallContext, NamedDeadline};
     use super::*;
     use crate::worker::StopToken;
 
-    fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
+    fn call() -> CallContext {
+        CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap()
     }
 
     /// Threads that report each name they begin, and go on when the gate opens.
@@ -118,9 +118,9 @@ mod tests {
     }
 
     impl Gated {
-        fn ask(&self, name: &str) -> Taker<Result<usize, Error>> {
+        fn run(&self, name: &str) -> ItemReceiver<Result<usize, Error>> {
             let (begun, gate, told) = (self.begun.clone(), self.gate.clone(), name.to_owned());
-            self.helpers.ask(name, move || {
+            self.helpers.run(name, move || {
                 let length = told.len();
                 begun.send(told).unwrap();
                 gate.recv().unwrap();
@@ -144,54 +144,54 @@ mod tests {
     #[test]
     fn equal_questions_share_an_answer_until_one_is_stuck() {
         let (helpers, questions, open) = gated(2, Duration::MAX);
-        let answers = [0, 1].map(|_| helpers.ask("a"));
+        let answers = [0, 1].map(|_| helpers.run("a"));
         assert_eq!(questions.recv().unwrap(), "a");
         open.send(()).unwrap();
         for answer in answers {
-            assert_eq!(answer.answer(&call()).unwrap(), 1);
+            assert_eq!(answer.result(&call()).unwrap(), 1);
         }
         assert!(questions.is_empty());
 
         let (helpers, questions, open) = gated(2, Duration::ZERO);
-        let first = helpers.ask("a");
+        let first = helpers.run("a");
         assert_eq!(questions.recv().unwrap(), "a");
-        let second = helpers.ask("a");
+        let second = helpers.run("a");
         assert_eq!(questions.recv().unwrap(), "a", "asked again beside it");
         // Both threads are taken: the third question waits, and is one.
-        let waiting = [0, 1].map(|_| helpers.ask("a"));
+        let waiting = [0, 1].map(|_| helpers.run("a"));
         assert_eq!(helpers.helpers.tasks.lock().len(), 3);
         for _ in 0..3 {
             open.send(()).unwrap();
         }
         for answer in [first, second].into_iter().chain(waiting) {
-            assert_eq!(answer.answer(&call()).unwrap(), 1);
+            assert_eq!(answer.result(&call()).unwrap(), 1);
         }
     }
 
     #[test]
     fn waiters_that_went_are_forgotten_while_the_work_hangs() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let kept = helpers.ask("a");
+        let kept = helpers.run("a");
         questions.recv().unwrap();
         for _ in 0..100 {
-            drop(helpers.ask("a"));
+            drop(helpers.run("a"));
         }
         let waiters = helpers.helpers.tasks.lock()[0].waiters.len();
         assert!(waiters <= 2, "{waiters}");
         open.send(()).unwrap();
-        assert_eq!(kept.answer(&call()).unwrap(), 1);
+        assert_eq!(kept.result(&call()).unwrap(), 1);
     }
 
     #[test]
     fn dropping_them_waits_for_no_work_and_asks_nothing_more() {
         let (helpers, questions, open) = gated(1, Duration::MAX);
-        let stuck = helpers.ask("stuck");
+        let stuck = helpers.run("stuck");
         questions.recv().unwrap();
-        let unasked = helpers.ask("unasked");
+        let unasked = helpers.run("unasked");
         drop(helpers);
-        assert!(unasked.answer(&call()).is_err());
+        assert!(unasked.result(&call()).is_err());
         open.send(()).unwrap();
-        assert_eq!(stuck.answer(&call()).unwrap(), 5);
+        assert_eq!(stuck.result(&call()).unwrap(), 5);
         assert!(questions.is_empty());
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 
 /// Why a call gave up.
 #[derive(Debug)]
-pub(crate) enum Halt {
+pub(crate) enum Interrupt {
     /// The stop was raised.
     Stopped,
     /// A limit ended.
@@ -57,7 +57,7 @@ impl fmt::Display for Limit {
     }
 }
 
-impl fmt::Display for Halt {
+impl fmt::Display for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str("stopped"),
@@ -70,9 +70,9 @@ impl fmt::Display for Halt {
     }
 }
 
-impl std::error::Error for Halt {}
+impl std::error::Error for Interrupt {}
 
-impl Halt {
+impl Interrupt {
     /// How long the server was silent, where that ended the first try.
     pub(crate) fn silence(&self) -> Option<Duration> {
         if let Self::Limit(Limit::Silence(silence)) = self {
@@ -104,22 +104,22 @@ impl Halt {
     }
 }
 
-impl From<Halt> for ureq::Error {
+impl From<Interrupt> for ureq::Error {
     /// The end of the bytes stays what it is, because ureq asks whether the body may end there. All else passes it by.
-    fn from(halt: Halt) -> Self {
+    fn from(halt: Interrupt) -> Self {
         match halt {
-            Halt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
-            Halt::Protocol(error) => error,
-            other @ (Halt::Stopped
-            | Halt::Limit(_)
-            | Halt::WouldBlock
-            | Halt::Failed(_)
-            | Halt::Io(_)) => Self::Other(Box::new(other)),
+            Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
+            Interrupt::Protocol(error) => error,
+            other @ (Interrupt::Stopped
+            | Interrupt::Limit(_)
+            | Interrupt::WouldBlock
+            | Interrupt::Failed(_)
+            | Interrupt::Io(_)) => Self::Other(Box::new(other)),
         }
     }
 }
 
-impl From<ureq::Error> for Halt {
+impl From<ureq::Error> for Interrupt {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all but two are the caller's to name"
@@ -136,7 +136,7 @@ impl From<ureq::Error> for Halt {
     }
 }
 
-impl From<io::Error> for Halt {
+impl From<io::Error> for Interrupt {
     fn from(error: io::Error) -> Self {
         // ureq wraps its own errors in an io::Error when it is read from, and unwraps them in this conversion.
         Self::from(ureq::Error::from(error))

@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::call_context::Blocking;
-use super::interrupt::Halt;
+use super::call_context::CallContext;
+use super::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
@@ -36,7 +36,10 @@ const USER_TIMEOUT_MILLIS: u32 = 60_000;
 /// # Errors
 ///
 /// The stop, the limit, or what each address said.
-pub(crate) fn connect(addresses: &[SocketAddr], call: &Blocking) -> Result<TcpStream, Halt> {
+pub(crate) fn connect(
+    addresses: &[SocketAddr],
+    call: &CallContext,
+) -> Result<TcpStream, Interrupt> {
     let mut attempts = Attempts::default();
     let mut left = addresses.iter().copied();
     loop {
@@ -47,7 +50,7 @@ pub(crate) fn connect(addresses: &[SocketAddr], call: &Blocking) -> Result<TcpSt
                 return Ok(stream);
             }
         } else if attempts.under_way.is_empty() {
-            return Err(Halt::Failed(attempts.failure()));
+            return Err(Interrupt::Failed(attempts.failure()));
         }
         if attempts.under_way.is_empty() {
             continue;
@@ -81,7 +84,11 @@ impl Attempts {
     }
 
     /// Waits until an attempt has ended or the pause is over.
-    fn wait(&mut self, call: &Blocking, pause: Deadline) -> Result<Option<TcpStream>, Halt> {
+    fn wait(
+        &mut self,
+        call: &CallContext,
+        pause: Deadline,
+    ) -> Result<Option<TcpStream>, Interrupt> {
         let ready: Vec<bool> = {
             let sockets = self.under_way.iter().map(|(socket, _)| socket);
             let sockets = sockets.map(|socket| PollFd::new(socket, PollFlags::OUT));
@@ -189,13 +196,13 @@ fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
 mod tests {
     use std::net::TcpListener;
 
-    use super::super::call_context::Until;
+    use super::super::call_context::NamedDeadline;
     use super::super::interrupt::Limit;
     use super::*;
     use crate::worker::StopToken;
 
-    fn call(until: Until) -> Blocking {
-        Blocking::new(&StopToken::never(), until).unwrap()
+    fn call(until: NamedDeadline) -> CallContext {
+        CallContext::new(&StopToken::never(), until).unwrap()
     }
 
     fn closed_port() -> SocketAddr {
@@ -218,7 +225,7 @@ mod tests {
         let (silent, _queued) = deaf();
         let silent = silent.local_addr().unwrap();
         for addresses in [vec![there], vec![closed_port(), there], vec![silent, there]] {
-            let stream = connect(&addresses, &call(Until::NEVER)).unwrap();
+            let stream = connect(&addresses, &call(NamedDeadline::NEVER)).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), there);
             assert!(sockopt::socket_keepalive(&stream).unwrap());
             assert!(stream.nodelay().unwrap());
@@ -238,7 +245,7 @@ mod tests {
     #[test]
     fn when_all_refuse_each_is_named() {
         let addresses = [closed_port(), closed_port()];
-        let Err(Halt::Failed(error)) = connect(&addresses, &call(Until::NEVER)) else {
+        let Err(Interrupt::Failed(error)) = connect(&addresses, &call(NamedDeadline::NEVER)) else {
             panic!("nobody listens");
         };
         assert_eq!(error.kind(), ErrorKind::Unreachable);
@@ -251,10 +258,10 @@ mod tests {
     fn the_limit_covers_all_addresses_together() {
         let (silent, _queued) = deaf();
         let silent = silent.local_addr().unwrap();
-        let until = Until::NEVER.within(Duration::from_millis(20), Limit::Connect);
+        let until = NamedDeadline::NEVER.within(Duration::from_millis(20), Limit::Connect);
         let ended = connect(&[silent, silent], &call(until));
         assert!(
-            matches!(ended, Err(Halt::Limit(Limit::Connect(_)))),
+            matches!(ended, Err(Interrupt::Limit(Limit::Connect(_)))),
             "{ended:?}"
         );
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 
-use super::channel::{Giver, Taker, handover};
+use super::channel::{ItemReceiver, ItemSender, channel};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_call};
 use crate::sync::{Arc, Monitor, Rank};
@@ -18,7 +18,7 @@ pub(crate) struct ThreadPool(Arc<PoolInner>);
 
 /// What the jobs of a pool do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Jobs {
+pub(crate) enum JobKind {
     /// They wait for nothing. One thread stays once there was a job; others start when that one is
     /// behind, and end when no job is left.
     Compute,
@@ -31,7 +31,7 @@ pub(crate) enum Jobs {
 struct PoolInner {
     name: &'static str,
     threads_max: usize,
-    jobs: Jobs,
+    jobs: JobKind,
     state: Monitor<PoolState>,
 }
 
@@ -42,7 +42,7 @@ struct PoolState {
     running: usize,
     /// Threads that are at a job.
     busy: usize,
-    resting: bool,
+    idle: bool,
     started: usize,
     closed: bool,
     threads: Vec<Worker>,
@@ -55,13 +55,13 @@ pub(crate) struct NewThread(Option<Arc<PoolInner>>);
 /// work may give results before its last one.
 pub(crate) fn answering<T: Send + 'static>(
     port: impl Display + Send + 'static,
-    work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
-) -> (Job, Taker<Result<T, Error>>) {
-    let (reply, answer) = handover();
+    work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+) -> (Job, ItemReceiver<Result<T, Error>>) {
+    let (reply, answer) = channel();
     let job = move |begun: Result<(), Error>| {
         let result = begun.and_then(|()| guard_call(port, || work(&reply)));
         // Whoever asked may have gone: then the result goes too.
-        reply.give(result, None);
+        reply.send(result, None);
     };
     (Box::new(job), answer)
 }
@@ -104,7 +104,7 @@ impl Drop for NewThread {
 
 impl ThreadPool {
     /// Threads called `name-1` and so on, at most `threads_max` at a time.
-    pub(crate) fn new(name: &'static str, threads_max: usize, jobs: Jobs) -> Self {
+    pub(crate) fn new(name: &'static str, threads_max: usize, jobs: JobKind) -> Self {
         Self(Arc::new(PoolInner {
             name,
             threads_max,
@@ -118,8 +118,8 @@ impl ThreadPool {
     pub(crate) fn run<T: Send + 'static>(
         &self,
         port: impl Display + Send + 'static,
-        work: impl FnOnce(&Giver<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
-    ) -> Taker<Result<T, Error>> {
+        work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+    ) -> ItemReceiver<Result<T, Error>> {
         let (job, answer) = answering(port, work);
         if let Some(thread) = self.submit(job) {
             thread.start();
@@ -133,7 +133,7 @@ impl ThreadPool {
             let mut state = self.0.state.lock();
             state.queued.push_back(job);
             // Threads that compute start each other: a start leaves traces in the caller's stack.
-            let by_caller = self.0.jobs != Jobs::Compute || state.running == 0;
+            let by_caller = self.0.jobs != JobKind::Compute || state.running == 0;
             by_caller.then(|| self.0.grow(&mut state)).flatten()
         };
         self.0.state.notify_all();
@@ -206,13 +206,13 @@ impl PoolInner {
                 let thread = self.grow(&mut state);
                 return Some((job, thread));
             }
-            if state.closed || state.resting || self.jobs != Jobs::Compute {
+            if state.closed || state.idle || self.jobs != JobKind::Compute {
                 state.running = state.running.saturating_sub(1);
                 return None;
             }
-            state.resting = true;
+            state.idle = true;
             state = self.state.wait(state);
-            state.resting = false;
+            state.idle = false;
         }
     }
 }
@@ -229,7 +229,7 @@ impl Drop for ThreadPool {
         for job in refused {
             job(Err(Error::stopped("the client is gone")));
         }
-        if self.0.jobs == Jobs::Hang && busy > 0 {
+        if self.0.jobs == JobKind::Hang && busy > 0 {
             log::debug!("a {} thread is still at work and ends with it", self.0.name);
             threads.into_iter().for_each(Worker::abandon);
         }
@@ -240,12 +240,12 @@ impl Drop for ThreadPool {
 mod tests {
     use crossbeam_channel::bounded;
 
-    use super::super::call_context::{Blocking, Until};
+    use super::super::call_context::{CallContext, NamedDeadline};
     use super::*;
     use crate::worker::StopToken;
 
-    fn call() -> Blocking {
-        Blocking::new(&StopToken::never(), Until::NEVER).unwrap()
+    fn call() -> CallContext {
+        CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap()
     }
 
     const THREADS_MAX: usize = 8;
@@ -254,7 +254,7 @@ mod tests {
     /// others.
     #[test]
     fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
-        let threads = ThreadPool::new("t", THREADS_MAX, Jobs::Compute);
+        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
         let (begun, started) = bounded(2 * THREADS_MAX);
         let (open, gate) = bounded::<()>(0);
         let (first, opened) = bounded::<()>(0);
@@ -273,7 +273,7 @@ mod tests {
             })
             .collect();
         first.send(()).unwrap();
-        first_job.answer(&call()).unwrap();
+        first_job.result(&call()).unwrap();
         for _ in 0..THREADS_MAX {
             started.recv().unwrap();
         }
@@ -282,14 +282,14 @@ mod tests {
             open.send(()).unwrap();
         }
         for job in jobs {
-            job.answer(&call()).unwrap();
+            job.result(&call()).unwrap();
         }
     }
 
-    /// Jobs that wait for a peer do not wait for each other.
+    /// JobKind that wait for a peer do not wait for each other.
     #[test]
     fn each_job_that_waits_has_a_thread_and_none_stays() {
-        let threads = ThreadPool::new("t", usize::MAX, Jobs::Wait);
+        let threads = ThreadPool::new("t", usize::MAX, JobKind::Wait);
         let (begun, started) = bounded(THREADS_MAX);
         let (open, gate) = bounded::<()>(0);
         let jobs: Vec<_> = (0..THREADS_MAX)
@@ -309,7 +309,7 @@ mod tests {
             open.send(()).unwrap();
         }
         for job in jobs {
-            job.answer(&call()).unwrap();
+            job.result(&call()).unwrap();
         }
         let inner = Arc::clone(&threads.0);
         drop(threads);
@@ -319,20 +319,21 @@ mod tests {
     /// A reader that stays is the one thread callers count on: it survives what it runs.
     #[test]
     fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
-        let threads = ThreadPool::new("t", 1, Jobs::Compute);
-        let broken: Taker<Result<(), Error>> = threads.run("the decoder", |_| panic!("told"));
-        let error = broken.take_one(&call()).unwrap().unwrap_err();
+        let threads = ThreadPool::new("t", 1, JobKind::Compute);
+        let broken: ItemReceiver<Result<(), Error>> =
+            threads.run("the decoder", |_| panic!("told"));
+        let error = broken.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "the decoder panicked: told");
-        assert_eq!(threads.run("kept", |_| Ok(1)).answer(&call()).unwrap(), 1);
+        assert_eq!(threads.run("kept", |_| Ok(1)).result(&call()).unwrap(), 1);
     }
 
     #[test]
     fn a_job_without_a_thread_is_left_to_the_others_or_told() {
-        let threads = ThreadPool::new("t", 2, Jobs::Wait);
+        let threads = ThreadPool::new("t", 2, JobKind::Wait);
         let (job, answer) = answering("job", |_| Ok(1));
         drop(threads.submit(job));
-        let error = answer.take_one(&call()).unwrap().unwrap_err();
+        let error = answer.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(threads.0.state.lock().running, 0);
         let (open, gate) = bounded::<()>(0);
@@ -343,18 +344,18 @@ mod tests {
         let (job, answer) = answering("job", |_| Ok(2));
         drop(threads.submit(job));
         open.send(()).unwrap();
-        busy.answer(&call()).unwrap();
-        assert_eq!(answer.answer(&call()).unwrap(), 2);
+        busy.result(&call()).unwrap();
+        assert_eq!(answer.result(&call()).unwrap(), 2);
     }
 
     #[test]
     fn a_starter_behind_its_owner_starts_nothing_that_works() {
-        let threads = ThreadPool::new("t", 1, Jobs::Wait);
+        let threads = ThreadPool::new("t", 1, JobKind::Wait);
         let inner = Arc::clone(&threads.0);
         let (job, answer) = answering("job", |_| Ok(1));
         let thread = threads.submit(job).unwrap();
         drop(threads);
-        assert!(answer.answer(&call()).is_err());
+        assert!(answer.result(&call()).is_err());
         drop(thread);
         assert_eq!(inner.state.lock().running, 0);
     }
@@ -364,7 +365,7 @@ mod tests {
         let (ended, end) = bounded(1);
         let (begun, started) = bounded(1);
         let (open, gate) = bounded::<()>(1);
-        let threads = ThreadPool::new("t", THREADS_MAX, Jobs::Compute);
+        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
         let job = threads.run("job", move |_| {
             begun.send(()).unwrap();
             gate.recv().unwrap();

@@ -13,9 +13,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::super::config::{ClientIdentity, Config, Environment, TlsSettings, system_authorities};
-use super::call_context::Blocking;
+use super::call_context::CallContext;
 use super::helper_threads::HelperThreads;
-use super::interrupt::{Halt, Limit};
+use super::interrupt::{Interrupt, Limit};
 use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
@@ -106,19 +106,19 @@ impl Tls {
     /// A change that cannot be used leaves the configuration as it is and is logged once: programs
     /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
     /// most.
-    pub(crate) fn refresh(&self, call: &Blocking) {
+    pub(crate) fn refresh(&self, call: &CallContext) {
         if self.shared.settings.files().next().is_none() || self.reader.is_stuck(FILE_WAIT) {
             return;
         }
         let call = call.within(FILE_WAIT, Limit::File);
         let shared = Arc::clone(&self.shared);
-        let look = self.reader.ask("reading TLS files", move || {
+        let look = self.reader.run("reading TLS files", move || {
             shared.refresh();
             Ok(())
         });
-        match look.answer(&call) {
-            Ok(()) | Err(Halt::Stopped) => {}
-            Err(Halt::Failed(error)) => {
+        match look.result(&call) {
+            Ok(()) | Err(Interrupt::Stopped) => {}
+            Err(Interrupt::Failed(error)) => {
                 log::warn!("TLS files are not looked at, those read last are used: {error}");
             }
             Err(halt) => log::warn!(
