@@ -1,8 +1,8 @@
-//! Which of the requests that wait is admitted next: urgent ones first, and none is passed over for
-//! ever.
+//! Decides which waiting request is admitted next: urgent requests first, and every request in the
+//! end.
 //!
-//! The rate limit admits by permits, and the slots by the requests that work. It has no thread: the
-//! request at the front waits for the supply, the others for their turn.
+//! The rate limiter admits by permits, the slots by the number of working requests. Admission has
+//! no thread: the first request waits for the supply, the others wait for their turn.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -18,16 +18,15 @@ use crate::sync::{
 };
 use crate::worker::StopToken;
 
-/// A line whose first request was overtaken so often is next: background work keeps one turn in
-/// eight.
+/// After so many turns of other classes a class is next. Background work keeps one turn in eight.
 pub(super) const OVERTAKEN_MAX: u32 = 7;
 
-/// What requests wait for.
+/// The resource that requests wait for.
 pub(crate) trait Supply: Send + 'static {
-    /// When there is one for a request that so many others go before, if that is known.
+    /// When one unit is available behind `before` other requests; `None` when that is unknown.
     fn available(&self, now: Instant, before: usize) -> Option<Instant>;
 
-    /// Takes one that is there `now`.
+    /// Takes one unit that is available `now`.
     fn take(&mut self, now: Instant);
 }
 
@@ -41,14 +40,13 @@ pub(crate) struct Admission<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     Stopped,
-    /// Its turn would come behind its deadline, as so many requests go before it.
+    /// Its turn would come after its deadline: `before` requests go first.
     TooLate {
         before: usize,
     },
 }
 
-/// Whether somebody waits for a request. It may become urgent while it is queued. Clones are the
-/// same request.
+/// Whether a reader waits for a request. A queued request may become urgent. Clones share the flag.
 #[derive(Clone, Debug)]
 pub(crate) struct Urgency(Arc<AtomicBool>);
 
@@ -59,11 +57,11 @@ pub(super) struct SupplyQueue<S> {
     pub(super) queue: WaitQueue,
 }
 
-/// A request, as it waits. Clones are the same one.
+/// A waiting request. Clones are the same request.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuedRequest {
     pub(super) urgency: Urgency,
-    /// Whether it has an answer to go on with.
+    /// Whether its response has begun.
     resumed: bool,
     bell: Arc<Bell>,
 }
@@ -76,7 +74,7 @@ pub(super) struct WaitQueue([ClassQueue; 4]);
 #[derive(Debug, Default)]
 struct ClassQueue {
     waiting: VecDeque<QueuedRequest>,
-    /// Turns of other lines since the first request of this one could have had one.
+    /// Turns of other classes since the first request of this class could have been admitted.
     overtaken: u32,
 }
 
@@ -113,11 +111,12 @@ impl<S: Supply> Admission<S> {
         }
     }
 
-    /// Takes one from the supply. `queued` is told how many requests go first, if there is a wait.
+    /// Takes one unit from the supply. If the request has to wait, calls `queued` with the number
+    /// of requests that go first.
     ///
-    /// Blocks until the request is admitted, `stop` is raised, or `deadline` passes. A deadline
-    /// that is known to come before the request's turn fails at once. A request that gives up
-    /// delays nobody behind it.
+    /// Blocks until the request is admitted, `stop` is raised, or `deadline` passes. Fails at once
+    /// when the deadline is known to come before the request's turn. A request that gives up delays
+    /// no other request.
     ///
     /// # Errors
     ///
@@ -171,7 +170,7 @@ impl<S: Supply> Admission<S> {
                 state.leave(waiter, now);
                 return Err(Refusal::TooLate { before });
             }
-            // The others are rung for when the front is theirs.
+            // The other requests are woken when they come to the front.
             let next = state.supply.available(now, 0);
             let until = match next.filter(|_| state.queue.is_front(waiter)) {
                 Some(next) => deadline.earlier(Deadline::at(next)),
@@ -182,9 +181,9 @@ impl<S: Supply> Admission<S> {
         }
     }
 
-    /// Makes a request urgent; it goes before the background's if it is queued. Never blocks.
+    /// Makes a request urgent. A queued request moves before background requests. Never blocks.
     pub(crate) fn expedite(&self, urgency: &Urgency) {
-        // Before the look at the queue: a request that queues after it sees this.
+        // Set before the queue is locked: a request that is queued later sees it.
         urgency.set(true);
         let mut state = self.state.lock();
         state.queue.expedite(urgency);
@@ -240,7 +239,7 @@ impl<S: Supply> SupplyQueue<S> {
 }
 
 impl QueuedRequest {
-    /// A request that begins, or one that goes on with an answer: these go first.
+    /// A request that begins, or one that goes on with a response: these go first.
     pub(crate) fn new(urgency: &Urgency, resumed: bool) -> Self {
         Self {
             urgency: urgency.clone(),
@@ -253,7 +252,7 @@ impl QueuedRequest {
         Arc::ptr_eq(&self.bell, &other.bell)
     }
 
-    /// Who is waited for goes first, and of these who has an answer to go on with.
+    /// Who is waited for goes first, and of these who has a response to go on with.
     fn line(&self) -> usize {
         match (self.urgency.is_urgent(), self.resumed) {
             (true, true) => 0,
@@ -398,7 +397,8 @@ mod tests {
         turns.collect()
     }
 
-    /// A1: who is waited for goes first, and of these the request that has an answer to go on with.
+    /// A1: who is waited for goes first, and of these the request that has a response to go on
+    /// with.
     #[test]
     fn a1_turns_go_by_class_and_within_a_class_by_age() {
         let mut queue = WaitQueue::default();

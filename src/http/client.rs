@@ -304,7 +304,7 @@ impl Client {
         Self::build(config, options, Box::new(lookup))
     }
 
-    pub(crate) fn inner(&self) -> &ClientInner {
+    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
         &self.0
     }
 }

@@ -1,4 +1,5 @@
-//! The client's rate limit: a token bucket in front of every request but the opening of watches (RS-1).
+//! The client's rate limit: a token bucket in front of every request but the opening of watches
+//! (RS-1).
 
 #[cfg(test)]
 mod tests;

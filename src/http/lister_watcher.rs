@@ -1,4 +1,5 @@
-//! The port's side of the client: lists and watches of a scope on one connection, gets on pooled ones.
+//! The client's list-watch port: lists and watches of a scope on one connection, gets on pooled
+//! connections.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -24,10 +25,10 @@ use crate::sync::Arc;
 use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
 
-/// Room to read a single object into, at first.
+/// The first read of a single object has this room.
 const OBJECT_BYTES: usize = 8 * 1024;
 
-/// What a large one is offered per read.
+/// The room for each read of a large object.
 const OBJECT_READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Lists and watches one scope.
@@ -35,9 +36,9 @@ pub(crate) struct HttpListerWatcher<K> {
     client: Arc<ClientInner>,
     scope: Scope,
     agent: Arc<Agent>,
-    /// Of the request under way.
+    /// The phase of the current request.
     progress: RequestProgress,
-    /// Of the list that is under way.
+    /// The urgency of the current list.
     urgency: Urgency,
     kind: PhantomData<fn() -> K>,
 }
@@ -75,13 +76,13 @@ impl<K: Object> HttpListerWatcher<K> {
     }
 }
 
-/// Reads of a body what has come; waits until `until` for the first of it.
+/// Reads the available bytes of a body. Blocks until the first byte, at most until `until`.
 fn read_some(
     answer: &mut ResponseReader,
     space: &mut [u8],
     until: NamedDeadline,
 ) -> Result<usize, Error> {
-    // Of a body that never pauses no read ever waits.
+    // A body without pauses never reaches the deadline of a wait.
     let read = if Clock::system().has_passed(until.deadline) {
         Err(Interrupt::Limit(until.limit))
     } else {
@@ -115,7 +116,7 @@ impl<K: Object> ListJob<K> {
             } else {
                 options.list_first_byte_timeout
             },
-            // A collection may take its time before its first byte.
+            // A server may need long before the first byte of a collection.
             second_try: self.one_object.then_some(&permit),
             sooner_if_kept: false,
             of_collection: true,
@@ -189,7 +190,11 @@ impl<K: Object> HttpListerWatcher<K> {
         page.receive_one(&call).map_err(failed)?
     }
 
-    fn open_watch(&self, request: &WatchRequest, stop: &StopToken) -> Result<OpenWatch<K>, Error> {
+    pub(super) fn open_watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<OpenWatch<K>, Error> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let call = self.client.context.call(stop, NamedDeadline::NEVER)?;
         let (context, agent) = (Arc::clone(&self.client.context), Arc::clone(&self.agent));
@@ -198,8 +203,8 @@ impl<K: Object> HttpListerWatcher<K> {
         let one_object = self.scope.is_one_object();
         let options = &self.client.context.options;
         let first_byte = if initial_events {
-            // A list that nothing begins is no list that is held back: it has no event to wait for
-            // (B8).
+            // A streamed list sends its objects at once. A late head means that the server does not
+            // support it (B8).
             options.watch_first_byte_timeout.min(request.head_timeout)
         } else {
             request.head_timeout
@@ -210,14 +215,14 @@ impl<K: Object> HttpListerWatcher<K> {
                 path: &path,
                 gzip: false,
                 first_byte,
-                // The limiter does not count what opens a watch (RS-1).
+                // The limiter does not count requests that open watches (RS-1).
                 second_try: Some(&|| Ok(())),
                 sooner_if_kept: false,
                 of_collection: true,
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
             let mut answer = agent.get(&context.endpoint, &request, &telling)?;
-            // The events are read on other threads, and without a slot: nothing waits there.
+            // Events are read on other threads and without a slot, because those reads never block.
             answer.call = asking;
             let decode = &context.options.decode;
             let decoder = if initial_events {
@@ -321,7 +326,7 @@ impl<K: Object> ObjectGetter<K> {
         let bytes_max = options.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
         let end = answer.call.until.within(options.body_timeout, Limit::Body);
-        // One byte more than the maximum is what the decoder refuses.
+        // The decoder refuses a body with one byte more than the maximum.
         while buffer.pending().len() <= bytes_max {
             let granted = buffer.reserve(&mut |growth| answer.call.grow(growth));
             granted.map_err(|error| error.context(&answer.what))?;
@@ -334,7 +339,7 @@ impl<K: Object> ObjectGetter<K> {
             buffer.filled(count);
         }
         let mut decode = options.decode.clone();
-        // A plain get keeps what only writers need (B19).
+        // A get keeps the fields that only writers need (B19).
         decode.trim = Trim::Keep;
         decode_object(buffer.pending(), &decode).map_err(|error| answer.failed(error))
     }
@@ -373,7 +378,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             gzip: false,
             first_byte: self.client.context.options.get_first_byte_timeout,
             second_try: Some(&permit),
-            // A server may hold back a version that it has not come to for seconds.
+            // A server that has not yet reached the version may hold the response back for seconds.
             sooner_if_kept: version.is_unset(),
             of_collection: false,
         };

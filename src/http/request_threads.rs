@@ -1,9 +1,8 @@
 //! The threads of a client's requests, and their slots.
 //!
-//! Lists and the opening of watches run on threads of their own, and so does the decoding of what
-//! comes on a watch: a stack stays resident as deep as it was ever used, and a watching thread's is
-//! to stay shallow. So there are as many threads as slots, and one more for each request whose peer
-//! is silent.
+//! Lists, the opening of watches and the decoding of events run on threads of the client. A stack
+//! stays resident as deep as it was ever used, so the stack of a watching thread must stay shallow.
+//! There are as many threads as slots, and one more for each request whose server is silent.
 
 use super::slots::{Slot, Slots};
 use super::transport::channel::ItemReceiver;
@@ -16,9 +15,9 @@ use crate::worker::StopToken;
 /// The threads and the slots of one client.
 pub(crate) struct RequestThreads {
     pub(crate) slots: Slots,
-    /// Where lists run and watches are opened: the slots are its bound.
+    /// Runs lists and opens watches. The slots bound its threads.
     requests: ThreadPool,
-    /// Where watches are read when something has come; nothing waits for the network there.
+    /// Reads watches that have available bytes. Its jobs never wait for the network.
     pub(crate) readers: ThreadPool,
 }
 
@@ -31,10 +30,11 @@ impl RequestThreads {
         }
     }
 
-    /// Runs `job` with `slot` on a thread of its own. `port` names the program's code that runs in
-    /// it.
+    /// Runs `job` with `slot` on a thread of its own. `port` names the program's code in error
+    /// texts.
     ///
-    /// Without a thread the job waits, without its slot, for the thread of another request.
+    /// If the system has no thread, the job releases its slot and waits for another request's
+    /// thread.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         slot: &Arc<Slot>,
@@ -55,7 +55,7 @@ impl RequestThreads {
                     slot.release();
                 }
             });
-            // A start leaves traces in the stack and the allocator cache of whoever does it.
+            // Starting a thread deepens the caller's stack and fills its allocator cache.
             if let Some(starter) = self.readers.submit(start) {
                 starter.start();
             }

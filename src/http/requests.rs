@@ -90,7 +90,8 @@ pub(crate) fn watch<K: Object>(scope: &Scope, request: &WatchRequest) -> Result<
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace or name that is no path segment, or a namespace the kind does not have or lacks.
+/// `Config`, for a namespace or name that is no path segment, or a namespace the kind does not have
+/// or lacks.
 pub(crate) fn get<K: Object>(key: &ObjectKey, version: &ResourceVersion) -> Result<String, Error> {
     let namespaced =
         TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::NamespaceResourceScope>();

@@ -1,5 +1,5 @@
-//! Slots for work: a request holds one while it computes or writes, and none while its peer is
-//! silent.
+//! Slots bound the working requests of a client. A request holds a slot while it computes or
+//! writes, and none while its server is silent.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,9 +11,8 @@ use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
-/// A request waits so long with its slot in hand, all its waits since it got the slot together: a
-/// healthy server is asked by as many requests as there are slots, and a dead one costs each slot
-/// no more than this.
+/// The waits of a request may take so long together before it releases its slot. A healthy server
+/// answers within this time. A dead server costs each slot no more than this time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The slots of one client.
@@ -22,12 +21,12 @@ pub(crate) struct Slots(Admission<FreeSlots>);
 /// How many slots are free.
 struct FreeSlots(usize);
 
-/// A request's slot. The clones of the request's context share it; the request uses it on one
-/// thread at a time.
+/// A request's slot. The clones of the request's call context share it. One thread uses it at a
+/// time.
 pub(crate) struct Slot {
     slots: Admission<FreeSlots>,
     urgency: Urgency,
-    /// Waits may still take so long together; `None` once it was given back.
+    /// The remaining time for waits; `None` after the slot was released.
     patience: Mutex<Option<Duration>>,
 }
 
@@ -46,7 +45,8 @@ impl Slots {
         Self(Admission::new(FreeSlots(slots), &Clock::system()))
     }
 
-    /// A slot for a request. Blocks until one is free, the stop, or the deadline.
+    /// Takes a slot for a request. Blocks until a slot is free, the stop is raised, or the deadline
+    /// passes.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Slots {
         }))
     }
 
-    /// Lets a request go before the background's if it is queued. Never blocks.
+    /// Moves a queued request before background requests. Never blocks.
     pub(crate) fn expedite(&self, urgency: &Urgency) {
         self.0.expedite(urgency);
     }
@@ -91,13 +91,12 @@ fn halt(refusal: Refusal) -> Interrupt {
 }
 
 impl Slot {
-    /// How long a wait may take before the slot is to be given back; `None` where that has
-    /// happened.
+    /// How long a wait may take before the slot is released; `None` after it was released.
     pub(crate) fn patience(&self) -> Option<Duration> {
         *self.patience.lock()
     }
 
-    /// Told how long a wait took; gives the slot back when its patience is used up.
+    /// Adds the time of a wait. Releases the slot when its patience is used up.
     pub(crate) fn add_wait(&self, time: Duration) {
         let used_up = {
             let mut patience = self.patience.lock();
@@ -112,7 +111,7 @@ impl Slot {
         }
     }
 
-    /// Gives the slot back before a wait of unknown length.
+    /// Releases the slot before a wait of unknown length.
     pub(crate) fn release(&self) {
         let held = self.patience.lock().take();
         if held.is_some() {
@@ -120,7 +119,8 @@ impl Slot {
         }
     }
 
-    /// Takes a slot again, behind a wait. Blocks until one is free, the stop, or the deadline.
+    /// Takes a slot again after a wait. Blocks until a slot is free, the stop is raised, or the
+    /// deadline passes.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
-//! An open watch: waits on its caller's thread, and has what comes read and decoded on another.
+//! An open watch. Its caller's thread waits for bytes; a thread of the client reads and decodes
+//! them.
 //!
-//! A stack stays resident as deep as it was ever used, and an allocator's thread cache keeps what it was ever given:
-//! decoding on the watching thread would double the memory of an idle watch.
+//! A stack stays resident as deep as it was ever used, and an allocator keeps a cache per thread.
+//! Decoding on the watching thread would double the memory of an idle watch.
 //!
 //! Behind a burst of events more bytes may have come. While the caller applies the events, the
 //! reading thread takes those bytes off the socket, so that the server can go on writing. It
@@ -26,17 +27,17 @@ use crate::object::Object;
 use crate::sync::Arc;
 use crate::wire::EventDecoder;
 
-/// After so many bytes the events decoded so far are handed over, though more are there.
+/// The reading thread hands its events over after so many bytes, even when more are available.
 const BURST_BYTES: usize = 64 * 1024;
 
-/// So many events are decoded before they are handed over: what is behind stays bytes.
+/// The reading thread hands its events over after so many events. The rest stays undecoded.
 const BURST_EVENTS: usize = 1024;
 
-/// So many bytes are read ahead of a caller that applies events.
+/// The reading thread reads at most so many bytes ahead of its caller.
 const AHEAD_BYTES: usize = 256 * 1024;
 
-/// So often what has come is read although the deadline has passed: more than a socket holds, and
-/// than the longest event has.
+/// So many reads may follow a passed deadline. They are enough for the bytes in a socket, and for
+/// the longest event.
 const LATE_READS: usize = 256;
 
 /// An open watch, on its lister-watcher's connection.
@@ -45,32 +46,32 @@ pub(crate) struct OpenWatch<K: Object> {
     call: CallContext,
     what: Arc<str>,
     socket: Option<Arc<TcpStream>>,
-    /// Decoded, and not taken by the caller yet.
+    /// Decoded events that the caller has not taken yet.
     events: VecDeque<WatchEvent<K>>,
     last_contact: Instant,
-    /// `None` while a thread reads, and once it was lost with a thread.
+    /// `None` while a thread reads, and after a thread that had it panicked.
     reader: Option<Box<WatchReader<K>>>,
-    /// Where the events come that a thread decodes, and behind them the reader.
+    /// Receives the events that a thread decodes, and at the end the reader.
     reading: Option<ItemReceiver<Result<Burst<K>, Error>>>,
 }
 
-/// What a reading thread hands over.
+/// The events that a reading thread hands over.
 struct Burst<K: Object> {
     events: VecDeque<WatchEvent<K>>,
     /// `None` while the thread reads ahead.
     reader: Option<Box<WatchReader<K>>>,
 }
 
-/// The half that travels between threads.
+/// The half of a watch that moves between threads.
 pub(crate) struct WatchReader<K: Object> {
-    /// Gone at the end: that gives the connection back, or closes it.
+    /// `None` at the end of the stream. Dropping it returns or closes the connection.
     answer: Option<ResponseReader>,
     decoder: EventDecoder<K>,
     events: VecDeque<WatchEvent<K>>,
     events_max: usize,
-    /// Whether all that had come was read, so that the socket tells of more.
+    /// Whether all available bytes were read, so that `poll` reports new ones.
     drained: bool,
-    /// How reading ahead ended; it counts once what was read before is decoded.
+    /// The end that reading ahead met. It takes effect after the bytes before it are decoded.
     end_read_ahead: Option<Result<usize, Interrupt>>,
     failure: Option<Error>,
     end: Option<Error>,
@@ -96,12 +97,13 @@ impl<K: Object> OpenWatch<K> {
         }
     }
 
-    /// Has what came read and decoded; waits for more by the deadline, unless more is there.
+    /// Has the available bytes read and decoded. If there are none, waits for bytes until the
+    /// deadline.
     fn more(&mut self, deadline: Deadline) -> Result<(), Interrupt> {
         if let Some(mut reader) = self.reader.take() {
             if let Err(halt) = self.wait(&reader, deadline) {
                 let ended = if let Interrupt::Failed(error) = halt {
-                    // What it holds goes now, and not when its caller drops it.
+                    // Its memory is freed now, and not when its caller drops it.
                     reader.fail(error.context(&self.what));
                     Ok(())
                 } else {
@@ -118,7 +120,7 @@ impl<K: Object> OpenWatch<K> {
             let lost = "the watch was lost with the failure before";
             return Err(Interrupt::Failed(Error::new(ErrorKind::Resources, lost)));
         };
-        // A reader waits for nothing, so that only the stop is to be heeded.
+        // A reader never blocks, so only the stop ends this wait.
         self.call.until = NamedDeadline::NEVER;
         let burst = reading.result(&self.call)?;
         self.events = burst.events;
@@ -132,7 +134,7 @@ impl<K: Object> OpenWatch<K> {
         Ok(())
     }
 
-    /// Waits until the socket tells of more, if all that had come was read.
+    /// Waits until the socket is readable, unless there are bytes that were not read yet.
     fn wait(&mut self, reader: &WatchReader<K>, deadline: Deadline) -> Result<(), Interrupt> {
         match &self.socket {
             Some(socket) if reader.drained => {
@@ -148,7 +150,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
         let mut late_reads = 0_usize;
         loop {
-            // A busy stream is not in poll(2) when the stop is raised.
+            // A busy stream never calls poll(2), which reports the stop.
             if self.call.stop.is_stopped() {
                 return Err(Error::stopped(&self.what));
             }
@@ -165,7 +167,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                 }
             }
             if Clock::system().has_passed(deadline) {
-                // What comes without a pause, and is no event, has no end of its own.
+                // Bytes without a pause that are no event would keep this loop running.
                 if late_reads == LATE_READS {
                     return Ok(Next::DeadlinePassed);
                 }
@@ -195,7 +197,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
     }
 }
 
-/// RF-44: the connection is closed before its caller opens another.
+/// RF-44: closes the connection before its caller opens another one.
 impl<K: Object> Drop for OpenWatch<K> {
     fn drop(&mut self) {
         if self.reading.is_some() {
@@ -205,7 +207,7 @@ impl<K: Object> Drop for OpenWatch<K> {
 }
 
 impl<K: Object> WatchReader<K> {
-    /// A stream of `answer`, in the box in which it travels.
+    /// A reader of `answer`, in the box in which it moves between threads.
     pub(crate) fn boxed(
         decoder: EventDecoder<K>,
         answer: ResponseReader,
@@ -224,8 +226,8 @@ impl<K: Object> WatchReader<K> {
         })
     }
 
-    /// Reads and decodes what has come for its caller, then reads ahead until the caller asks for
-    /// more.
+    /// Reads and decodes the available bytes for its caller. Then reads ahead until the caller asks
+    /// for more.
     fn read_for(mut self: Box<Self>, caller: &ItemSender<Result<Burst<K>, Error>>) -> Burst<K> {
         self.read();
         if self.answer.is_some() && !self.drained && !self.events.is_empty() {
@@ -243,11 +245,11 @@ impl<K: Object> WatchReader<K> {
         }
     }
 
-    /// Reads and decodes what has come, and waits for nothing.
+    /// Reads and decodes the available bytes. Never blocks.
     fn read(&mut self) {
         let mut read = 0_usize;
         self.drained = false;
-        // What the last burst left undecoded, and what was read ahead.
+        // The bytes that the last burst left undecoded, and those that were read ahead.
         self.decode();
         while self.answer.is_some()
             && read < BURST_BYTES
@@ -270,7 +272,7 @@ impl<K: Object> WatchReader<K> {
         self.release();
     }
 
-    /// Reads what comes and does not decode it, until the caller asks.
+    /// Reads without decoding, until the caller asks, the bound, or the last available byte.
     fn read_ahead(&mut self, caller: &ItemSender<Result<Burst<K>, Error>>) {
         while self.decoder.pending_bytes() < AHEAD_BYTES && !caller.is_awaited() {
             match self.fill(true) {
@@ -285,7 +287,8 @@ impl<K: Object> WatchReader<K> {
         self.release();
     }
 
-    /// Reads once. 0 is the end of the body. Reading ahead needs room that nothing else may need.
+    /// Reads once. 0 is the end of the body. Reading ahead takes only room that no other response
+    /// needs.
     fn fill(&mut self, ahead: bool) -> Result<usize, Interrupt> {
         if let Some(ended) = self.end_read_ahead.take() {
             return ended;
@@ -317,7 +320,7 @@ impl<K: Object> WatchReader<K> {
         let Some(answer) = &self.answer else {
             return;
         };
-        // RS-5, over HTTP/1.1: how a connection ends in everyday life.
+        // RS-5, over HTTP/1.1: the ordinary ends of a connection.
         let everyday = halt.is_closed_by_peer() || halt.is_timed_out();
         let closed = answer.call.check_account().is_err();
         let error = answer.cut_off(halt);
@@ -328,12 +331,12 @@ impl<K: Object> WatchReader<K> {
             self.fail(error);
         } else {
             self.answer = None;
-            // RS-4: what is no end of a connection is told as an event, then the stream ends.
+            // RS-4: any other failure is an error event, and the stream ends.
             self.events.push_back(WatchEvent::Error(error));
         }
     }
 
-    /// Gives back the memory that is not needed while nothing comes.
+    /// Frees the memory that a quiet stream does not need.
     fn release(&mut self) {
         self.decoder.release();
         if let Some(answer) = &self.answer {
@@ -341,7 +344,7 @@ impl<K: Object> WatchReader<K> {
         }
     }
 
-    /// Ends the stream and gives back what it holds.
+    /// Ends the stream and frees its memory.
     fn fail(&mut self, error: Error) {
         self.failure = Some(error);
         self.decoder.discard();
@@ -350,7 +353,7 @@ impl<K: Object> WatchReader<K> {
         }
     }
 
-    /// Decodes what was read, up to as many events as may wait to be taken.
+    /// Decodes the bytes that were read, up to the maximum of undelivered events.
     fn decode(&mut self) {
         while self.events.len() < self.events_max {
             match self.decoder.next() {
@@ -377,17 +380,26 @@ impl<K: Object> WatchReader<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Read};
+    use std::io::{self, Read, Write as _};
     use std::iter::Cycle;
+    use std::net::TcpListener;
     use std::slice::Iter;
+    use std::time::Duration;
 
     use k8s_openapi::api::core::v1::Secret;
 
+    use super::super::lister_watcher::HttpListerWatcher;
     use super::super::transport::byte_budget::ByteBudget;
     use super::super::transport::channel::channel;
     use super::*;
+    use crate::http::{Client, ClientOptions, Config};
+    use crate::list_watch::WatchRequest;
+    use crate::object::Scope;
     use crate::wire::DecodeOptions;
-    use crate::worker::StopToken;
+    use crate::worker::{StopToken, Worker};
+
+    /// It only ends a test that fails.
+    const PATIENCE: Duration = Duration::from_mins(5);
 
     const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
 
@@ -479,5 +491,47 @@ mod tests {
             .reader
             .unwrap();
         assert!(reader.decoder.pending_bytes() < 16 * 1024);
+    }
+
+    /// A sink that is slow does not hold up the server.
+    #[test]
+    fn bytes_are_taken_off_the_socket_while_the_first_event_is_applied() {
+        const BODY_BYTES: usize = 32 * 1024;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = Worker::spawn("t-server", move |stop| {
+            let (mut socket, _) = listener.accept().unwrap();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
+            let events = BOOKMARK.repeat(BODY_BYTES / BOOKMARK.len());
+            socket.write_all(head.as_bytes()).unwrap();
+            socket.write_all(&events).unwrap();
+            let stopped = stop.channel().recv();
+            assert!(stopped.is_err());
+        });
+        let mut options = ClientOptions::default();
+        options.decode.list_items_max = 3;
+        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        let source = HttpListerWatcher::<Secret>::new(client.inner(), Scope::all());
+        let request = WatchRequest {
+            resource_version: "1".into(),
+            timeout: Duration::ZERO,
+            head_timeout: PATIENCE,
+            bookmarks: true,
+            send_initial_events: false,
+            waited_for: false,
+        };
+        let mut watch = source.open_watch(&request, &StopToken::never()).unwrap();
+        let socket = watch.socket.clone().unwrap();
+        let patience = Clock::system().after(PATIENCE);
+        let unread = || {
+            assert!(!Clock::system().has_passed(patience));
+            std::thread::yield_now();
+            rustix::io::ioctl_fionread(&*socket).unwrap()
+        };
+        while unread() < 16 * 1024 {}
+        assert!(matches!(watch.next(patience), Ok(Next::Event(_))));
+        while unread() > 0 {}
+        assert_eq!(watch.events.len(), 2, "nobody asked for the next burst");
+        drop((watch, serving));
     }
 }

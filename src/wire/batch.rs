@@ -1,7 +1,7 @@
-//! Items that have come whole, brought together so that one parser reads them all.
+//! Complete items, moved together so that one parser reads them all.
 //!
-//! A parser per item would make room for unescaped text anew for each one, which costs a list of `ConfigMap`s a
-//! seventh of its time.
+//! A parser per item would allocate its scratch buffer anew for each item. That costs a list of
+//! `ConfigMap`s a seventh of its time.
 
 use super::item::{self, Fault};
 use super::message::Listed;
@@ -59,7 +59,8 @@ impl Batch {
         self.ends.push(shift(consumed, from, end, to));
     }
 
-    /// Decodes the items and empties the batch. `nth` is the number of the last one in its list, for messages.
+    /// Decodes the items and empties the batch. `nth` is the number of the last item in its list,
+    /// for error texts.
     pub(super) fn decode<K: Object>(
         &mut self,
         consumed: &[u8],
@@ -85,7 +86,8 @@ impl Batch {
                 {
                     each(Listed::Object(item::hold(object, data)));
                 } else {
-                    // What is wrong with it is told by itself, and the parser starts again behind it.
+                    // The item is decoded alone for its error, and the parser starts again behind
+                    // it.
                     each(alone(json, data, nth.saturating_sub(ends.len()))?);
                     break;
                 }

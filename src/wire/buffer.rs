@@ -1,11 +1,10 @@
-//! The bytes in hand: what was read and not yet used up, in one piece, in memory that follows the
-//! need.
+//! A buffer of bytes that were read and not yet consumed. Its memory follows the need, up and down.
 
 use super::wiped::Wiped;
 use crate::error::Error;
 
-/// Up to this size a buffer doubles; a larger one grows by a quarter, so that it does not hold
-/// twice what it needs.
+/// Up to this size a buffer doubles. A larger buffer grows by a quarter, so that it does not hold
+/// twice the need.
 const DOUBLED_BYTES_MAX: usize = 64 * 1024;
 
 /// From this size on a buffer gets space to grow in place: only its filled part takes memory, and
@@ -15,28 +14,28 @@ const IN_PLACE_BYTES_MIN: usize = 1024 * 1024;
 /// The step of a growth in place: it moves nothing, so it may be small.
 const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
 
-/// A buffer that has to grow.
+/// A request for a larger buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
     /// Its size now.
     pub(crate) held: usize,
-    /// Whether it is held beside the new one while its bytes are moved.
+    /// Whether the old buffer is held beside the new one while bytes are moved.
     pub(crate) moves: bool,
-    /// What it needs.
+    /// The minimum of the new size.
     pub(crate) least: usize,
-    /// A size that makes further growth rare.
+    /// The preferred new size, which makes further growth rare.
     pub(crate) most: usize,
 }
 
 /// Decides how large the new buffer may be, or refuses it.
 pub(crate) type Grant<'a> = &'a mut dyn FnMut(Growth) -> Result<usize, Error>;
 
-/// Bytes read and not yet used up. Holds no memory while it is empty and released.
+/// Bytes that were read and not yet consumed. It holds no memory while it is empty and released.
 pub(crate) struct Buffer {
     bytes: Wiped,
     start: usize,
     end: usize,
-    /// The room for the next read: reads that fill it double it, up to the maximum.
+    /// The room for the next read. Reads that fill it double it, up to `read_max`.
     read: usize,
     read_min: usize,
     read_max: usize,
@@ -55,19 +54,19 @@ impl Buffer {
         }
     }
 
-    /// Where to read into, behind what is pending; never empty. The memory follows what is pending,
-    /// up and down.
+    /// The room for the next read, behind the pending bytes; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
-        // What is granted without a question cannot fail.
+        // A grant that never refuses cannot fail.
         let _granted = self.reserve(&mut |growth| Ok(growth.most));
         self.bytes.get_mut(self.end..).unwrap_or_default()
     }
 
-    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
+    /// allows.
     ///
     /// # Errors
     ///
-    /// `grant`'s own; the buffer is then as it was.
+    /// The error of `grant`. The buffer is then unchanged.
     pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
         self.make_room(self.read, grant)
     }
@@ -92,7 +91,7 @@ impl Buffer {
             self.bytes.grow(size);
             return Ok(());
         }
-        // Moving costs what is pending; it is paid for by the half that was used up.
+        // Moving the pending bytes pays off when half of the buffer was consumed.
         let roomy = length >= needed && self.start >= length / 2;
         if roomy && !oversized {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -126,20 +125,19 @@ impl Buffer {
         self.bytes.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Uses up `count` bytes and hands them out; they stay where they are until the next call of
-    /// `space`.
+    /// Consumes `count` bytes and returns them. They stay in place until the next call of `space`.
     pub(crate) fn take(&mut self, count: usize) -> &mut [u8] {
         let from = self.start;
         self.start = from.saturating_add(count).min(self.end);
         self.bytes.get_mut(from..self.start).unwrap_or_default()
     }
 
-    /// What was used up and is still where it was; it goes away with the next call of `space`.
+    /// The consumed bytes that are still in place, until the next call of `space`.
     pub(super) fn consumed(&mut self) -> &mut [u8] {
         self.bytes.get_mut(..self.start).unwrap_or_default()
     }
 
-    /// Gives the memory back when nothing is pending.
+    /// Frees the memory when no byte is pending.
     pub(crate) fn release(&mut self) {
         if self.start == self.end {
             *self = Self::new(self.read_min, self.read_max);

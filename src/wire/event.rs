@@ -1,5 +1,5 @@
-//! Watch events out of chunks: one JSON object is one event, told apart by type before what it
-//! holds is decoded.
+//! Decodes watch events from chunks. One JSON object is one event; its type is known before its
+//! object is decoded.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -36,8 +36,8 @@ pub struct EventDecoder<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// The initial events of a watch, up to the bookmark that ends them: they may add up to as many
-/// items and bytes as a list that comes in one body.
+/// The limits of the initial events of a watch, up to the bookmark that ends them. They are those
+/// of a list in one body.
 struct InitialEvents {
     items: usize,
     items_max: usize,
@@ -85,11 +85,12 @@ impl<K: Object> EventDecoder<K> {
         }
     }
 
-    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
+    /// allows.
     ///
     /// # Errors
     ///
-    /// `grant`'s own.
+    /// The error of `grant`.
     pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
         self.frames.buffer.reserve(grant)
     }
@@ -152,8 +153,8 @@ impl<K: Object> EventDecoder<K> {
         Ok(Some(event))
     }
 
-    /// Each initial event that puts an object in counts: who tells them apart by key would have to
-    /// keep the keys.
+    /// Counts each initial event with an object, also for one key: telling them apart would need
+    /// all keys.
     fn count(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
         let Some(initial) = &mut self.initial else {
             return Ok(());
@@ -196,7 +197,7 @@ impl<K: Object> EventDecoder<K> {
         })
     }
 
-    /// How many bytes were read and belong to no event that was handed out.
+    /// The number of bytes that were read and not decoded yet.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.frames.partial()
     }
@@ -206,7 +207,7 @@ impl<K: Object> EventDecoder<K> {
         self.frames.release();
     }
 
-    /// Ends the stream and gives back all that it holds.
+    /// Ends the stream and frees all memory.
     pub(crate) fn discard(&mut self) {
         self.ended = true;
         self.frames.discard();

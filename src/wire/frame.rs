@@ -1,5 +1,5 @@
-//! Events out of chunks: each is one JSON value, bounded, found when its last byte has come, no
-//! memory held in between.
+//! Finds events in chunks. Each is one JSON value of bounded size. Between events a stream holds no
+//! memory.
 
 use memchr::memchr;
 
@@ -8,10 +8,10 @@ use super::members::{Expected, MemberPart, Members};
 use super::scan::{Cutting, NotJson, Shape, Span, is_space, spells};
 use crate::error::{Error, ErrorKind};
 
-/// What a quiet stream offers to read into: all it holds while it waits.
+/// The room for a read of a quiet stream: all that it holds while it waits.
 const READ_BYTES_MIN: usize = 512;
 
-/// What a busy stream offers to read into: as much as the transport hands over at once.
+/// The room for a read of a busy stream: as much as one read of the transport returns.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// The events of one stream.
@@ -31,8 +31,8 @@ pub(super) struct Frames {
     option: &'static str,
 }
 
-/// One event, and where in it is what: the last one where there are several (as the decoder has
-/// it).
+/// One event, and the spans of its members. Of several members of a name the last one counts, as in
+/// the decoder.
 pub(super) struct Frame<'a> {
     pub(super) bytes: &'a mut [u8],
     /// The value of `type`.

@@ -1,4 +1,4 @@
-//! List bodies item by item: each item is decoded when its last byte has come, and its text is forgotten.
+//! Decodes list bodies item by item, each one when its last byte has come.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,10 +12,10 @@ use super::options::{DecodeOptions, list_too_large};
 use crate::error::Error;
 use crate::object::Object;
 
-/// What the first read is offered: many lists are one small object.
+/// The room for the first read: many lists are one small object.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// What a long list is offered per read; more gains nothing.
+/// The room for each read of a long list. More gains nothing.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the body of a list as it arrives.
@@ -48,11 +48,12 @@ impl<K: Object> ListDecoder<K> {
         }
     }
 
-    /// Makes room for the next call of [`space`](Self::space), by as much memory as `grant` gives.
+    /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
+    /// allows.
     ///
     /// # Errors
     ///
-    /// `grant`'s own.
+    /// The error of `grant`.
     pub(crate) fn reserve(&mut self, grant: Grant<'_>) -> Result<(), Error> {
         self.buffer.reserve(grant)
     }

@@ -1,4 +1,4 @@
-//! The text around the items of a list: where each item stands, and what the list says of itself.
+//! Scans the text around the items of a list: the span of each item, and the list's other members.
 
 use serde_json::Value;
 
@@ -10,10 +10,10 @@ use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
 
-/// What a list says of itself besides its items: version and continue token are less than 1 KiB in practice.
+/// The maximum size of a list's members besides its items. In practice they need less than 1 KiB.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
 
-/// The token goes back in the URL of the next page, where it may need three bytes for one.
+/// The maximum size of a continue token. In the URL of the next page a byte may need three.
 const CONTINUE_BYTES_MAX: usize = 16 * 1024;
 
 /// Members of a list, or of the status that comes in its place, that are kept.

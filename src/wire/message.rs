@@ -1,4 +1,4 @@
-//! What stands on the wire, decoded: list pages, their items, watch events.
+//! The decoded messages of the API: list pages, their items, watch events.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::object::{Held, Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
 
-/// What stands around the items of a list.
+/// The metadata of one page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the list metadata of the API")]
 pub struct ListPage {
     /// The version of the whole list.
     pub resource_version: ResourceVersion,
-    /// Where the next page starts; `None` on the last page.
+    /// The token of the next page; `None` on the last page.
     pub continue_token: Option<String>,
 }
 
@@ -21,11 +21,12 @@ pub struct ListPage {
 pub enum Listed<K: Object> {
     /// The decoded object.
     Object(Arc<Held<K>>),
-    /// A well-formed item that is not a `K` (B12).
+    /// A well-formed item that does not decode into a `K`.
     Undecodable(Undecodable),
 }
 
-/// A well-formed object that does not decode into its type: set aside, counted, present (B12).
+/// A well-formed object that does not decode into its type. A cache counts it and reports it to
+/// readers.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::exhaustive_structs,
@@ -38,7 +39,7 @@ pub struct Undecodable {
     pub uid: String,
     /// Its version; empty when it has none.
     pub resource_version: ResourceVersion,
-    /// Why it does not decode; names the field.
+    /// Why it does not decode. The error names the field.
     pub error: Error,
 }
 
@@ -54,7 +55,7 @@ pub enum EventKind {
     Deleted,
 }
 
-/// One change of one object: what the server sends, a reflector passes on, and a sink applies.
+/// One change of one object. The server sends it, a reflector passes it on, and a sink applies it.
 #[expect(
     clippy::exhaustive_structs,
     reason = "an event is a kind and an object"
@@ -62,16 +63,16 @@ pub enum EventKind {
 pub struct ObjectEvent<K: Object> {
     /// How the object changed.
     pub kind: EventKind,
-    /// The object; one that does not decode has a key all the same (B12).
+    /// The object. An object that does not decode still has a key.
     pub object: Listed<K>,
 }
 
-/// What the server sent on a watch.
+/// An event of a watch.
 #[non_exhaustive]
 pub enum WatchEvent<K: Object> {
     /// A change of an object.
     Object(ObjectEvent<K>),
-    /// A position without an object.
+    /// A new position without an object.
     Bookmark {
         /// The position.
         resource_version: ResourceVersion,
@@ -80,11 +81,11 @@ pub enum WatchEvent<K: Object> {
     },
     /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
     Error(Error),
-    /// An event that is no change: an unknown type, another kind, no metadata (RF-25, RF-28).
+    /// An event that is no change: an unknown type, another kind, or no metadata.
     Skipped {
-        /// What was wrong with it.
+        /// Why the event is no change.
         reason: String,
-        /// Its version, where it moves the position (an unknown type); empty where it does not.
+        /// The new position, if the event moves it (an unknown type). Otherwise empty.
         resource_version: ResourceVersion,
     },
 }

@@ -1,8 +1,8 @@
-//! Bytes to vocabulary: watch events, list bodies, single objects. Owns no socket, no thread, no
-//! clock.
+//! Decodes watch events, list bodies and single objects. Owns no socket, no thread and no clock.
 //!
-//! A decoder offers room to read into, is told how much came, and hands over what is whole. It holds what is not
-//! yet whole and no more, up to the limits of its [`DecodeOptions`]; whatever the bytes are, it does not panic.
+//! The caller reads into a decoder's room, tells it the number of bytes, and gets the complete
+//! items. A decoder holds incomplete items only, up to the limits of its [`DecodeOptions`]. It
+//! panics on no input.
 
 mod batch;
 mod buffer;

@@ -1,24 +1,25 @@
-//! How bytes become objects: what is skipped, and how large an event or an item may be.
+//! Options of decoding: which fields are skipped, and how large events and items may be.
 
 use crate::error::{Error, ErrorKind};
 
-/// What becomes of the two fields that no reader of a cache needs (B19).
+/// Whether objects keep the two fields that no reader of a cache needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "the fields are skipped or they are kept"
 )]
 pub enum Trim {
-    /// `metadata.managedFields` and the annotation `kubectl.kubernetes.io/last-applied-configuration` are skipped
-    /// while decoding: up to half of a real object. Such an object is not for writing back.
+    /// The decoder skips `metadata.managedFields` and the annotation
+    /// `kubectl.kubernetes.io/last-applied-configuration`: up to half of a real object. Do not
+    /// write such an object back to the server.
     #[default]
     Skip,
-    /// Everything the server sent is decoded.
+    /// The decoder keeps all fields.
     Keep,
 }
 
-/// etcd takes 1.5 MiB per object by default, and JSON writes a byte as at most six (`\u0001`): 9 MiB. Servers can be
-/// configured for more.
+/// etcd takes 1.5 MiB per object by default, and JSON writes a byte as at most six (`\u0001`): 9
+/// MiB. Servers can be configured for more.
 const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The largest item, and the envelope of an event around it.
@@ -28,15 +29,16 @@ const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
 /// MiB.
 const ONE_OBJECT_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). A server that sends
-/// pods without end, each of them as small as can be, has made a cache hold 1.3 GB of them by then.
+/// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). So many of
+/// the smallest pods need 1.3 GB in a cache.
 const LIST_ITEMS_MAX: usize = 500_000;
 
-/// As many pods of 14 KiB as the largest cluster has; decoded, large objects take no more room than their JSON.
+/// As many pods of 14 KiB as the largest cluster has; decoded, large objects take no more room than
+/// their JSON.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
-/// A list of one object has one item. A server that passes over field selectors sends the namespace instead, and the
-/// others are put aside as they come.
+/// A list of one object has one item. A server that ignores field selectors sends the whole
+/// namespace.
 const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 
 /// A list beyond a limit, which an option raises.
@@ -45,7 +47,7 @@ pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
     Error::new(ErrorKind::TooLarge, message)
 }
 
-/// How bytes become objects. The defaults suit a cache.
+/// Options of decoding. The defaults suit a cache.
 ///
 /// # Examples
 ///
@@ -59,22 +61,23 @@ pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecodeOptions {
-    /// Whether the fields only writers need are skipped; by default they are.
+    /// Whether the fields that only writers need are skipped. Default: [`Trim::Skip`].
     pub trim: Trim,
-    /// The largest item of a list, in bytes of JSON; by default 16 MiB. A larger one fails the list, and so does
-    /// as much of anything else between two items.
+    /// The maximum size of an item of a list, in bytes of JSON. Default: 16 MiB. A larger item
+    /// fails the list. So do more bytes than this between two items.
     pub item_bytes_max: usize,
-    /// The most items of one page of a list, and of a streamed list up to its final bookmark; by default 500,000, and
-    /// never more than 10,000 where the scope is one object. One more fails the list. Servers may answer with more
-    /// than was asked for, so no request's limit binds.
+    /// The maximum number of items in one page of a list, or in a streamed list up to its final
+    /// bookmark. Default: 500,000. If the scope is one object, the maximum is 10,000 at most. One
+    /// more item fails the list. A server may send more items than a request's limit, so that limit
+    /// does not bound the list.
     pub list_items_max: usize,
-    /// The longest body of one page of a list, and of a streamed list up to its final bookmark, in bytes of JSON; by
-    /// default 2 GiB. A longer one fails the list.
+    /// The maximum size of one page of a list, or of a streamed list up to its final bookmark, in
+    /// bytes of JSON. Default: 2 GiB. A longer body fails the list.
     pub list_bytes_max: usize,
-    /// The largest event of a watch, in bytes of JSON; by default 16 MiB and 1 KiB. A larger one
-    /// fails the watch.
+    /// The maximum size of an event of a watch, in bytes of JSON. Default: 16 MiB and 1 KiB. A
+    /// larger event fails the watch.
     pub frame_bytes_max: usize,
-    /// The same where the scope is one object; by default 8 MiB, and never more than
+    /// The maximum size of an event of a watch of one object. Default: 8 MiB. It never exceeds
     /// `frame_bytes_max`.
     pub one_object_frame_bytes_max: usize,
 }

@@ -1,4 +1,4 @@
-//! Says why an object does not decode: the field and the types, never a value.
+//! Explains why an object does not decode: with the field and the types, never with a value.
 
 use std::fmt::Write as _;
 
@@ -44,7 +44,8 @@ const HEADS: [&str; 5] = [
 /// Why `json` does not decode: `spec.replicas: invalid type: string, expected i32`.
 pub(super) fn why(json: &[u8], error: &serde_json::Error) -> String {
     let what = without_values(error);
-    // Where a map ends, what is missing is the map's fault; anything else is that of its last member.
+    // Where a map ends, what is missing is the map's fault; anything else is that of its last
+    // member.
     let of_whole = ["missing", "invalid length", "invalid type: map"]
         .iter()
         .any(|head| what.starts_with(head));
@@ -141,7 +142,8 @@ enum Level<'a> {
     Index(usize),
 }
 
-/// The path of the value that ends, or is about to begin, at the byte at `offset`, in the API's spelling.
+/// The path of the value that ends, or is about to begin, at the byte at `offset`, in the API's
+/// spelling.
 fn path_to(json: &[u8], offset: usize, of_whole: bool) -> String {
     let mut levels: Vec<Level<'_>> = Vec::new();
     // Levels deeper than are named: only counted.

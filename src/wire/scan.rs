@@ -1,6 +1,6 @@
-//! Finds where a JSON value ends, across refills and at any depth, and on the way the spans a cache does not keep.
+//! Finds the end of a JSON value across refills, and the spans that a cache does not keep.
 //!
-//! The scanner looks at quotes and brackets only: whether the value is JSON is for the decoder to say.
+//! The scanner looks at quotes and brackets only. The decoder checks whether the value is JSON.
 
 use memchr::memchr;
 
@@ -102,7 +102,8 @@ enum Token {
     Scalar,
 }
 
-/// One value being scanned. The same bytes are handed in again with more behind them until its end is found.
+/// One value being scanned. The same bytes are handed in again with more behind them until its end
+/// is found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     at: usize,
@@ -165,7 +166,8 @@ impl Scan {
         self.at = self.at.saturating_sub(count);
     }
 
-    /// Goes on in `bytes`, the value from its first byte on; `None` asks for more of it, `Some` is its length.
+    /// Goes on in `bytes`, the value from its first byte on; `None` asks for more of it, `Some` is
+    /// its length.
     ///
     /// A number or a word ends at the byte behind it, which must be there.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
@@ -431,7 +433,8 @@ fn string_end(bytes: &[u8], mut from: usize) -> Result<usize, bool> {
     }
 }
 
-/// Where the first quote stands. Most strings are short: a look at the next words costs less than a call.
+/// Where the first quote stands. Most strings are short: a look at the next words costs less than a
+/// call.
 #[inline]
 fn quote_in(bytes: &[u8]) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();

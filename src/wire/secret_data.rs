@@ -1,9 +1,9 @@
-//! The values of a Secret, decoded apart from it: the JSON decoder leaves copies of what it met
-//! when it fails.
+//! Decodes the values of a Secret apart from the object, because a failing JSON decoder leaves
+//! copies of values in memory.
 //!
-//! Its errors quote what they are about, and it drops what it had decoded before without
-//! overwriting it. So the JSON decoder is not given the values: they are cut out of the text like
-//! fields that a cache does not keep.
+//! Its errors quote values, and it drops decoded values without overwriting them. So the JSON
+//! decoder never sees the values: they are cut out of the text like fields that a cache does not
+//! keep.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;

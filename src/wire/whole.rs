@@ -1,4 +1,4 @@
-//! Bodies that are one object: what a `get` answers, and the API's status.
+//! Decodes bodies that are one object: the response to a `get`, and the API's status.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
@@ -16,8 +16,9 @@ use crate::sync::Arc;
 ///
 /// # Errors
 ///
-/// The server's error when the body is a `Status`; `Undecodable` when it is an object that is not a `K`, naming the
-/// field; `TooLarge` beyond `item_bytes_max`; `Protocol` when it is no JSON object or of another kind.
+/// The server's error when the body is a `Status`; `Undecodable` when it is an object that is not a
+/// `K`, naming the field; `TooLarge` beyond `item_bytes_max`; `Protocol` when it is no JSON object
+/// or of another kind.
 pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,

@@ -1,4 +1,4 @@
-//! Bytes that may be a secret: overwritten before their memory is given back.
+//! Bytes that may be secret. They are overwritten before their memory is freed.
 
 use std::ops::{Deref, DerefMut};
 
@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 /// glibc keeps later blocks of that size for the process. It returns larger blocks at once.
 const GROWING_BYTES: usize = 33 * 1024 * 1024;
 
-/// Bytes that were read or are to be sent. What they held does not outlive them in freed memory.
+/// Bytes that were read or are to be sent. No copy of them is left in freed memory.
 ///
 /// It does not grow in place: a vector that grows leaves a copy behind.
 #[derive(Default)]

@@ -86,15 +86,6 @@ impl Peer {
         !came.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Writes `bytes` again and again, until neither the client nor the system has taken more of
-    /// them for `wait`.
-    pub(crate) fn fill(&mut self, bytes: &[u8], wait: std::time::Duration) {
-        rustix::net::sockopt::set_socket_send_buffer_size(&self.stream, 4096).unwrap();
-        self.stream.set_write_timeout(Some(wait)).unwrap();
-        while self.stream.write(bytes).is_ok() {}
-        self.stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    }
-
     /// Ends the sending side alone.
     pub(crate) fn half_close(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();

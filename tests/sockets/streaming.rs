@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::http::DecodeOptions;
-use kubecache::http::{Client, Config};
 use kubecache::list_watch::{Backlog, EventKind, Listed, Next, ObjectEvent, WatchEvent};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
@@ -291,38 +289,6 @@ fn a_watch_says_whether_its_next_event_is_here() {
         peer.begin();
         peer.write(format!("{:x}\r\n{both}\r\n", both.len()));
         watching.join().unwrap();
-    });
-}
-
-/// A sink that is slow does not hold up the server: what comes is taken off the socket meanwhile.
-#[test]
-fn a_server_can_write_on_while_its_first_events_are_applied() {
-    let server = Server::start();
-    let mut options = super::patient();
-    let mut decode = DecodeOptions::default();
-    decode.list_items_max = 3;
-    options = options.decode(decode);
-    let config = Config::for_server(&server.url()).unwrap();
-    let client = Client::new(&config, options).unwrap();
-    thread::scope(|scope| {
-        let (filled, is_full) = crossbeam_channel::bounded(0);
-        let (written, is_written) = crossbeam_channel::bounded(0);
-        scope.spawn(move || {
-            let source = secrets(&client);
-            let mut watch = open(&*source);
-            is_full.recv().unwrap();
-            next_bookmark(&mut *watch);
-            // The first event is being applied; nobody asks for the next.
-            is_written.recv().unwrap();
-        });
-        let mut peer = server.accept();
-        peer.request();
-        peer.write("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n");
-        let event = bookmark("7");
-        peer.fill(event.as_bytes(), Duration::from_millis(200));
-        filled.send(()).unwrap();
-        peer.write(event.repeat(48 * 1024 / event.len()));
-        written.send(()).unwrap();
     });
 }
 

@@ -1,4 +1,5 @@
-//! One ureq agent per lister-watcher, and one that getters share: requests out, answers in, one retry where it helps.
+//! Sends requests and receives responses. Each lister-watcher has a ureq agent; all getters share
+//! one.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -19,23 +20,23 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// As much of an answer that is no success is read.
+/// The longest part of an error response that is read.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
-/// As much may come before the head of an answer is whole, all interim answers (1xx) together: four
-/// heads of the largest size, or some ten thousand small ones.
+/// The maximum of bytes before the head of a response is complete, interim responses (1xx)
+/// included. Four of the largest heads fit, or some ten thousand small ones.
 const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
 
-/// The status of an answer says most: so long its body is waited for.
+/// How long the body of an error response is awaited. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
-/// A kept connection older than this is not used again: servers close idle ones after 90 s and more.
+/// An idle connection older than this is not used again. Servers close theirs after 90 s and more.
 const IDLE_AGE_MAX: Duration = Duration::from_secs(75);
 
-/// The trace records of this target carry headers and bodies, byte by byte.
+/// The trace records of this log target contain all headers and bodies.
 const LOUD_TARGET: &str = "ureq_proto::util";
 
-/// What all requests of a client have in common.
+/// The parameters that all requests of a client share.
 pub(crate) struct Endpoint {
     /// Scheme, authority and base path.
     pub(crate) base: String,
@@ -44,7 +45,7 @@ pub(crate) struct Endpoint {
     pub(crate) credentials: Credentials,
     pub(crate) dialer: Arc<ServerConnector>,
     pub(crate) body_idle: Duration,
-    /// After so much silence a request goes out once more.
+    /// A request is sent once more after so much silence.
     pub(crate) second_try_after: Duration,
 }
 
@@ -53,12 +54,14 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
-    /// Waits until the request may go out once more, on a new connection, if it meets silence: one
-    /// of several servers behind an address may be dead.
+    /// Blocks until a request that met silence may be sent once more, on a new connection. One of
+    /// several servers behind an address may be dead.
     pub(crate) second_try: Option<&'a dyn Fn() -> Result<(), Error>>,
-    /// Less silence is enough on a kept connection, whose path may have died while nothing moved.
+    /// Whether less silence is enough on a kept connection: its path may have died while it was
+    /// idle.
     pub(crate) sooner_if_kept: bool,
-    /// The path is a collection's: a 404 says that the server does not serve it, and nothing of an object.
+    /// Whether the path is a collection's. A 404 then means that the server does not serve the
+    /// kind.
     pub(crate) of_collection: bool,
 }
 
@@ -69,38 +72,38 @@ pub(crate) struct Agent {
     pool: Mutex<Pool>,
 }
 
-/// The connections kept, and what is known of them.
+/// The kept connections.
 #[derive(Default)]
 struct Pool {
-    /// Made by the first request: not on the thread that makes lister-watchers.
+    /// Made by the first request, and not on the thread that makes lister-watchers.
     inner: Option<ureq::Agent>,
-    /// When: no connection in it is older.
+    /// When `inner` was made. No connection in it is older.
     made: Option<Instant>,
-    /// How long the last answer was waited for.
+    /// How long the last response was awaited.
     last_wait: Duration,
 }
 
-/// An answer of any status, its body unread.
+/// A response of any status. Its body is unread.
 pub(crate) struct UnreadResponse {
     pub(crate) response: Response<ureq::Body>,
     socket: Option<Arc<TcpStream>>,
     authorization: Option<Arc<Authorization>>,
 }
 
-/// An answer whose body is read by a call.
+/// Reads the body of a response, within the limits of a call.
 pub(crate) struct ResponseReader {
     /// `GET` and the whole URL.
     pub(crate) what: Arc<str>,
     body: ureq::BodyReader<'static>,
-    /// What the body comes in on.
+    /// The socket of the body.
     pub(crate) socket: Option<Arc<TcpStream>>,
-    /// What the request was sent with: no error about the answer shows it.
+    /// The request's credentials. No error about the response may show them.
     authorization: Option<Arc<Authorization>>,
     pub(crate) call: CallContext,
 }
 
 impl Endpoint {
-    /// The headers of every request, `headers` among them.
+    /// Returns the headers of every request, `headers` among them.
     ///
     /// # Errors
     ///
@@ -140,13 +143,13 @@ impl Agent {
         }
     }
 
-    /// Closes the connections that are idle; those in use end with their bodies.
+    /// Closes idle connections. A connection in use ends with its body.
     pub(crate) fn disconnect(&self) {
         let before = self.pool.lock().inner.take();
         drop(before);
     }
 
-    /// Closes the idle connections if some of them were made before `then`.
+    /// Closes the idle connections if one of them may have been made before `then`.
     fn disconnect_older(&self, then: Instant) {
         let older = {
             let mut pool = self.pool.lock();
@@ -166,14 +169,14 @@ impl Agent {
         pool.inner.insert(inner).clone()
     }
 
-    /// Sends a request and waits for the head of its answer, by `call`.
+    /// Sends a request and waits for the head of its response, within the limits of `call`.
     ///
-    /// A 401 is answered by one more request if the credentials can be read anew, and a request that met a kept
-    /// connection which the server had closed meanwhile goes out again on another.
+    /// After a 401 it sends one more request if the credentials can be read anew. If the server had
+    /// closed the kept connection, it sends the request again on another one.
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met.
+    /// The server's error, or the transport's.
     pub(crate) fn get(
         &self,
         endpoint: &Endpoint,
@@ -205,16 +208,16 @@ impl Agent {
         if !is_known {
             return Err(errors::unknown_encoding(&what, &encoding));
         }
-        // Making a reader of a compressed body reads the beginning of it.
+        // The constructor of a reader of a compressed body reads the first bytes.
         let reading = call.within(endpoint.body_idle, Limit::Idle);
         let (answer, _) = reading.during(|| sent.into_answer(what, call.clone()));
         Ok(answer)
     }
 
-    /// Sends a request; an answer of any status is one.
+    /// Sends a request. Returns a response of any status.
     ///
-    /// It goes out again if a kept connection was closed meanwhile, and once more if the server
-    /// stays silent (see [`HttpRequest::second_try`]).
+    /// Sends the request again if a kept connection was closed meanwhile, and once more if the
+    /// server stays silent (see [`HttpRequest::second_try`]).
     pub(crate) fn send(
         &self,
         endpoint: &Endpoint,
@@ -261,7 +264,7 @@ impl Agent {
                 }
                 Err(error) => Interrupt::from(error),
             };
-            // Each turn uses up one kept connection, so this ends.
+            // Each turn uses up one kept connection, so the loop ends.
             if !dialed && halt.is_closed_by_peer() {
                 continue;
             }
@@ -269,7 +272,8 @@ impl Agent {
             drop((agent, socket));
             let silence = halt.silence();
             if silence.is_some() || !dialed && matches!(halt, Interrupt::Limit(_)) {
-                // Its path is dead, or the server is: those of its age are not tried one by one.
+                // The path or the server is dead. Connections of the same age are not tried one by
+                // one.
                 self.disconnect_older(begun);
             }
             if let (Some(silence), Some(permit)) = (silence, second_try.take())
@@ -288,7 +292,7 @@ impl Agent {
     }
 }
 
-/// Whether the request may go once more; blocks for that without the slot of `call`.
+/// Returns whether the request may be sent once more. Blocks for that without the slot of `call`.
 ///
 /// # Errors
 ///
@@ -313,11 +317,11 @@ fn may_go_again(
     }
 }
 
-/// How long a get waits for the first byte on a kept connection before it goes out once more on a
+/// How long a get waits for the first byte on a kept connection before it is sent once more on a
 /// new one.
 ///
-/// Half of what is left, so that the second try has the other half. `None` is the full limit: the
-/// last answer took so long that silence says little.
+/// Half of the remaining time, so that the second try has the other half. `None` is the full limit:
+/// after a slow response, silence says little.
 fn kept_first_byte(
     first_byte: Duration,
     left: Option<Duration>,
@@ -332,7 +336,7 @@ fn half(duration: Duration) -> Duration {
     duration.checked_div(2).unwrap_or_default()
 }
 
-/// The error without what it quotes of the request's own credentials.
+/// Returns the error without the request's own credentials.
 fn redact(error: Error, authorization: Option<&Authorization>) -> Error {
     match authorization {
         Some(authorization) => error.map_texts(&|text| authorization.redact(text)),
@@ -341,7 +345,7 @@ fn redact(error: Error, authorization: Option<&Authorization>) -> Error {
 }
 
 impl UnreadResponse {
-    /// A header's value, without what it quotes of the request's own credentials.
+    /// Returns a header's value without the request's own credentials.
     fn header(&self, name: &str) -> String {
         let value = self.response.headers().get(name);
         let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
@@ -364,7 +368,7 @@ impl UnreadResponse {
 }
 
 impl ResponseReader {
-    /// Reads what has come and does not wait for more. 0 is the end of the body.
+    /// Reads the available bytes. Never blocks. 0 is the end of the body.
     pub(crate) fn read_available(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
         let mut reading = self.call.clone();
         reading.is_nonblocking = true;
@@ -372,7 +376,8 @@ impl ResponseReader {
         Ok(read?)
     }
 
-    /// Reads what has come; blocks by the call, at most until `until`. 0 is the end of the body.
+    /// Reads the available bytes. Blocks until the first one, within the limits of the call and at
+    /// most until `until`. 0 is the end of the body.
     pub(crate) fn read(
         &mut self,
         into: &mut [u8],
@@ -387,17 +392,17 @@ impl ResponseReader {
         Ok(count)
     }
 
-    /// The error of an answer that does not come to its end.
+    /// Makes the error of a response that ended early.
     pub(crate) fn cut_off(&self, halt: Interrupt) -> Error {
         self.redact(errors::cut_off(&self.what, self.call.explain(halt)))
     }
 
-    /// An error about this answer: with the request, and without the request's own credentials.
+    /// Adds the request to an error about this response, and removes the request's own credentials.
     pub(crate) fn failed(&self, error: Error) -> Error {
         self.redact(error).context(&self.what)
     }
 
-    /// The same for an error that is the server's alone.
+    /// Removes the request's own credentials from the server's error.
     pub(crate) fn redact(&self, error: Error) -> Error {
         redact(error, self.authorization.as_deref())
     }
@@ -405,7 +410,7 @@ impl ResponseReader {
 
 #[cfg(test)]
 impl ResponseReader {
-    /// An answer whose body comes out of `body` and not over a connection.
+    /// A response whose body is read from `body` and not from a connection.
     pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
         Self {
             what: "GET test".into(),
@@ -492,7 +497,7 @@ fn read_refusal(
         let reader = sent.response.into_body().into_reader();
         reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
     });
-    // The code says more than how the rest of the answer was lost.
+    // The code says more than how the rest of the response was lost.
     if let Err(halt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
         return errors::cut_off(what, halt);
     }

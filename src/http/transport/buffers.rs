@@ -1,4 +1,5 @@
-//! The buffers of one connection: they grow to what is needed and are given back while nothing moves.
+//! The buffers of one connection. They grow with the traffic and are freed while the connection is
+//! idle.
 
 use ureq::unversioned::transport::Buffers;
 
@@ -8,10 +9,10 @@ use crate::wire::{Buffer, Wiped};
 /// The first size of the input buffer: a bookmark or a small event fits.
 const INPUT_BYTES_MIN: usize = 4 * 1024;
 
-/// Where the input buffer stops growing by reads that fill it; only an unread head makes it larger.
+/// The maximum of the room for one read.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// So much may be unread before more is read: what asks for more has no end then. Heads of answers may have this size.
+/// The maximum of unread bytes, and so of the head of a response.
 pub(crate) const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
 pub(crate) struct GrowingBuffers {
@@ -31,7 +32,7 @@ impl Default for GrowingBuffers {
 }
 
 impl GrowingBuffers {
-    /// Gives back what holds nothing.
+    /// Frees the empty buffers.
     pub(crate) fn release(&mut self) {
         self.release_output();
         self.input.release();

@@ -1,11 +1,11 @@
-//! The byte budget of one client: counts what its unfinished answers hold, and closes the largest
-//! past the limit.
+//! The byte budget of one client. It counts the memory of unfinished responses, and closes the
+//! largest one past the limit.
 //!
-//! A small answer never fails because of large ones: the budget closes the largest. It refuses an
-//! answer for which no larger ones could make room. Closing wakes the answer's reader out of its
-//! wait; a busy reader sees it at its next read. The budget waits for nobody, so a closed answer
-//! holds its bytes beside the limit until its reader drops them. The budget refuses an answer that
-//! would bring the sum of both to twice the limit.
+//! A small response never fails because of large ones: the budget closes the largest. It refuses
+//! growth for which no larger response could make room. Closing ends the reader's wait; a busy
+//! reader sees it at its next read. The budget never blocks, so a closed response holds its bytes
+//! beside the limit until its reader drops them. The budget refuses growth that would bring the sum
+//! of both to twice the limit.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::sync::{Arc, Mutex, Rank};
 use crate::wire::Growth;
 use crate::worker::Wake;
 
-/// The budget does not count an answer that holds no more: watches of small objects take no lock.
+/// The budget does not count a response up to this size. Watches of small objects take no lock.
 const UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// The budget of one client.
@@ -28,9 +28,9 @@ pub(crate) struct ByteBudget {
 struct Accounts {
     answers: BTreeMap<u64, CountedAnswer>,
     opened: u64,
-    /// What the answers that are not closed hold together.
+    /// The bytes of the responses that are not closed.
     open: usize,
-    /// What those that are closed still hold.
+    /// The bytes that closed responses still hold.
     closing: usize,
 }
 
@@ -44,7 +44,7 @@ struct CountedAnswer {
     is_closed: bool,
 }
 
-/// How the budget tells a reader that its account is closed.
+/// Tells a reader that the budget closed its account.
 struct Signal {
     wake: Arc<dyn Wake>,
     /// The bytes that it held, or asked for, when it was closed; 0 before.
@@ -53,7 +53,7 @@ struct Signal {
     sharers: AtomicUsize,
 }
 
-/// What one unfinished answer holds. Clones share one account, which ends with the last clone.
+/// The memory of one unfinished response. Clones share one account, which ends with the last clone.
 #[derive(Clone)]
 pub(crate) struct Account(Arc<Holder>);
 
@@ -65,7 +65,7 @@ struct Holder {
     counted: AtomicUsize,
 }
 
-/// What of an answer's memory counts.
+/// The counted part of a response's memory.
 fn counted(held: usize) -> usize {
     if held <= UNCOUNTED_BYTES { 0 } else { held }
 }
@@ -90,8 +90,8 @@ impl ByteBudget {
         })
     }
 
-    /// Opens the account of an answer. `wake` ends the wait of its reader when the budget closes
-    /// it.
+    /// Opens the account of a response. When the budget closes the account, `wake` ends the
+    /// reader's wait.
     pub(crate) fn open(self: &Arc<Self>, wake: Arc<dyn Wake>) -> Account {
         let number = {
             let mut state = self.state.lock();
@@ -147,7 +147,7 @@ impl Accounts {
         }
     }
 
-    /// Closes an account: what it holds is on its way out.
+    /// Closes an account. Its reader will drop its bytes.
     fn close(&mut self, number: u64) -> Option<Arc<Signal>> {
         let sharers = self.answers.len();
         let mut entry = self.remove(number)?;
@@ -159,7 +159,7 @@ impl Accounts {
         Some(signal)
     }
 
-    /// What the open answers that hold more than `held` count together.
+    /// The bytes of the open responses that hold more than `held`.
     fn larger_than(&self, held: usize) -> usize {
         let open = self.answers.values().filter(|entry| !entry.is_closed);
         let larger = open
@@ -175,8 +175,8 @@ impl Accounts {
         largest.map(|(number, _)| *number)
     }
 
-    /// Grants a growth, if need be by closing larger answers; `None` when the account is closed.
-    /// Returns those that the caller must wake.
+    /// Grants growth, if necessary by closing larger responses; `None` when the account is closed.
+    /// Returns the readers that the caller must wake.
     fn grow(
         &mut self,
         number: u64,
@@ -200,7 +200,7 @@ impl Accounts {
         let sum = self.open.saturating_add(self.closing);
         let others = self.open.saturating_sub(self.larger_than(least));
         if others > bytes_max || sum > bytes_max.saturating_mul(2) {
-            // No larger answer is closed in vain.
+            // Closing larger responses would not make enough room.
             self.close(number);
             self.set(number, signal, counted(held), 0);
             return (None, closed);
@@ -215,8 +215,7 @@ impl Accounts {
 }
 
 impl Account {
-    /// Asks for room. Returns the size that the buffer may have, between `least` and `most`.
-    /// Never blocks.
+    /// Asks for room. Returns the new size of the buffer, between `least` and `most`. Never blocks.
     ///
     /// # Errors
     ///
@@ -242,8 +241,8 @@ impl Account {
         granted.ok_or_else(|| self.error())
     }
 
-    /// Asks for room for bytes that are read ahead of the need. Never blocks, and closes nothing:
-    /// answers that need room have half of the budget to themselves.
+    /// Asks for room for bytes that are read ahead. Never blocks and closes no response: half of
+    /// the budget is reserved for responses that need it.
     ///
     /// # Errors
     ///
@@ -254,14 +253,14 @@ impl Account {
             let state = budget.state.lock();
             state.open.saturating_add(state.closing)
         };
-        // The sum has what is held now; twice for a moment, if it moves.
+        // The sum contains the present buffer, which is freed after the move.
         if sum.saturating_add(growth.most) > budget.bytes_max / 2 {
             return Err(self.error());
         }
         self.grow(growth)
     }
 
-    /// Sets what the answer holds, after its buffer has grown or was given back.
+    /// Sets the memory of the response after its buffer has grown or was freed.
     pub(crate) fn settle(&self, held: usize) {
         let holder = &*self.0;
         let held = counted(held);

@@ -1,8 +1,7 @@
-//! The blocking context of a thread: which stop and which limit end the wait that ureq is in on its
-//! behalf.
+//! The context of a call: the stop and the limits that end its waits, also those inside ureq.
 //!
-//! ureq hands no per-request value down to a transport. So each call enters its context on its own
-//! thread, and the transport waits by the context of the thread it runs on.
+//! ureq passes no value of a request to a transport. So each call sets its context on its thread,
+//! and the transport reads the context of the thread it runs on.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,26 +22,26 @@ use crate::sync::Arc;
 use crate::wire::Growth;
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
-/// Room a request needs besides its path and its header values.
+/// The bytes of a request's head besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;
 
-/// What may end a wait.
+/// The stop, the limits and the state of one call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallContext {
     /// Ends every wait at once.
     pub(crate) stop: StopToken,
-    /// Ended by the stop, or by the byte budget.
+    /// Ends a wait in poll(2), for the stop or the byte budget.
     wake: Arc<WakeUp>,
     _registration: Arc<WakeRegistration>,
     /// When the whole call ends.
     pub(crate) whole: NamedDeadline,
-    /// When the wait ends, and which limit that is.
+    /// When the current wait ends, and the limit that ends it.
     pub(crate) until: NamedDeadline,
-    /// The limit of sending the request, and once more of the wait for the answer to it.
+    /// The limit of sending the request, and then of the wait for its response.
     pub(crate) first_byte: Option<Duration>,
-    /// After so much silence, before the first byte of the answer, this try of the request ends.
+    /// This try of the request ends after so much silence before the first byte of the response.
     pub(crate) silence: Option<Duration>,
-    /// A shorter one for a kept connection, whose path may have died while nothing moved.
+    /// A shorter limit for a kept connection: its path may have died while it was idle.
     pub(crate) kept_silence: Option<Duration>,
     /// The largest piece of the request's head.
     pub(crate) output_bytes: usize,
@@ -52,17 +51,17 @@ pub(crate) struct CallContext {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
     pub(crate) is_nonblocking: bool,
-    /// Given back while a wait is long.
+    /// The slot, released during a long wait.
     pub(crate) slot: Option<Arc<Slot>>,
-    /// Told of each phase.
+    /// Receives each phase of the request.
     pub(crate) progress: Option<RequestProgress>,
-    /// What the answer's unfinished part is counted in; it may be closed.
+    /// Counts the unfinished part of the response. The budget may close it.
     account: Option<Account>,
-    /// So many bytes more may come before the head of the answer is whole.
+    /// The number of bytes that may still come before the head of the response is complete.
     pub(crate) head_bytes_left: Option<usize>,
 }
 
-/// A moment and the name of the limit that ends there.
+/// A deadline, and the limit that it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedDeadline {
     pub(crate) deadline: Deadline,
@@ -82,7 +81,7 @@ impl NamedDeadline {
         }
     }
 
-    /// The earlier of this end and that of `limit`, which began now.
+    /// The earlier of this deadline and the end of `limit`, which begins now.
     pub(crate) fn within(self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
         let own = Clock::system().after(duration);
         match (self.deadline.instant(), own.instant()) {
@@ -100,7 +99,7 @@ thread_local! {
     static CURRENT: RefCell<Option<CallContext>> = const { RefCell::new(None) };
 }
 
-/// Ends the context of the thread, also by a panic.
+/// Removes the context from the thread, also after a panic.
 struct ContextGuard;
 
 impl Drop for ContextGuard {
@@ -160,7 +159,7 @@ impl CallContext {
         call
     }
 
-    /// Makes this the context of the calling thread while `run` runs; gives it back as that left
+    /// Sets this context on the calling thread while `run` runs. Returns the context as `run` left
     /// it.
     pub(crate) fn during<T>(self, run: impl FnOnce() -> T) -> (T, Option<Self>) {
         CURRENT.set(Some(self));
@@ -176,7 +175,7 @@ impl CallContext {
         }
     }
 
-    /// The same call, which tells `progress` of each phase.
+    /// The same call. It reports each phase to `progress`.
     pub(crate) fn with_progress(&self, progress: &RequestProgress) -> Self {
         Self {
             progress: Some(progress.clone()),
@@ -190,7 +189,7 @@ impl CallContext {
         }
     }
 
-    /// A limit's end says which phase it ended; anything else stays as it is.
+    /// Adds the phase to a limit. Any other interrupt stays as it is.
     pub(crate) fn explain(&self, halt: Interrupt) -> Interrupt {
         let doing = self.progress.as_ref().and_then(RequestProgress::describe);
         match (halt, doing) {
@@ -202,15 +201,16 @@ impl CallContext {
         }
     }
 
-    /// Gives the slot back before a wait of unknown length.
+    /// Releases the slot before a wait of unknown length.
     pub(crate) fn release_slot(&self) {
         if let Some(slot) = &self.slot {
             slot.release();
         }
     }
 
-    /// Takes the slot again that was given back. What came in time is not refused because the slot
-    /// came late: only the stop and the caller's deadline end this.
+    /// Takes the released slot again. Blocks until a slot is free, the stop is raised, or the
+    /// caller's deadline passes. The limits of the request do not end this wait, because its bytes
+    /// came in time.
     ///
     /// # Errors
     ///
@@ -224,7 +224,8 @@ impl CallContext {
 
     /// # Errors
     ///
-    /// The stop, or the limit: for whoever finds something to read each time, and so never waits.
+    /// The stop, or the limit. A caller that always finds bytes to read never waits, and so has to
+    /// ask.
     pub(crate) fn check(&self) -> Result<(), Interrupt> {
         if self.stop.is_stopped() {
             return Err(Interrupt::Stopped);
@@ -238,13 +239,13 @@ impl CallContext {
 
     /// # Errors
     ///
-    /// `TooLarge`, when the client's byte budget has closed this answer.
+    /// `TooLarge`, when the client's byte budget has closed this response.
     pub(crate) fn check_account(&self) -> Result<(), Interrupt> {
         let account = self.account.as_ref();
         account.map_or(Ok(()), |account| account.check().map_err(Interrupt::Failed))
     }
 
-    /// Asks the client's byte budget for room for this answer.
+    /// Asks the client's byte budget for room for this response.
     ///
     /// # Errors
     ///
@@ -254,24 +255,24 @@ impl CallContext {
         account.map_or(Ok(growth.most), |account| account.grow(growth))
     }
 
-    /// Asks the client's byte budget for room for what nothing needs yet.
+    /// Asks the client's byte budget for room for bytes that are read ahead.
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when others may need that room.
+    /// `TooLarge`, when other responses may need that room.
     pub(crate) fn grow_ahead(&self, growth: Growth) -> Result<usize, Error> {
         let account = self.account.as_ref();
         account.map_or(Ok(growth.most), |account| account.grow_ahead(growth))
     }
 
-    /// Tells the client's byte budget what this answer holds now.
+    /// Tells the client's byte budget the present memory of this response.
     pub(crate) fn settle(&self, held: usize) {
         if let Some(account) = &self.account {
             account.settle(held);
         }
     }
 
-    /// The earlier of `until` and the end of the silence, which begins now.
+    /// The earlier of `until` and the end of the allowed silence, which begins now.
     pub(crate) fn unless_silent(&self, until: NamedDeadline) -> NamedDeadline {
         let kept = self.kept_silence.filter(|_| !self.dialed);
         match self.silence.into_iter().chain(kept).min() {
@@ -286,25 +287,25 @@ impl CallContext {
         }
     }
 
-    /// Told which socket the request goes out on: the connection is there, and what it took is not
-    /// the answer's to bear.
+    /// Sets the socket of the request. The limit of the response begins anew, as the connection
+    /// took its own time.
     pub(crate) fn use_socket(&mut self, socket: &Arc<TcpStream>) {
         self.socket = Some(Arc::clone(socket));
         self.begin_first_byte();
     }
 
-    /// Told when the request's last byte is sent: the wait for the first byte of the answer begins.
+    /// Begins the wait for the first byte of the response, after the request's last byte was sent.
     pub(crate) fn sent(&mut self) {
         self.begin_first_byte();
         self.enter_phase(RequestPhase::AwaitingHead);
     }
 
-    /// Told that so many bytes came.
+    /// Counts received bytes.
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when the head of the answer is not whole by then: interim answers can come for
-    /// ever.
+    /// `TooLarge`, when the head of the response is still incomplete: interim responses can go on
+    /// without end.
     pub(crate) fn received(&mut self, count: usize) -> Result<(), Interrupt> {
         if let Some(left) = &mut self.head_bytes_left {
             *left = left.saturating_sub(count);
@@ -316,8 +317,8 @@ impl CallContext {
         Ok(())
     }
 
-    /// Waits until `descriptor` is ready for `interest`. A wait that takes long gives the slot of
-    /// the call back meanwhile.
+    /// Waits until `descriptor` is ready for `interest`. Releases the slot of the call during a
+    /// long wait.
     ///
     /// # Errors
     ///
@@ -328,12 +329,12 @@ impl CallContext {
         Ok(())
     }
 
-    /// Becomes readable by the stop or the byte budget; the last descriptor of each wait.
+    /// The last descriptor of each wait. The stop and the byte budget make it readable.
     pub(crate) fn wake_descriptor(&self) -> PollFd<'_> {
         PollFd::new(&*self.wake, PollFlags::IN)
     }
 
-    /// Waits until some of `descriptors` are ready, as they tell then; `false` is when `pause`
+    /// Waits until some of `descriptors` are ready, and marks those. Returns `false` when `pause`
     /// ended first.
     ///
     /// # Errors
@@ -363,8 +364,8 @@ impl CallContext {
             let patience = self.slot.as_ref().and_then(|slot| slot.patience());
             let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
             let end = self.until.deadline.earlier(pause).earlier(patience);
-            // What is ready comes before a deadline that has passed: it may be this program that
-            // was late.
+            // Ready bytes come before a passed deadline: this program may have been late, and not
+            // the server.
             let polled = poll(descriptors, timespec(end, now).as_ref());
             if let Some(slot) = &self.slot {
                 slot.add_wait(clock.now().saturating_duration_since(now));
@@ -374,8 +375,8 @@ impl CallContext {
                 Err(error) => return Err(Interrupt::Io(error.into())),
                 Ok(0) => {}
                 Ok(_) => {
-                    // The wake-up is this call's own, and is not taken back: whoever else waits by
-                    // it sees it too.
+                    // The wake-up belongs to this call and stays set, so that its other threads see
+                    // it too.
                     let wake = descriptors.last();
                     if wake.is_some_and(|wake| !wake.revents().is_empty()) {
                         self.check_account()?;
@@ -394,7 +395,7 @@ impl CallContext {
     }
 }
 
-/// What `run` makes of the thread's context.
+/// Runs `run` with the thread's context.
 ///
 /// # Errors
 ///
@@ -408,7 +409,7 @@ pub(crate) fn current<T>(
     })
 }
 
-/// How large the output buffer has to be for the request under way.
+/// The size of the output buffer for the current request.
 pub(crate) fn output_bytes() -> usize {
     current(|call| Ok(call.output_bytes)).unwrap_or(OUTPUT_BYTES_MIN)
 }

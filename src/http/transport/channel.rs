@@ -1,8 +1,7 @@
-//! Hands one item after the other from one thread to another; a stop and a limit end the wait for
-//! it.
+//! A channel with room for one item. The stop and the limit of a call end the wait for an item.
 //!
-//! It takes the place of a channel on threads that watch: a channel is an allocation of 640 bytes,
-//! and the allocator's thread cache keeps seven of each size it has seen.
+//! A channel of crossbeam allocates 640 bytes, and the allocator's cache keeps seven of each size
+//! for each thread. That is too much for threads that watch.
 
 use super::call_context::CallContext;
 use super::interrupt::Interrupt;
@@ -11,10 +10,10 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Wake;
 
-/// The giving end.
+/// The sending end.
 pub(crate) struct ItemSender<T>(Arc<Monitor<Channel<T>>>);
 
-/// The taking end.
+/// The receiving end.
 pub(crate) struct ItemReceiver<T>(Arc<Monitor<Channel<T>>>);
 
 struct Channel<T> {
@@ -25,7 +24,7 @@ struct Channel<T> {
     receiver_gone: bool,
 }
 
-/// Two ends of a queue with room for one item.
+/// Makes the two ends of a channel.
 pub(crate) fn channel<T>() -> (ItemSender<T>, ItemReceiver<T>) {
     let channel = Channel {
         item: None,
@@ -44,8 +43,8 @@ impl<T> Channel<T> {
 }
 
 impl<T> ItemSender<T> {
-    /// Gives `item`; blocks while there is no room, without the slot of `call`. `false` when nobody
-    /// takes it any more.
+    /// Sends `item`. Blocks while there is no room, without the slot of `call`. Returns `false`
+    /// when the receiver is gone.
     pub(crate) fn send(&self, item: T, call: Option<&CallContext>) -> bool {
         let mut state = self.0.lock();
         if let Some(call) = call
@@ -62,6 +61,7 @@ impl<T> ItemSender<T> {
             return false;
         }
         state.item = Some(item);
+        state.awaited = false;
         drop(state);
         self.0.notify_all();
         call.is_none_or(|call| call.resume().is_ok())
@@ -73,15 +73,15 @@ impl<T> ItemSender<T> {
         state.awaited || state.receiver_gone
     }
 
-    /// Whether somebody may still take.
+    /// Whether the receiver is still there.
     pub(crate) fn has_receiver(&self) -> bool {
         !self.0.lock().receiver_gone
     }
 }
 
 impl<T: Send + 'static> ItemReceiver<T> {
-    /// Takes the next item; blocks by `call`, without its slot. `None` when the sender is gone and
-    /// nothing is left.
+    /// Receives the next item. Blocks within the limits of `call`, without its slot. `None` after
+    /// the last item of a sender that is gone.
     ///
     /// # Errors
     ///
@@ -113,11 +113,11 @@ impl<T: Send + 'static> ItemReceiver<T> {
         taken.unwrap_or(Err(Interrupt::Limit(until.limit)))
     }
 
-    /// Takes the one item that was promised; blocks by `call`.
+    /// Receives the one expected item. Blocks within the limits of `call`.
     ///
     /// # Errors
     ///
-    /// The stop, the limit, or that the promise was broken.
+    /// The stop, the limit, or `Resources` when the sender is gone.
     pub(crate) fn receive_one(&self, call: &CallContext) -> Result<T, Interrupt> {
         self.receive(call)?.ok_or_else(|| {
             let message = "given up: its thread panicked, or its client was dropped";
@@ -127,11 +127,11 @@ impl<T: Send + 'static> ItemReceiver<T> {
 }
 
 impl<T: Send + 'static> ItemReceiver<Result<T, Error>> {
-    /// Takes the answer that was promised; blocks by `call`.
+    /// Receives the one expected result. Blocks within the limits of `call`.
     ///
     /// # Errors
     ///
-    /// The stop, the limit, or the error that is the answer.
+    /// The stop, the limit, or the error of the result.
     pub(crate) fn result(&self, call: &CallContext) -> Result<T, Interrupt> {
         self.receive_one(call)?.map_err(Interrupt::Failed)
     }

@@ -1,4 +1,5 @@
-//! TCP and TLS fused into one of ureq's transports: non-blocking, its waits ended by the thread's blocking context.
+//! A TCP connection, with or without TLS, as ureq's transport. It waits within the limits of the
+//! thread's call context.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -27,7 +28,7 @@ pub(crate) struct Connection {
 /// The TLS half of a connection.
 pub(crate) struct Session {
     connection: Box<ClientConnection>,
-    /// Explains failures, and says whether `config` is still the current one.
+    /// Explains failures, and tells whether `config` is still current.
     tls: Arc<Tls>,
     config: Arc<ClientConfig>,
 }
@@ -45,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Reads what has come; `None` is nothing, and 0 the end.
+    /// Reads the available bytes. `None` when there are none; 0 is the end.
     fn fill(&mut self, socket: &TcpStream, room: &mut [u8]) -> Result<Option<usize>, Interrupt> {
         loop {
             let read = attempt(|| self.connection.reader().read(room))?;
@@ -59,12 +60,12 @@ impl Session {
             }
             let processed = self.connection.process_new_packets();
             processed.map_err(|error| Interrupt::Failed(self.tls.explain(error)))?;
-            // Records without data can come for ever.
+            // Records without data can go on without end.
             call_context::current(|call| call.check())?;
         }
     }
 
-    /// Sends what TLS has to say of its own, as far as that goes without waiting.
+    /// Sends pending TLS records. Never blocks.
     fn flush(&mut self, socket: &TcpStream) -> Result<(), Interrupt> {
         while self.connection.wants_write() {
             if attempt(|| self.connection.write_tls(&mut &*socket))?.is_none() {
@@ -85,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Reads what has come into the buffers; `None` is nothing, and 0 the end.
+    /// Reads the available bytes into the buffers. `None` when there are none; 0 is the end.
     fn fill(&mut self) -> Result<Option<usize>, Interrupt> {
         if self.buffers.input().len() > UNREAD_BYTES_MAX {
             let message = format!(
@@ -106,7 +107,7 @@ impl Connection {
 
     fn await_bytes(&mut self) -> Result<bool, Interrupt> {
         loop {
-            // Where there is always something to read, nothing ever waits.
+            // A connection that always has bytes to read never waits.
             call_context::current(|call| call.check())?;
             if let Some(count) = self.fill()? {
                 return Ok(count > 0);
@@ -138,14 +139,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether another request may go out on this connection.
+    /// Whether another request may use this connection.
     fn is_usable(&mut self) -> bool {
         if self.broken || !self.buffers.input().is_empty() {
             return false;
         }
         let idle = match &mut self.tls {
             Some(session) if !Arc::ptr_eq(&session.config, &session.tls.current()) => false,
-            // Session tickets may stand there unread; data or an end may not.
+            // Unread session tickets are allowed; data or an end are not.
             Some(session) => matches!(session.fill(&self.socket, &mut [0]), Ok(None)),
             None => matches!(attempt(|| self.socket.peek(&mut [0])), Ok(None)),
         };
@@ -154,7 +155,7 @@ impl Connection {
     }
 }
 
-/// Tries a read or a write that waits for nothing; `None` where it would have to wait.
+/// Tries a read or a write that never blocks. `None` when it would block.
 pub(crate) fn attempt(
     mut run: impl FnMut() -> io::Result<usize>,
 ) -> Result<Option<usize>, Interrupt> {
@@ -168,7 +169,7 @@ pub(crate) fn attempt(
     }
 }
 
-/// How much a write took; waits when the socket takes nothing.
+/// Writes once and returns the number of bytes. Waits when the socket takes none.
 fn write(
     socket: &TcpStream,
     mut write: impl FnMut(&TcpStream) -> io::Result<usize>,

@@ -1,5 +1,5 @@
-//! From a server's address to a connection: lookup, connect and handshake, on the thread of the
-//! request, in one limit.
+//! Makes connections to one server: lookup, connect and handshake, on the thread of the request,
+//! within one limit.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -46,15 +46,15 @@ impl ServerConnector {
         }
     }
 
-    /// Has the TLS files looked at again, so that an idle connection of an old identity is not
-    /// used. Blocks by `call`.
+    /// Checks the TLS files again, so that no idle connection of an old identity is used. Blocks
+    /// within the limits of `call`.
     pub(crate) fn refresh(&self, call: &CallContext) {
         if let Some(tls) = &self.tls {
             tls.refresh(call);
         }
     }
 
-    /// A new connection, by the context of the calling thread.
+    /// Makes a connection, within the limits of the calling thread's context.
     fn dial(&self) -> Result<Connection, Interrupt> {
         let mut call = call_context::current(|call| {
             call.dialed = true;
@@ -79,7 +79,7 @@ impl ServerConnector {
         }
     }
 
-    /// The limit's end with the phase it ended in; any other as it is.
+    /// Adds the phase to a limit. Any other interrupt stays as it is.
     fn late(&self, halt: Interrupt, phase: &str) -> Interrupt {
         let Interrupt::Limit(limit @ Limit::Connect(_)) = halt else {
             return halt;
@@ -89,7 +89,7 @@ impl ServerConnector {
     }
 }
 
-/// A TLS connection on a fresh socket. Blocks by `call`.
+/// Makes a TLS connection on a new socket. Blocks within the limits of `call`.
 fn handshake(
     socket: TcpStream,
     tls: &Arc<Tls>,
@@ -99,7 +99,7 @@ fn handshake(
     let explain = |error| Interrupt::Failed(tls.explain(error));
     let mut connection =
         ClientConnection::new(Arc::clone(&config), tls.server_name()).map_err(explain)?;
-    // The largest request is a bearer token: it is written whole.
+    // A request is small, apart from its bearer token, and is written whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() || connection.wants_write() {
         call.check()?;
@@ -116,7 +116,7 @@ fn handshake(
             Err(error) => return Err(cut_off(&error.to_string())),
         }
         if let Err(error) = connection.process_new_packets() {
-            // The peer is told why, as far as that goes without waiting.
+            // The alert for the server is sent if the socket takes it at once.
             let _alert = connection.write_tls(&mut &socket);
             return Err(explain(error));
         }
@@ -138,7 +138,7 @@ impl fmt::Debug for ServerConnector {
     }
 }
 
-/// The dialer as ureq wants it.
+/// The connector, as ureq's trait.
 #[derive(Clone, Debug)]
 pub(crate) struct UreqConnector(pub(crate) Arc<ServerConnector>);
 
@@ -155,7 +155,8 @@ impl Connector<()> for UreqConnector {
 }
 
 impl UreqResolver for UreqConnector {
-    /// ureq looks names up before it looks into its pool. The dialer does so only when it dials.
+    /// ureq looks names up before it searches its pool. The connector does so only for a new
+    /// connection.
     fn resolve(
         &self,
         _: &Uri,

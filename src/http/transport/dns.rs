@@ -1,4 +1,4 @@
-//! Name lookup, so that waiting for it can be stopped; concurrent lookups of a host share one.
+//! Name lookup whose wait a stop can end. Concurrent lookups of a host share one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -19,10 +19,10 @@ pub(crate) fn system_lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
     (host, port).to_socket_addrs().map(Iterator::collect)
 }
 
-/// Lookups of a client that are under way at the same time, stuck ones included.
+/// The maximum of concurrent lookups of a client, stuck ones included.
 const THREADS_MAX: usize = 4;
 
-/// After which a lookup is tried again beside the one that hangs.
+/// A lookup is tried again beside one that hangs for so long.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// Looks names up on helper threads.
@@ -39,7 +39,8 @@ impl Resolver {
         }
     }
 
-    /// The addresses of `host`; needs no thread when it is an address.
+    /// Returns the addresses of `host`. Needs no thread when `host` is an address. Blocks within
+    /// the limits of `call`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! What ends a call below ureq, and its way back up through ureq's and std's error types.
+//! The reasons that end a call below ureq, and their conversion through ureq's and std's error
+//! types.
 
 use std::fmt;
 use std::io;
@@ -6,20 +7,20 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// Why a call gave up.
+/// Why a call ended without a result.
 #[derive(Debug)]
 pub(crate) enum Interrupt {
     /// The stop was raised.
     Stopped,
     /// A limit ended.
     Limit(Limit),
-    /// Nothing is there, and the call may not wait for it.
+    /// No byte is available, and the call must not block.
     WouldBlock,
-    /// The connection could not be made, or TLS failed; complete with its cause.
+    /// The connection could not be made, or TLS failed. The error is complete.
     Failed(Error),
     /// The system's own error on the socket.
     Io(io::Error),
-    /// What ureq says of the request or of its answer.
+    /// An error of ureq about the request or its response.
     Protocol(ureq::Error),
 }
 
@@ -28,10 +29,9 @@ pub(crate) enum Interrupt {
 pub(crate) enum Limit {
     /// Name lookup, connect and handshake.
     Connect(Duration),
-    /// From the connection to the request's last byte, and from there to the answer's first.
+    /// From the connection to the request's last byte, and from there to the response's first byte.
     FirstByte(Duration),
-    /// The first try's: nothing came, from the lookup to the connection or from there to the first
-    /// byte.
+    /// Silence of the first try, from the lookup to the connection or from there to the first byte.
     Silence(Duration),
     /// Between two reads of a body.
     Idle(Duration),
@@ -73,7 +73,7 @@ impl fmt::Display for Interrupt {
 impl std::error::Error for Interrupt {}
 
 impl Interrupt {
-    /// How long the server was silent, where that ended the first try.
+    /// How long the server was silent, if silence ended the first try.
     pub(crate) fn silence(&self) -> Option<Duration> {
         if let Self::Limit(Limit::Silence(silence)) = self {
             Some(*silence)
@@ -82,7 +82,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether the system gave the connection up, as its peer did not answer.
+    /// Whether the system closed the connection because its peer did not respond.
     pub(crate) fn is_timed_out(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
     }
@@ -105,7 +105,8 @@ impl Interrupt {
 }
 
 impl From<Interrupt> for ureq::Error {
-    /// The end of the bytes stays what it is, because ureq asks whether the body may end there. All else passes it by.
+    /// ureq has to see the end of the bytes, because it decides whether the body may end there.
+    /// Other interrupts pass through it.
     fn from(halt: Interrupt) -> Self {
         match halt {
             Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
@@ -138,7 +139,8 @@ impl From<ureq::Error> for Interrupt {
 
 impl From<io::Error> for Interrupt {
     fn from(error: io::Error) -> Self {
-        // ureq wraps its own errors in an io::Error when it is read from, and unwraps them in this conversion.
+        // ureq wraps its own errors in an io::Error when it is read from, and unwraps them in this
+        // conversion.
         Self::from(ureq::Error::from(error))
     }
 }

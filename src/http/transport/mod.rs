@@ -1,5 +1,5 @@
-//! From a request to the bytes of its response: names, sockets, TLS, HTTP, and the threads, waits and
-//! buffers of all requests of a client.
+//! From a request to the bytes of its response: names, sockets, TLS, HTTP, and the threads, waits
+//! and buffers of all requests of a client.
 
 pub(super) mod agent;
 pub(super) mod buffers;

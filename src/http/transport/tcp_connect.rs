@@ -1,4 +1,4 @@
-//! A TCP connection to the first of several addresses that answers.
+//! Makes a TCP connection to the first of several addresses that accepts it.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,23 +15,24 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 
-/// After which the next address is tried too, while the ones before go on.
+/// The next address is tried after this time, while the attempts before it go on.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Silence after which the kernel asks whether the peer is still there.
+/// The silence after which the kernel sends keep-alive probes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 
-/// Between two such questions.
+/// The time between two keep-alive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// So many unanswered questions end the connection.
+/// So many unanswered probes end the connection.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// Milliseconds after which bytes sent and not acknowledged end the connection.
+/// The kernel closes the connection when bytes stay unacknowledged for so many milliseconds.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT_MILLIS: u32 = 60_000;
 
-/// Connects to the first address that answers. Blocks by `call`, whose limit covers all addresses together.
+/// Connects to the first address that accepts. Blocks within the limit of `call`, which covers all
+/// addresses together.
 ///
 /// # Errors
 ///
@@ -136,8 +137,8 @@ fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     }
 }
 
-/// Sets what makes a connection quicker, or its death be noticed sooner: it works without, where a
-/// sandbox forbids it.
+/// Sets the options that make a connection faster, or report its death sooner. A connection works
+/// without them, where a sandbox forbids them.
 ///
 /// # Errors
 ///
@@ -185,7 +186,7 @@ fn keepalive(socket: &OwnedFd) -> Result<(), Errno> {
     set.into_iter().collect()
 }
 
-/// Elsewhere the kernel's own intervals stand: the names of the options differ from system to system.
+/// Other systems keep their own intervals: the names of the options differ.
 #[cfg(not(target_os = "linux"))]
 fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
     let _intervals = (KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES);

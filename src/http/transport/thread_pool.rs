@@ -1,4 +1,4 @@
-//! A pool of threads: short jobs that wait for nothing, jobs that wait for a peer, and jobs that
+//! A pool of threads, for short jobs that never block, jobs that wait for a server, or jobs that
 //! nothing can interrupt.
 
 use std::collections::VecDeque;
@@ -10,21 +10,21 @@ use crate::guard::{guard, guard_call};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Worker;
 
-/// Is told why no thread runs it, if none can.
+/// A job. It receives the error when the system has no thread for it.
 pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// Runs jobs on a bounded number of threads, in the order they came.
 pub(crate) struct ThreadPool(Arc<PoolInner>);
 
-/// What the jobs of a pool do.
+/// How the jobs of a pool block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
-    /// They wait for nothing. One thread stays once there was a job; others start when that one is
-    /// behind, and end when no job is left.
+    /// Jobs never block. One thread stays after the first job. Others start while jobs are queued,
+    /// and end when none is left.
     Compute,
-    /// They wait for a peer: each job has a thread of its own, up to the bound. No thread stays.
+    /// Jobs wait for a server. Each job has a thread of its own, up to the bound. No thread stays.
     Wait,
-    /// The same; nothing ends their waits, so that the drop of the pool does not wait for them.
+    /// As `Wait`, but nothing ends the waits. So dropping the pool does not join its threads.
     Hang,
 }
 
@@ -38,9 +38,9 @@ struct PoolInner {
 #[derive(Default)]
 struct PoolState {
     queued: VecDeque<Job>,
-    /// Threads, with those that are about to be started.
+    /// The number of threads, including those that are being started.
     running: usize,
-    /// Threads that are at a job.
+    /// The number of threads that run a job.
     busy: usize,
     idle: bool,
     started: usize,
@@ -48,11 +48,11 @@ struct PoolState {
     threads: Vec<Worker>,
 }
 
-/// A thread that is counted and not started yet. Dropped before it is, it is counted out again.
+/// A thread that is counted and not started yet. Dropping it uncounts it.
 pub(crate) struct NewThread(Option<Arc<PoolInner>>);
 
-/// A job that does `work`, and where its result comes. `port` names the work where it panics. The
-/// work may give results before its last one.
+/// Makes a job of `work`, and the receiver of its results. `port` names the work if it panics. The
+/// work may send results before its last one.
 pub(crate) fn answering<T: Send + 'static>(
     port: impl Display + Send + 'static,
     work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
@@ -60,15 +60,15 @@ pub(crate) fn answering<T: Send + 'static>(
     let (reply, answer) = channel();
     let job = move |begun: Result<(), Error>| {
         let result = begun.and_then(|()| guard_call(port, || work(&reply)));
-        // Whoever asked may have gone: then the result goes too.
+        // The caller may be gone. Then the result is dropped.
         reply.send(result, None);
     };
     (Box::new(job), answer)
 }
 
 impl NewThread {
-    /// Starts it; `false` when the system has no thread. Then the jobs are left to the threads that
-    /// run; without any, they are told.
+    /// Starts the thread; `false` when the system has none. Then running threads take the jobs.
+    /// Without a running thread, the jobs receive the error.
     pub(crate) fn start(mut self) -> bool {
         let Some(pool) = self.0.take() else {
             return false;
@@ -82,7 +82,7 @@ impl NewThread {
                 if !state.closed {
                     state.threads.push(worker);
                 }
-                // Otherwise the owner went meanwhile and joined the others: this one is joined
+                // Otherwise the owner has joined the other threads meanwhile. This one is joined
                 // here.
                 true
             }
@@ -113,7 +113,7 @@ impl ThreadPool {
         }))
     }
 
-    /// Runs `work` on a thread soon and gives its result to the receiver; `port` names it where it
+    /// Queues `work` for a thread. The receiver gets its results. `port` names the work if it
     /// panics.
     pub(crate) fn run<T: Send + 'static>(
         &self,
@@ -127,12 +127,12 @@ impl ThreadPool {
         answer
     }
 
-    /// Queues `job`. A thread that it needs is the caller's to start.
+    /// Queues `job`. If it needs a new thread, the caller has to start that.
     pub(crate) fn submit(&self, job: Job) -> Option<NewThread> {
         let thread = {
             let mut state = self.0.state.lock();
             state.queued.push_back(job);
-            // Threads that compute start each other: a start leaves traces in the caller's stack.
+            // Threads that compute start each other: a start deepens the caller's stack.
             let by_caller = self.0.jobs != JobKind::Compute || state.running == 0;
             by_caller.then(|| self.0.grow(&mut state)).flatten()
         };
@@ -142,8 +142,7 @@ impl ThreadPool {
 }
 
 impl PoolInner {
-    /// One more thread, if more jobs are queued than threads are free for them; it is counted at
-    /// once.
+    /// Counts one more thread if more jobs are queued than threads are free.
     fn grow(self: &Arc<Self>, state: &mut PoolState) -> Option<NewThread> {
         let free = state.running.saturating_sub(state.busy);
         let grows = state.queued.len() > free && state.running < self.threads_max && !state.closed;
@@ -154,8 +153,8 @@ impl PoolInner {
         grows.then(|| NewThread(Some(Arc::clone(self))))
     }
 
-    /// Leaves the job of a thread that is not started to those that run; without any, all jobs are
-    /// told.
+    /// Uncounts a thread that was not started. Without a running thread, all queued jobs receive
+    /// the error.
     fn count_out(&self, why: &str) {
         let refused = {
             let mut state = self.state.lock();
@@ -185,8 +184,7 @@ impl PoolInner {
             let mut state = self.state.lock();
             state.busy = state.busy.saturating_sub(1);
         }
-        // The system keeps an ended thread until it is joined; the last to leave takes the others
-        // along.
+        // The system keeps an ended thread until it is joined. The last thread joins the others.
         let ended: Vec<Worker> = {
             let mut state = self.state.lock();
             let all = std::mem::take(&mut state.threads);
@@ -197,7 +195,7 @@ impl PoolInner {
         drop(ended);
     }
 
-    /// The next job, and a thread to be started for those behind it. `None` ends the thread.
+    /// Returns the next job, and a thread to start for the jobs behind it. `None` ends the thread.
     fn next(self: &Arc<Self>) -> Option<(Job, Option<NewThread>)> {
         let mut state = self.state.lock();
         loop {

@@ -1,4 +1,4 @@
-//! The descriptor a stop makes readable, so that a thread in poll(2) wakes up.
+//! The descriptor that a stop makes readable to wake a thread in poll(2).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::sync::Arc;
 use crate::worker::Wake;
 
-/// One call's wake-up descriptor: an eventfd on Linux, a socket pair elsewhere. Woken once, it
-/// stays readable, so that each thread that waits for the call sees it.
+/// The wake-up descriptor of one call: an eventfd on Linux, a socket pair elsewhere. It stays
+/// readable, so that each thread of the call sees it.
 #[derive(Debug)]
 pub(crate) struct WakeUp {
     readable: OwnedFd,
@@ -52,7 +52,7 @@ impl WakeUp {
     }
 }
 
-/// What to poll beside the socket.
+/// The descriptor to poll beside the socket.
 impl AsFd for WakeUp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readable.as_fd()
@@ -61,7 +61,7 @@ impl AsFd for WakeUp {
 
 impl Wake for WakeUp {
     fn wake(&self) {
-        // It fails only when it is full of wake-ups, which wakes as well.
+        // A write fails only when the descriptor is full of wake-ups, and so readable.
         let _written = rustix::io::write(self.writable(), &1_u64.to_ne_bytes());
     }
 }

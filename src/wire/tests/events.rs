@@ -335,7 +335,8 @@ fn a_release_keeps_part_of_an_event() {
     ));
 }
 
-/// Promise 6, WL-2: what a streamed list may come to is bounded as a list in one body is, up to its final bookmark.
+/// Promise 6, WL-2: what a streamed list may come to is bounded as a list in one body is, up to its
+/// final bookmark.
 #[test]
 fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
     const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Everything a list can hold at once: trimmed fields, escapes, an item of another kind, one that does not decode.
+/// Everything a list can hold at once: trimmed fields, escapes, an item of another kind, one that
+/// does not decode.
 const SAMPLE: &str = r#" {"unknown":[{"a":"]}"},"\\\""],"items":[
  {"metadata":{"managedFields":[{"f:a":{"}":{}}}],"name":"a","namespace":"n","resourceVersion":"5"},"data":{"k\"":"dg=="}},
  {"metadata":{"name":"b","namespace":"n","uid":"u","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"x\":\"\\\\\"}\n"}},"immutable":"CANARY"},

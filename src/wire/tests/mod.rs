@@ -96,7 +96,8 @@ where
         let fed = feed(&mut decoder, chunk.as_ref(), &mut |item| {
             items.push(describe(item));
         });
-        // One item and what is read behind it, in memory that grows by doubling; what the list says of itself.
+        // One item and what is read behind it, in memory that grows by doubling; what the list says
+        // of itself.
         let item = options.item_bytes_max.saturating_add(64 << 10);
         assert!(decoder.held_bytes() <= item.saturating_mul(4).saturating_add(512 << 10));
         fed

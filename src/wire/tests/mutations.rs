@@ -1,4 +1,5 @@
-//! Mutated bodies: no panic, no outgrown memory, the same outcome however they are cut, no canary in any error.
+//! Mutated bodies: no panic, no outgrown memory, the same outcome however they are cut, no canary
+//! in any error.
 
 use super::*;
 
@@ -60,7 +61,8 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Values are not repeated; names, kinds and keys may be, so bodies whose mutation made one of the canary do not count.
+/// Values are not repeated; names, kinds and keys may be, so bodies whose mutation made one of the
+/// canary do not count.
 fn check(round: u64, bytes: &[u8], said: &[String]) {
     let text = String::from_utf8_lossy(bytes);
     let elsewhere = text

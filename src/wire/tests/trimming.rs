@@ -1,4 +1,5 @@
-//! What is skipped while decoding: only the two fields, only where they mean it, commas and all (B19).
+//! What is skipped while decoding: only the two fields, only where they mean it, commas and all
+//! (B19).
 
 use serde_json::{Map, Value, json};
 
