@@ -105,10 +105,10 @@ impl Client {
     /// use k8s_openapi::api::core::v1::Secret;
     /// use kubecache::http::{Client, ClientOptions, Config};
     /// use kubecache::object::ObjectKey;
-    /// # use kubecache::testing::{ResponseReader, Exchange, FixtureServer, Recording, objects};
+    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
     /// # let secret = objects::secret("shop", "db", "7", &[("password", "made-up")]);
     /// # let path = "/api/v1/namespaces/shop/secrets";
-    /// # let listed = Exchange::get(path, ResponseReader::list("7", &[secret])?);
+    /// # let listed = Exchange::get(path, Answer::list("7", &[secret])?);
     /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
     ///
     /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
@@ -159,10 +159,10 @@ impl Client {
     /// use k8s_openapi::api::core::v1::Pod;
     /// use kubecache::http::{Client, ClientOptions, Config};
     /// use kubecache::object::Scope;
-    /// # use kubecache::testing::{ResponseReader, Exchange, FixtureServer, Recording, objects};
+    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
     /// # let pod = objects::pod("shop", "web-0", "node-1", &[], &[]);
     /// # let path = "/api/v1/namespaces/shop/pods?limit=500";
-    /// # let listed = Exchange::get(path, ResponseReader::list("7", &[pod])?);
+    /// # let listed = Exchange::get(path, Answer::list("7", &[pod])?);
     /// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
     ///
     /// let config = Config::for_server(&server.url())?; // in a program: Config::infer()?

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kubecache::clock::Clock;
+use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, Config};
 use kubecache::object::{Held, ObjectKey, Scope};
-use kubecache::wire::DecodeOptions;
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Request, Server};

@@ -152,7 +152,7 @@ fn a1_background_work_goes_on_beside_urgent_work() {
                     let (slots, done) = (Arc::clone(&slots), Arc::clone(&done));
                     thread::spawn(move || {
                         let stop = StopToken::never();
-                        // NamedDeadline the background request is through: if it starved, this would not
+                        // Until the background request is through: if it starved, this would not
                         // end.
                         while done.load(Ordering::SeqCst) == 0 {
                             drop(enter(&slots, true, &stop).unwrap());

@@ -24,7 +24,7 @@ const TOKEN_PERIOD: Duration = Duration::from_mins(1);
 /// one.
 const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 
-/// When a file is read again after a failed read. NamedDeadline then the last good token is used.
+/// When a file is read again after a failed read. Until then the last good token is used.
 const READ_RETRY: Duration = Duration::from_secs(10);
 
 /// How long a request waits for the file while there is a token that can be used.

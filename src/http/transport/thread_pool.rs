@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// JobKind that wait for a peer do not wait for each other.
+    /// Jobs that wait for a peer do not wait for each other.
     #[test]
     fn each_job_that_waits_has_a_thread_and_none_stays() {
         let threads = ThreadPool::new("t", usize::MAX, JobKind::Wait);
