@@ -338,6 +338,10 @@ pub mod manual;
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 
+/// The crates whose types stand in this API, in the versions that it uses.
+#[doc(no_inline)]
+pub use {crossbeam_channel, k8s_openapi, rustls};
+
 pub use error::{Error, ErrorKind};
 pub use failures::Failures;
 pub use hooks::{Hook, Reading};

@@ -224,7 +224,8 @@ impl Crate {
                 _ => None,
             });
             let (further, _) = uses.flatten().find(|(_, found)| found == name)?;
-            self.find(&at, &further)
+            // A crate of its own is named by no path.
+            (further != *path).then(|| self.find(&at, &further))?
         })
     }
 
