@@ -21,7 +21,7 @@ use hashbrown::{Equivalent, HashMap};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kubecache::clock::Clock;
 use kubecache::manager::{Cached, ChangeDetection, ManagerOptions, SecretManager};
-use kubecache::object::{Held, ObjectKey};
+use kubecache::object::{ObjectKey, StoredObject};
 use kubecache::testing::{FakeSource, objects};
 use parking_lot::Mutex;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -42,7 +42,7 @@ const RATIO_MAX: f64 = 1.5;
 
 /// A bare map behind a lock: one `parking_lot` mutex around one hashbrown map with the hasher we
 /// use ourselves, looked up by a borrowed key, the `Arc` cloned under the lock.
-struct Bare(Mutex<HashMap<ObjectKey, Arc<Held<Secret>>>>);
+struct Bare(Mutex<HashMap<ObjectKey, Arc<StoredObject<Secret>>>>);
 
 #[derive(Hash)]
 struct Borrowed<'a> {
@@ -57,7 +57,7 @@ impl Equivalent<ObjectKey> for Borrowed<'_> {
 }
 
 impl Bare {
-    fn get(&self, namespace: &str, name: &str) -> Option<Arc<Held<Secret>>> {
+    fn get(&self, namespace: &str, name: &str) -> Option<Arc<StoredObject<Secret>>> {
         let key = Borrowed { namespace, name };
         self.0.lock().get(&key).cloned()
     }

@@ -24,7 +24,8 @@
 //!    thread is blocked in, except in your own code in an event handler or a runtime. Dropping the
 //!    owner joins the thread ([`threads_and_locks`](manual::threads_and_locks)).
 //! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording. They
-//!    are overwritten when the last holder drops them ([`Held`](object::Held)), and so are the
+//!    are overwritten when the last holder drops them
+//!    ([`StoredObject`](object::StoredObject)), and so are the
 //!    client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays
 //!    bounded, and the rest goes on.

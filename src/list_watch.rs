@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Deadline;
 use crate::error::Error;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -217,7 +217,7 @@ pub trait Getter<K: Object>: Send + Sync {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error>;
+    ) -> Result<Arc<StoredObject<K>>, Error>;
 }
 
 /// Makes the listers, watchers and getters of one kind at one server.

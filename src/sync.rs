@@ -10,7 +10,7 @@ use std::time::Instant;
 
 pub(crate) use rank::Rank;
 
-use rank::{Held, Order};
+use rank::{HeldRank, Order};
 
 #[cfg(not(shuttle))]
 mod imp {
@@ -95,7 +95,7 @@ pub(crate) struct Mutex<T> {
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     value: imp::MutexGuard<'a, T>,
-    held: Held,
+    held: HeldRank,
 }
 
 impl<T> Mutex<T> {

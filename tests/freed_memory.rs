@@ -18,7 +18,7 @@ use kubecache::list_watch::{
     EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
     WatchRequest,
 };
-use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::worker::StopToken;
 use zeroize::Zeroizing;
 
@@ -180,7 +180,7 @@ fn serve(listener: &TcpListener) {
     answer(&mut stream, &secret("", "got", ""));
 }
 
-fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<Held<Secret>>>) {
+fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<StoredObject<Secret>>>) {
     let mut each = |item| match item {
         Listed::Object(object) => kept.push(object),
         Listed::Undecodable(aside) => panic!("{}", aside.error),
@@ -191,7 +191,7 @@ fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<Held<Secret>>>) {
         .unwrap();
 }
 
-fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<Held<Secret>> {
+fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<StoredObject<Secret>> {
     let request = WatchRequest {
         resource_version: ResourceVersion::from("7"),
         timeout: std::time::Duration::from_mins(5),

@@ -21,7 +21,7 @@ use kubecache::list_watch::{
     WatchStream,
 };
 use kubecache::manager::{ChangeDetection, ManagerMetric, ManagerOptions, SecretManager};
-use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::pod_status::{
     PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Status,
 };
@@ -333,7 +333,7 @@ impl EventHandler<ConfigMap> for Bad {
         self.0.reach("on_start");
     }
 
-    fn on_add(&mut self, _object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, _object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
         self.0.reach("on_add");
     }
 
@@ -483,7 +483,7 @@ impl<K: Object> Getter<K> for BadSource<K> {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         self.1.reach("get");
         self.0.getter().get(key, version, deadline, stop)
     }

@@ -499,7 +499,7 @@ const SHARED_NAMES: [&str; 22] = [
     "Driver",
     "Effect",
     "Entry",
-    "Held",
+    "StoredObject",
     "Input",
     "Known",
     "Life",

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::delta_fifo::{Delta, DeltaFifo, DeltaFifoOptions, DeltaFifoWriter, Deltas};
 use kubecache::list_watch::ObjectEvent;
-use kubecache::object::Held;
+use kubecache::object::StoredObject;
 use kubecache::reflector::{Replacement, Sink};
 use kubecache::store::{Indexers, Store, StoreWriter};
 
@@ -55,7 +55,7 @@ impl Follower {
         let mut staging = self.writer.begin();
         for nth in 0..OBJECTS {
             let json = bodies::object(Kind::ConfigMap, Dress::Bare, nth, &mut random);
-            let object = Arc::new(Held::new(serde_json::from_str(&json).unwrap()));
+            let object = Arc::new(StoredObject::new(serde_json::from_str(&json).unwrap()));
             let item = ObjectEvent::added(object);
             self.writer.stage(&mut staging, item);
         }

@@ -16,7 +16,7 @@ use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::{
     ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, ReferencedByPods, SecretManager,
 };
-use kubecache::object::{FieldSelector, Held, Object as _, ObjectKey, Scope};
+use kubecache::object::{FieldSelector, Object as _, ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::testing::{Answered, FixtureServer, Recording, Speed};
 use serde_json::Value;
@@ -33,11 +33,11 @@ const SPEED: f64 = 20.0;
 struct Registrar {
     secrets: Arc<SecretManager>,
     config_maps: Arc<ConfigMapManager>,
-    pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
 }
 
 impl Registrar {
-    fn put(&mut self, pod: Arc<Held<Pod>>) {
+    fn put(&mut self, pod: Arc<StoredObject<Pod>>) {
         self.secrets.register_pod(&pod);
         self.config_maps.register_pod(&pod);
         self.pods.insert(pod.key(), pod);
@@ -52,7 +52,7 @@ impl Registrar {
 }
 
 impl Sink<Pod> for Registrar {
-    type Staging = BTreeMap<ObjectKey, Arc<Held<Pod>>>;
+    type Staging = BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>;
 
     fn begin(&mut self) -> Self::Staging {
         BTreeMap::new()

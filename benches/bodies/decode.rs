@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use kubecache::http::DecodeOptions;
 use kubecache::list_watch::Listed;
-use kubecache::object::{Held, Object};
+use kubecache::object::{Object, StoredObject};
 use kubecache::testing::ListDecoder;
 
-pub(crate) fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<Held<K>>> {
+pub(crate) fn decode<K: Object>(mut body: &[u8]) -> Vec<Arc<StoredObject<K>>> {
     let mut kept = Vec::new();
     let mut decoder = ListDecoder::<K>::new(&DecodeOptions::default());
     while !body.is_empty() {

@@ -11,14 +11,14 @@ use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
-use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 
 use super::memory;
 
 /// Keeps the object, and says when the watch was opened again: the server tells by a bookmark.
 pub(crate) struct Slot {
-    held: Option<Arc<Held<Secret>>>,
+    held: Option<Arc<StoredObject<Secret>>>,
     modified: bool,
     idle: Option<Sender<()>>,
 }
@@ -34,7 +34,7 @@ impl Slot {
 }
 
 impl Sink<Secret> for Slot {
-    type Staging = Option<Arc<Held<Secret>>>;
+    type Staging = Option<Arc<StoredObject<Secret>>>;
 
     fn begin(&mut self) -> Self::Staging {
         None

@@ -12,7 +12,7 @@ use kubecache::informer::{Deleted, EventHandler, HandlerOptions, InformerOptions
 use kubecache::list_watch::{
     EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchRequest,
 };
-use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::Indexers;
 use kubecache::worker::StopToken;
@@ -194,7 +194,7 @@ fn decode_and_drop<K: Object>(events: &Arc<Vec<u8>>, count: usize) -> Cost {
 /// What any cache does at least: each object's newest state is kept, the one before is dropped.
 fn decode_and_keep<K: Object>(list: &[u8], events: &Arc<Vec<u8>>, left: usize) -> Cost {
     let objects = crate::bodies::decode::<K>(list);
-    let mut kept: HashMap<ObjectKey, Arc<Held<K>>> = objects
+    let mut kept: HashMap<ObjectKey, Arc<StoredObject<K>>> = objects
         .into_iter()
         .map(|object| (object.key(), object))
         .collect();
@@ -351,14 +351,14 @@ impl Counting {
 }
 
 impl<K: Object> EventHandler<K> for Counting {
-    fn on_add(&mut self, object: &Arc<Held<K>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {
         self.calls += 1;
         if object.metadata().name.as_deref() == Some(LAST) {
             self.done.send(self.calls).unwrap();
         }
     }
 
-    fn on_update(&mut self, _old: &Arc<Held<K>>, _new: &Arc<Held<K>>) {
+    fn on_update(&mut self, _old: &Arc<StoredObject<K>>, _new: &Arc<StoredObject<K>>) {
         self.calls += 1;
     }
 

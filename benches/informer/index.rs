@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use kubecache::list_watch::{Listed, ObjectEvent};
-use kubecache::object::Held;
+use kubecache::object::StoredObject;
 use kubecache::reflector::{Replacement, Sink as _};
 use kubecache::store::{Indexers, Store, StoreWriter};
 use rustix::time::ClockId;
@@ -77,7 +77,7 @@ fn filled(objects: usize) -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
         object.metadata.name = Some(format!("settings-{place}"));
         object.metadata.uid = Some(place.to_string());
         object.metadata.resource_version = Some((place + 1).to_string());
-        let item = Listed::Object(Arc::new(Held::new(object)));
+        let item = Listed::Object(Arc::new(StoredObject::new(object)));
         writer.stage(&mut staging, ObjectEvent::added(item));
     }
     writer.commit(staging, &Replacement::default()).unwrap();

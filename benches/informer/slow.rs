@@ -12,7 +12,7 @@ use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::list_watch::{
     ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest, WatchStream,
 };
-use kubecache::object::{Held, ResourceVersion};
+use kubecache::object::{ResourceVersion, StoredObject};
 use kubecache::store::Indexers;
 use kubecache::worker::StopToken;
 
@@ -26,9 +26,9 @@ const EVENTS: usize = 2_000;
 const SLOW: Duration = Duration::from_micros(200);
 
 /// Lists nothing, and watches what is written.
-struct Socket(Receiver<Arc<Held<ConfigMap>>>);
+struct Socket(Receiver<Arc<StoredObject<ConfigMap>>>);
 
-struct Reader(Receiver<Arc<Held<ConfigMap>>>, StopToken);
+struct Reader(Receiver<Arc<StoredObject<ConfigMap>>>, StopToken);
 
 impl ListerWatcher<ConfigMap> for Socket {
     fn list(
@@ -99,7 +99,7 @@ pub(crate) fn run() {
         object.metadata.name = Some(format!("settings-{}", nth % 100));
         object.metadata.uid.clone_from(&object.metadata.name);
         object.metadata.resource_version = Some((nth + 2).to_string());
-        match server.try_send(Arc::new(Held::new(object))) {
+        match server.try_send(Arc::new(StoredObject::new(object))) {
             Ok(()) => {}
             Err(TrySendError::Full(object)) => {
                 before_blocked.get_or_insert(nth);

@@ -11,7 +11,7 @@ use kubecache::informer::{
     FilteringHandler, Forward, HandlerOptions, Handlers, InformerOptions, Notification,
     SharedInformer,
 };
-use kubecache::object::{Held, LabelMatcher, LabelSelector, Scope};
+use kubecache::object::{LabelMatcher, LabelSelector, Scope, StoredObject};
 use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};
 
@@ -190,7 +190,7 @@ fn show(informer: &SharedInformer<Pod>, options: &Options, printer: &Printer) ->
     Ok(())
 }
 
-fn counted(index: &str, value: &str, pods: &[Arc<Held<Pod>>]) -> [String; 4] {
+fn counted(index: &str, value: &str, pods: &[Arc<StoredObject<Pod>>]) -> [String; 4] {
     let running = pods.iter().filter(|pod| is_running(pod)).count();
     [
         index.to_owned(),

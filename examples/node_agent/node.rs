@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner};
-use kubecache::object::{Held, Object, ObjectKey};
+use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
@@ -23,7 +23,7 @@ use crate::rows::{Facts, RowKey};
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
     managers: Arc<Managers>,
-    pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
@@ -131,14 +131,14 @@ impl Node {
         }
     }
 
-    fn bind(&mut self, pod: Arc<Held<Pod>>) {
+    fn bind(&mut self, pod: Arc<StoredObject<Pod>>) {
         let key = pod.key();
         if is_finished(&pod) {
             return self.forget(&key);
         }
         // A pod of the same name and another uid is another pod: the old one's references have to
         // go.
-        let is_another = |known: &Arc<Held<Pod>>| known.uid() != pod.uid();
+        let is_another = |known: &Arc<StoredObject<Pod>>| known.uid() != pod.uid();
         if self.pods.get(&key).is_some_and(is_another) {
             self.forget(&key);
         }

@@ -10,7 +10,7 @@ use kubecache::ErrorKind;
 use kubecache::http::Client;
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::NodeTtl;
-use kubecache::object::{Held, ObjectKey, Scope};
+use kubecache::object::{ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink};
 
 use crate::tell;
@@ -63,7 +63,7 @@ impl NodeSink {
 }
 
 /// The node, unless it is gone or does not decode.
-fn present(event: ObjectEvent<Node>) -> Option<Arc<Held<Node>>> {
+fn present(event: ObjectEvent<Node>) -> Option<Arc<StoredObject<Node>>> {
     match event.object {
         Listed::Object(node) if event.kind != EventKind::Deleted => Some(node),
         Listed::Object(_) | Listed::Undecodable(_) => None,
@@ -72,7 +72,7 @@ fn present(event: ObjectEvent<Node>) -> Option<Arc<Held<Node>>> {
 
 impl Sink<Node> for NodeSink {
     /// The time to live of the listed node, if it was listed.
-    type Staging = Option<Arc<Held<Node>>>;
+    type Staging = Option<Arc<StoredObject<Node>>>;
 
     fn begin(&mut self) -> Self::Staging {
         None

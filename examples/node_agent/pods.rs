@@ -7,7 +7,7 @@ use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
-use kubecache::object::{Held, Object as _, ObjectKey};
+use kubecache::object::{Object as _, ObjectKey, StoredObject};
 use kubecache::reflector::{ReflectorStatus, Replacement, Sink};
 
 /// What the reflector has to say.
@@ -16,7 +16,7 @@ pub(crate) enum PodNews {
     /// These pods and no others are bound to the node.
     All(Snapshot),
     /// A pod appeared or changed.
-    Here(Arc<Held<Pod>>),
+    Here(Arc<StoredObject<Pod>>),
     /// A pod is gone.
     Gone(ObjectKey),
     /// How the watch of the pods stands.
@@ -26,7 +26,7 @@ pub(crate) enum PodNews {
 /// A complete list of pods.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    pub(crate) pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// Pods that are there but do not decode: what was known of them goes on.
     pub(crate) undecodable: BTreeSet<ObjectKey>,
 }

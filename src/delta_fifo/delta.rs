@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::list_watch::Listed;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
 use crate::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum Delta<K: Object> {
     /// The object stood in a list: this is its state, whatever versions say.
     Replaced(Listed<K>),
     /// A resync delivers the object once more; nothing changed.
-    Sync(Arc<Held<K>>),
+    Sync(Arc<StoredObject<K>>),
     /// The object is gone.
     Deleted(Box<Deletion<K>>),
     /// A whole list, with [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only (RQ-10).
@@ -52,7 +52,7 @@ pub struct Deletion<K: Object> {
     pub seen: Option<Listed<K>>,
     /// The last state that decodes, as far as it is known here. Without `seen` it may be any number
     /// of changes behind.
-    pub last_known: Option<Arc<Held<K>>>,
+    pub last_known: Option<Arc<StoredObject<K>>>,
     /// Whether a list came without the object. The object is gone then, whatever versions say; a
     /// deletion that only the watch told of may be old news (B18).
     pub unlisted: bool,
@@ -93,7 +93,7 @@ impl<K: Object> Delta<K> {
     }
 
     /// The object itself, if it decodes; of a deletion, its last known state.
-    pub fn object(&self) -> Option<&Arc<Held<K>>> {
+    pub fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
             Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
                 object.decoded()
@@ -126,7 +126,7 @@ impl<K: Object> Delta<K> {
         matches!(self, Self::Bookmark(_))
     }
 
-    pub(super) fn unlisted(key: &ObjectKey, last_known: Option<Arc<Held<K>>>) -> Self {
+    pub(super) fn unlisted(key: &ObjectKey, last_known: Option<Arc<StoredObject<K>>>) -> Self {
         Self::Deleted(Box::new(Deletion {
             key: key.clone(),
             seen: None,
@@ -239,14 +239,17 @@ impl<K: Object> Deltas<K> {
 
     /// The last state that decodes of what is there: a deletion may carry an object before it
     /// (B18).
-    pub(super) fn last_object(&self) -> Option<&Arc<Held<K>>> {
+    pub(super) fn last_object(&self) -> Option<&Arc<StoredObject<K>>> {
         let mut there = self.iter().rev().filter(|delta| !delta.is_deletion());
         there.find_map(Delta::object)
     }
 
     /// Adds the last state to deletions whose final state does not decode (B12): of these deltas,
     /// or else what `look_up` finds.
-    pub(super) fn complete(&mut self, look_up: impl Fn(&ObjectKey) -> Option<Arc<Held<K>>>) {
+    pub(super) fn complete(
+        &mut self,
+        look_up: impl Fn(&ObjectKey) -> Option<Arc<StoredObject<K>>>,
+    ) {
         let mut before = None;
         for delta in std::iter::once(&mut self.oldest).chain(&mut self.later) {
             if let Delta::Deleted(deletion) = delta {

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard;
-use crate::object::{Held, Object, ObjectKey, Transform};
+use crate::object::{Object, ObjectKey, StoredObject, Transform};
 use crate::store::Store;
 use crate::sync::Arc;
 
@@ -31,11 +31,11 @@ pub trait KnownObjects<K: Object>: Send + Sync {
     /// Why the view cannot give an object that may be there. A deletion of it is queued then
     /// (DF-5), and a resync leaves it out (DF-16).
     #[doc(alias = "GetByKey")]
-    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<K>>>, Error>;
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<K>>>, Error>;
 
     /// The last state of that key that decoded, which may not be its present one: for deletions
     /// (B12).
-    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<K>>> {
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<K>>> {
         self.get(key).ok().flatten()
     }
 }
@@ -45,11 +45,11 @@ impl<K: Object> KnownObjects<K> for Store<K> {
         self.keys()
     }
 
-    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<K>>>, Error> {
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         self.get(key.namespace(), key.name())
     }
 
-    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<K>>> {
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<K>>> {
         self.get_last_good(key.namespace(), key.name())
     }
 }
@@ -70,11 +70,11 @@ pub(super) fn ask<K: Object, T>(
 /// ```
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kubecache::delta_fifo::DeltaFifoOptions;
-/// use kubecache::object::Held;
+/// use kubecache::object::StoredObject;
 ///
 /// // Keep the names of the settings, not their values.
 /// let options = DeltaFifoOptions::default().in_order().transform(|object| {
-///     Ok(Held::edited(object, |settings: &mut ConfigMap| {
+///     Ok(StoredObject::edited(object, |settings: &mut ConfigMap| {
 ///         settings.data.iter_mut().flat_map(|data| data.values_mut()).for_each(String::clear);
 ///     }))
 /// });
@@ -160,7 +160,10 @@ impl<K: Object> DeltaFifoOptions<K> {
     #[must_use]
     pub fn transform(
         mut self,
-        transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
+        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.transform = Some(Transform::new(transform));
         self

@@ -10,7 +10,7 @@ use hashbrown::{HashMap, HashSet};
 use super::delta::{Delta, Deltas};
 use crate::error::Error;
 use crate::list_watch::Listed;
-use crate::object::{Held, Object, ObjectKey};
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::reflector::ReflectorStatus;
 use crate::sync::{Arc, ThreadId};
 
@@ -29,7 +29,7 @@ pub(super) enum QueueEnd {
 }
 
 /// An object of the consumer that a list does not hold, with its last state that decodes.
-pub(super) type Known<K> = (Arc<ObjectKey>, Option<Arc<Held<K>>>);
+pub(super) type Known<K> = (Arc<ObjectKey>, Option<Arc<StoredObject<K>>>);
 
 /// Everything under the queue's one mutex.
 pub(super) struct QueueState<K: Object> {
@@ -186,7 +186,7 @@ impl<K: Object> QueueState<K> {
     }
 
     /// Queues the objects of which nothing waits (DF-16, RQ-9).
-    pub(super) fn resync(&mut self, known: &[(Arc<ObjectKey>, Arc<Held<K>>)]) {
+    pub(super) fn resync(&mut self, known: &[(Arc<ObjectKey>, Arc<StoredObject<K>>)]) {
         let waiting = self.entries.iter().filter_map(Deltas::shared_key);
         let waiting: HashSet<_> = waiting.map(Arc::clone).collect();
         for (key, object) in known.iter().filter(|(key, _)| !waiting.contains(key)) {

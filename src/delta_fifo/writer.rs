@@ -11,7 +11,7 @@ use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
 use crate::worker::{StopToken, Wake, WakeRegistration};
@@ -82,7 +82,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
     }
 
-    fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+    fn transformed(&self, object: Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> {
         match &self.options.transform {
             Some(transform) => transform.apply(object),
             None => Ok(object),
@@ -90,7 +90,7 @@ impl<K: Object> DeltaFifoWriter<K> {
     }
 
     /// The object that the consumer holds, if the listed one is no other state of it.
-    fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
+    fn unchanged(&self, key: &ObjectKey, object: &StoredObject<K>) -> Option<Arc<StoredObject<K>>> {
         let known = self.options.known.as_deref()?;
         let held = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
         object.is_same_state(&held).then_some(held)

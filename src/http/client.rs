@@ -20,7 +20,7 @@ use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -118,7 +118,7 @@ impl Client {
     /// # }
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn get<K: Object>(&self, key: &ObjectKey) -> Result<Arc<Held<K>>, Error> {
+    pub fn get<K: Object>(&self, key: &ObjectKey) -> Result<Arc<StoredObject<K>>, Error> {
         self.get_by(key, self.deadline())
     }
 
@@ -132,7 +132,7 @@ impl Client {
         &self,
         key: &ObjectKey,
         deadline: Deadline,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         let newest = ResourceVersion::most_recent();
         self.getter()
             .get(key, &newest, deadline, &StopToken::never())
@@ -172,7 +172,7 @@ impl Client {
     /// # }
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn list<K: Object>(&self, scope: Scope) -> Result<Vec<Arc<Held<K>>>, Error> {
+    pub fn list<K: Object>(&self, scope: Scope) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         self.list_by(scope, self.deadline())
     }
 
@@ -186,7 +186,7 @@ impl Client {
         &self,
         scope: Scope,
         deadline: Deadline,
-    ) -> Result<Vec<Arc<Held<K>>>, Error> {
+    ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let source = HttpListerWatcher::<K>::new(&self.0, scope);
         let items_max = self.0.context.options.decode.list_items_max;
         let mut request = ListRequest {

@@ -20,7 +20,7 @@ use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
     WatchRequest, WatchStream,
 };
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
@@ -321,7 +321,7 @@ impl<K: Object> ObjectGetter<K> {
         }
     }
 
-    fn decode(&self, mut answer: ResponseReader) -> Result<Arc<Held<K>>, Error> {
+    fn decode(&self, mut answer: ResponseReader) -> Result<Arc<StoredObject<K>>, Error> {
         let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
@@ -352,7 +352,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         let path = requests::get::<K>(key, version)?;
         let limiter = &self.client.context.limiter;
         let urgency = Urgency::new(true);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::object::{Held, Object, ObjectKey};
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
 /// An object is gone: its last known state, and whether that was its final one.
@@ -14,7 +14,7 @@ use crate::sync::Arc;
 #[expect(clippy::exhaustive_structs, reason = "this is what a delete tells")]
 pub struct Deleted<K: Object> {
     /// The newest state of the object that was seen here.
-    pub last_known: Arc<Held<K>>,
+    pub last_known: Arc<StoredObject<K>>,
     /// Whether `last_known` is the state in which the object was deleted: the server told of the delete.
     ///
     /// `false` when the delete was not seen, such as while the watch was broken, and the object was then missing from a
@@ -24,7 +24,7 @@ pub struct Deleted<K: Object> {
 
 impl<K: Object> Deleted<K> {
     /// A delete the server told of, with the object's final state.
-    pub fn seen(last_known: Arc<Held<K>>) -> Self {
+    pub fn seen(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,
             final_state_known: true,
@@ -32,7 +32,7 @@ impl<K: Object> Deleted<K> {
     }
 
     /// A delete that was not seen: the object is missing from a list, and this is the last state known of it.
-    pub fn missed(last_known: Arc<Held<K>>) -> Self {
+    pub fn missed(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,
             final_state_known: false,
@@ -70,14 +70,14 @@ mod tests {
 
     use super::*;
 
-    fn last_known() -> Arc<Held<Secret>> {
+    fn last_known() -> Arc<StoredObject<Secret>> {
         let metadata = ObjectMeta {
             namespace: Some("shop".to_owned()),
             name: Some("db".to_owned()),
             resource_version: Some("7".to_owned()),
             ..ObjectMeta::default()
         };
-        Arc::new(Held::new(Secret {
+        Arc::new(StoredObject::new(Secret {
             metadata,
             string_data: Some([("password".to_owned(), "canary".to_owned())].into()),
             ..Secret::default()
@@ -109,7 +109,7 @@ mod tests {
                 name: name.map(str::to_owned),
                 ..ObjectMeta::default()
             };
-            let object = Arc::new(Held::new(Secret {
+            let object = Arc::new(StoredObject::new(Secret {
                 metadata,
                 ..Secret::default()
             }));

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use crate::guard::guard;
 use crate::informer::Notification;
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// So many wait at most.
@@ -19,7 +19,7 @@ const SPENT_MAX: usize = 64;
 /// where bytes seemed to have come and had not, a few objects wait for the next event.
 ///
 /// `None` while the reflector rests. Otherwise more has come already, and it will look here soon.
-pub(super) struct Spent<K: Object>(Mutex<Option<Vec<Arc<Held<K>>>>>);
+pub(super) struct Spent<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
 
 impl<K: Object> Spent<K> {
     pub(super) fn new() -> Self {
@@ -28,7 +28,7 @@ impl<K: Object> Spent<K> {
 
     /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A Secret's values are
     /// overwritten here at once, in any case.
-    pub(super) fn leave(&self, object: Arc<Held<K>>) {
+    pub(super) fn leave(&self, object: Arc<StoredObject<K>>) {
         // Who else lets go at this moment makes this wrong at most about where the memory is freed.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
@@ -65,7 +65,7 @@ impl<K: Object> Spent<K> {
         self.turn(None);
     }
 
-    fn turn(&self, to: Option<Vec<Arc<Held<K>>>>) {
+    fn turn(&self, to: Option<Vec<Arc<StoredObject<K>>>>) {
         let objects = std::mem::replace(&mut *self.0.lock(), to);
         // What a program's type does when it is dropped is its own: not under the lock, and no reason for the watch to end.
         for object in objects.into_iter().flatten() {
@@ -82,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn object() -> Arc<Held<ConfigMap>> {
-        Arc::new(Held::new(ConfigMap::default()))
+    fn object() -> Arc<StoredObject<ConfigMap>> {
+        Arc::new(StoredObject::new(ConfigMap::default()))
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     fn a_secret_never_waits() {
         let spent = Spent::new();
         spent.free();
-        let secret = Arc::new(Held::new(Secret::default()));
+        let secret = Arc::new(StoredObject::new(Secret::default()));
         let watched = Arc::downgrade(&secret);
         spent.leave(secret);
         assert_eq!(watched.strong_count(), 0);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
 /// An object as a manager gave it; derefs to `K`. Cloning copies a pointer.
@@ -19,7 +19,7 @@ pub struct Cached<K: Object>(Arc<Ready<K>>);
 /// What a store has ready for its readers: one allocation, shared by all of them.
 #[derive(Debug)]
 pub(crate) struct Ready<K: Object> {
-    pub(crate) object: Arc<Held<K>>,
+    pub(crate) object: Arc<StoredObject<K>>,
     pub(crate) contact: Instant,
     pub(crate) failure: Option<Error>,
     pub(crate) stale: bool,
@@ -53,7 +53,7 @@ impl<K: Object> Cached<K> {
     }
 
     /// What the server has just said.
-    pub(crate) fn confirmed(object: Arc<Held<K>>, contact: Instant, clock: &Clock) -> Self {
+    pub(crate) fn confirmed(object: Arc<StoredObject<K>>, contact: Instant, clock: &Clock) -> Self {
         Self::of(Ready {
             object,
             contact,
@@ -97,7 +97,7 @@ impl<K: Object> Cached<K> {
     }
 
     /// The shared object itself.
-    pub fn held(&self) -> &Arc<Held<K>> {
+    pub fn held(&self) -> &Arc<StoredObject<K>> {
         &self.0.object
     }
 }

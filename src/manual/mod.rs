@@ -6,6 +6,9 @@ pub mod architecture {}
 #[doc = include_str!("behaviours.md")]
 pub mod behaviours {}
 
+#[doc = include_str!("contributing.md")]
+pub mod contributing {}
+
 #[doc = include_str!("differences.md")]
 pub mod differences {}
 
@@ -14,6 +17,9 @@ pub mod excluded {}
 
 #[doc = include_str!("failures.md")]
 pub mod failures {}
+
+#[doc = include_str!("glossary.md")]
+pub mod glossary {}
 
 #[doc = include_str!("owners.md")]
 pub mod owners {}

@@ -1,18 +1,18 @@
 //! The vocabulary of objects: keys, versions, selectors, statuses, and objects as the caches hold them. Plain data.
 
-mod held;
 mod key;
 mod label_matcher;
 mod selector;
+mod stored_object;
 mod transform;
 mod version;
 
 pub use crate::error::{Reason, Status, visible};
-pub use held::Held;
 pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
 pub use selector::{FieldSelector, LabelSelector, Scope};
+pub use stored_object::StoredObject;
 pub(crate) use transform::Transform;
 pub use version::ResourceVersion;
 

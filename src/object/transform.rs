@@ -1,6 +1,6 @@
 //! A function of the program that changes each object before a cache holds it.
 
-use super::{Held, Object};
+use super::{Object, StoredObject};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::sync::Arc;
@@ -8,12 +8,15 @@ use crate::sync::Arc;
 /// Changes objects; leaves their namespace and name as they are.
 pub(crate) struct Transform<K: Object>(
     #[expect(clippy::type_complexity, reason = "named by the type it is in")]
-    Arc<dyn Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync>,
+    Arc<dyn Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> + Send + Sync>,
 );
 
 impl<K: Object> Transform<K> {
     pub(crate) fn new(
-        transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
+        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         Self(Arc::new(transform))
     }
@@ -21,7 +24,10 @@ impl<K: Object> Transform<K> {
     /// # Errors
     ///
     /// The function's own, `Panicked` if it panics, `Config` if it changes the object's key.
-    pub(crate) fn apply(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+    pub(crate) fn apply(
+        &self,
+        object: Arc<StoredObject<K>>,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         let key = object.key();
         let port = format_args!("the transform of {key}");
         let transformed = guard_call(port, || (self.0)(object));

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::object::{Held, KeyRef, Object, ObjectKey};
+use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
 use crate::reflector::{Demand, Replacement};
 use crate::store::index::Indexers;
 use crate::store::reader::Store;
@@ -16,14 +16,14 @@ use crate::sync::{Arc, Monitor};
 /// An object that does not decode stays what it last was, until it decodes again or goes (B12).
 pub(crate) enum Change<K: Object> {
     /// It was not known, and is.
-    Appeared(Arc<Held<K>>),
+    Appeared(Arc<StoredObject<K>>),
     /// It is in a new state, or was put in once more as it is.
     Changed {
-        old: Arc<Held<K>>,
-        new: Arc<Held<K>>,
+        old: Arc<StoredObject<K>>,
+        new: Arc<StoredObject<K>>,
     },
     /// It was known, and is not any more.
-    Gone(Arc<Held<K>>),
+    Gone(Arc<StoredObject<K>>),
 }
 
 impl<K: Object> Change<K> {
@@ -70,7 +70,7 @@ impl<K: Object> Store<K> {
     }
 
     /// The last state that decodes of every object that has one.
-    pub(crate) fn last_good_of_all(&self) -> Vec<Arc<Held<K>>> {
+    pub(crate) fn last_good_of_all(&self) -> Vec<Arc<StoredObject<K>>> {
         self.look(|state| {
             let entries = state.items.values();
             let last_good = entries.filter_map(|entry| entry.content.last_good());

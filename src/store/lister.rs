@@ -1,7 +1,7 @@
 //! Listers: a store read the way generated Go listers are, by labels, by namespace and by name.
 
 use crate::error::Error;
-use crate::object::{Held, LabelMatcher, Object, resource_name};
+use crate::object::{LabelMatcher, Object, StoredObject, resource_name};
 use crate::store::{NAMESPACE_INDEX, Store};
 use crate::sync::Arc;
 
@@ -51,7 +51,7 @@ impl<K: Object> Lister<K> {
     /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at the labels. Objects
     /// that do not decode are left out (B12).
     #[doc(alias = "ListAll")]
-    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
         if labels.is_nothing() {
             return Vec::new();
         }
@@ -63,7 +63,7 @@ impl<K: Object> Lister<K> {
     /// # Errors
     ///
     /// As [`NamespaceLister::get`].
-    pub fn get(&self, name: &str) -> Result<Arc<Held<K>>, Error> {
+    pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         get(&self.0, "", name)
     }
 
@@ -84,7 +84,7 @@ impl<K: Object> NamespaceLister<K> {
     /// [`by_namespace`](crate::store::Indexers::by_namespace); without it the whole store is looked through, with a
     /// warning in the log.
     #[doc(alias = "ListAllByNamespace")]
-    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
         if labels.is_nothing() {
             return Vec::new();
         }
@@ -111,17 +111,24 @@ impl<K: Object> NamespaceLister<K> {
     ///
     /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not found` (LS-4);
     /// `Undecodable` when it is there but is not a `K` (B12).
-    pub fn get(&self, name: &str) -> Result<Arc<Held<K>>, Error> {
+    pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         get(&self.store, &self.namespace, name)
     }
 }
 
-fn get<K: Object>(store: &Store<K>, namespace: &str, name: &str) -> Result<Arc<Held<K>>, Error> {
+fn get<K: Object>(
+    store: &Store<K>,
+    namespace: &str,
+    name: &str,
+) -> Result<Arc<StoredObject<K>>, Error> {
     let found = store.get(namespace, name)?;
     found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))
 }
 
-fn matching<K: Object>(mut objects: Vec<Arc<Held<K>>>, labels: &LabelMatcher) -> Vec<Arc<Held<K>>> {
+fn matching<K: Object>(
+    mut objects: Vec<Arc<StoredObject<K>>>,
+    labels: &LabelMatcher,
+) -> Vec<Arc<StoredObject<K>>> {
     if !labels.is_everything() {
         objects.retain(|object| labels.matches(object.metadata().labels.as_ref()));
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::store::Store;
 use crate::store::index::values_of;
 use crate::store::state::{Content, State};
@@ -95,7 +95,7 @@ struct Write<K: Object> {
 }
 
 enum Written<K: Object> {
-    Is(Arc<Held<K>>, ResourceVersion),
+    Is(Arc<StoredObject<K>>, ResourceVersion),
     /// The object of that uid was deleted; its version when it was last known.
     Gone(Arc<str>, ResourceVersion),
 }
@@ -139,7 +139,7 @@ impl<K: Object> MutationCache<K> {
     /// (Panics in client-go.)
     #[doc(alias = "Mutation")]
     pub fn mutated(&self, object: K) -> Result<(), Error> {
-        let mut object = Held::new(object);
+        let mut object = StoredObject::new(object);
         object.trim();
         let key = object.key();
         let version = object.resource_version();
@@ -176,7 +176,7 @@ impl<K: Object> MutationCache<K> {
     ///
     /// As [`Store::get`].
     #[doc(alias = "GetByKey")]
-    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<Held<K>>>, Error> {
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let key = ObjectKey::new(namespace, name);
         let Some(write) = self.written(&key) else {
             return self.store.get(namespace, name);
@@ -206,7 +206,7 @@ impl<K: Object> MutationCache<K> {
     }
 
     /// Every object that decodes, the program's own writes among them, in no particular order.
-    pub fn list(&self) -> Vec<Arc<Held<K>>> {
+    pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         let base = |state: &State<K>| {
             let entries = state.items.values();
             let objects = entries.filter_map(|entry| entry.content.object().map(Arc::clone));
@@ -222,7 +222,7 @@ impl<K: Object> MutationCache<K> {
     ///
     /// `Config` for an unknown index, as [`Store::by_index`]; not as in client-go, where a cache may have been made without
     /// any.
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Held<K>>>, Error> {
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let functions = self
             .store
             .look(|state| Arc::clone(state.indices.functions()));
@@ -245,9 +245,9 @@ impl<K: Object> MutationCache<K> {
     /// Objects of the store with the own writes that `fits` in the place of what they overtake.
     fn read(
         &self,
-        base: impl Fn(&State<K>) -> Result<Vec<Arc<Held<K>>>, Error>,
+        base: impl Fn(&State<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
         fits: impl Fn(&K) -> Result<bool, Error>,
-    ) -> Result<Vec<Arc<Held<K>>>, Error> {
+    ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let writes = self.all_written();
         let (objects, shown) = self.store.look(|state| {
             let shown: Vec<Shown<K>> = writes
@@ -343,7 +343,7 @@ impl<K: Object> MutationCache<K> {
 
 /// Whose state a read shows.
 enum Shown<K: Object> {
-    Own(Option<Arc<Held<K>>>),
+    Own(Option<Arc<StoredObject<K>>>),
     /// `for_good` once the store is past the write.
     Stores {
         for_good: bool,

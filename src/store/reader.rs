@@ -10,7 +10,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{ListerWatcher, Undecodable};
-use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
 use crate::store::index::{Indexers, values_of};
 use crate::store::state::{Content, Entry, State, index};
@@ -183,7 +183,7 @@ impl<K: Object> Store<K> {
     /// `Undecodable` when the object is there but is not a `K` (B12);
     /// [`get_last_good`](Self::get_last_good) gives the state before.
     #[doc(alias = "GetByKey")]
-    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<Held<K>>>, Error> {
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let state = self.state.lock();
         match state.get(&KeyRef { namespace, name }).map(|e| &e.content) {
             None => Ok(None),
@@ -193,14 +193,14 @@ impl<K: Object> Store<K> {
     }
 
     /// The last state of the object that decoded, which may not be its present one (B12).
-    pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<Held<K>>> {
+    pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let entry = state.get(&KeyRef { namespace, name })?;
         entry.content.last_good().map(Arc::clone)
     }
 
     /// Every object that decodes, in no particular order (ST-7).
-    pub fn list(&self) -> Vec<Arc<Held<K>>> {
+    pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         state
             .items
@@ -254,7 +254,7 @@ impl<K: Object> Store<K> {
     /// # Errors
     ///
     /// `Config` for an unknown index: `Index with name … does not exist` (IX-2).
-    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<Held<K>>>, Error> {
+    pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         self.by_values(index, &[value])
     }
 
@@ -264,7 +264,7 @@ impl<K: Object> Store<K> {
     ///
     /// As [`by_index`](Self::by_index); `Panicked` when the index's function panics at `object`.
     #[doc(alias = "Index")]
-    pub fn like(&self, index: &str, object: &K) -> Result<Vec<Arc<Held<K>>>, Error> {
+    pub fn like(&self, index: &str, object: &K) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let functions = Arc::clone(self.state.lock().indices.functions());
         let values = values_of(&functions, index, object)?;
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
@@ -430,7 +430,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    fn by_values(&self, index: &str, values: &[&str]) -> Result<Vec<Arc<Held<K>>>, Error> {
+    fn by_values(&self, index: &str, values: &[&str]) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let state = self.state.lock();
         let keys = state.indices.keys(index, values)?;
         let entries = keys.into_iter().filter_map(|key| state.items.get(key));

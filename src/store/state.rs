@@ -6,30 +6,30 @@ use hashbrown::HashMap;
 
 use crate::error::Error;
 use crate::list_watch::Undecodable;
-use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
 use crate::sync::{Arc, Monitor};
 
 /// What is known of one object.
 pub(super) enum Content<K: Object> {
-    Object(Arc<Held<K>>),
+    Object(Arc<StoredObject<K>>),
     /// It is there but does not decode (B12).
     Undecodable {
         why: Box<Undecodable>,
-        last_good: Option<Arc<Held<K>>>,
+        last_good: Option<Arc<StoredObject<K>>>,
     },
 }
 
 impl<K: Object> Content<K> {
-    pub(super) fn object(&self) -> Option<&Arc<Held<K>>> {
+    pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
             Self::Object(object) => Some(object),
             Self::Undecodable { .. } => None,
         }
     }
 
-    pub(super) fn last_good(&self) -> Option<&Arc<Held<K>>> {
+    pub(super) fn last_good(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
             Self::Object(object) => Some(object),
             Self::Undecodable { last_good, .. } => last_good.as_ref(),

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::list_watch::ObjectEvent;
-use crate::object::{Held, Object, ResourceVersion};
+use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::{Indexers, Staging, Store, StoreWriter};
 use crate::sync::Arc;
@@ -60,7 +60,7 @@ pub struct UndeltaWriter<K: Object, P> {
 impl<K, P> UndeltaWriter<K, P>
 where
     K: Object,
-    P: FnMut(Vec<Arc<Held<K>>>) + Send + 'static,
+    P: FnMut(Vec<Arc<StoredObject<K>>>) + Send + 'static,
 {
     /// A store, and its one writer, which calls `push` with the whole list after each change.
     ///
@@ -84,7 +84,7 @@ where
 impl<K, P> Sink<K> for UndeltaWriter<K, P>
 where
     K: Object,
-    P: FnMut(Vec<Arc<Held<K>>>) + Send + 'static,
+    P: FnMut(Vec<Arc<StoredObject<K>>>) + Send + 'static,
 {
     type Staging = Staging<K>;
 

@@ -6,7 +6,7 @@ use hashbrown::HashSet;
 
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
-use crate::object::{Held, KeyRef, Object, ObjectKey, ResourceVersion};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::index::Indexers;
 use crate::store::state::{Content, Entry, Items, State, index};
@@ -75,14 +75,18 @@ impl<K: Object> StoreWriter<K> {
     }
 
     /// The object that is held already, if the listed one is no other state of it.
-    pub(crate) fn unchanged(&self, key: &ObjectKey, object: &Held<K>) -> Option<Arc<Held<K>>> {
+    pub(crate) fn unchanged(
+        &self,
+        key: &ObjectKey,
+        object: &StoredObject<K>,
+    ) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.get(&KeyRef::from(key))?.content.object()?;
         object.is_same_state(held).then(|| Arc::clone(held))
     }
 
     /// The last state that decoded, if it is of the same object.
-    fn last_good(&self, of: &Undecodable) -> Option<Arc<Held<K>>> {
+    fn last_good(&self, of: &Undecodable) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.get(&KeyRef::from(&of.key))?.content.last_good()?;
         (of.uid.is_empty() || held.uid() == of.uid).then(|| Arc::clone(held))

@@ -68,7 +68,7 @@ pub(super) struct Order(check::Known);
 
 /// A rank that the thread holds until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held(check::Known);
+pub(super) struct HeldRank(check::Known);
 
 impl Order {
     /// Notes that the thread is about to take the lock.
@@ -77,13 +77,13 @@ impl Order {
     ///
     /// In debug builds: if the thread holds a lock of the same or a higher rank.
     #[track_caller]
-    pub(super) fn enter(self) -> Held {
+    pub(super) fn enter(self) -> HeldRank {
         check::enter(self.0);
-        Held(self.0)
+        HeldRank(self.0)
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldRank {
     fn drop(&mut self) {
         check::leave(self.0);
     }

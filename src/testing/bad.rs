@@ -9,7 +9,7 @@ use crate::list_watch::{
     Api, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
     WatchStream,
 };
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
 use crate::worker::StopToken;
@@ -173,7 +173,7 @@ impl<K: Object> Getter<K> for Bad<K> {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         self.faulty.call("get");
         self.server.get(key, version, deadline, stop)
     }

@@ -8,7 +8,7 @@ use super::message::Listed;
 use super::scan::Span;
 use super::secret_data::SecretData;
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
 /// A gap between two items up to which it costs less to blank it than to move the second one.
@@ -121,7 +121,7 @@ fn alone<K: Object>(json: &[u8], data: SecretData, nth: usize) -> Result<Listed<
 
 /// What an item came to.
 pub(super) fn listed<K: Object>(
-    decoded: Result<Arc<Held<K>>, Fault>,
+    decoded: Result<Arc<StoredObject<K>>, Fault>,
     nth: usize,
 ) -> Result<Listed<K>, Error> {
     match decoded {

@@ -9,7 +9,7 @@ use super::reason;
 use super::scan::{Cutting, Shape, Span};
 use super::secret_data::SecretData;
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 
 /// Why an object was not decoded.
@@ -31,7 +31,10 @@ pub(super) fn cutting<K: Object>(options: &DecodeOptions) -> Cutting {
 }
 
 /// Decodes an object that was scanned; its bytes are used up.
-pub(super) fn decode<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<Arc<Held<K>>, Fault> {
+pub(super) fn decode<K: Object>(
+    bytes: &mut [u8],
+    shape: &Shape,
+) -> Result<Arc<StoredObject<K>>, Fault> {
     let data = secret_data::<K>(bytes, shape)?;
     decode_json(cut(bytes, &shape.cuts), data)
 }
@@ -53,7 +56,10 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
 }
 
 /// Decodes an object, and gives it what stood apart.
-pub(super) fn decode_json<K: Object>(json: &[u8], data: SecretData) -> Result<Arc<Held<K>>, Fault> {
+pub(super) fn decode_json<K: Object>(
+    json: &[u8],
+    data: SecretData,
+) -> Result<Arc<StoredObject<K>>, Fault> {
     match serde_json::from_slice::<K>(json) {
         Ok(object) if has_name(&object) => Ok(hold(object, data)),
         Ok(_) => Err(set_aside(json, K::KIND, "metadata.name: missing")),
@@ -62,9 +68,9 @@ pub(super) fn decode_json<K: Object>(json: &[u8], data: SecretData) -> Result<Ar
 }
 
 /// An object with what stood apart.
-pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<Held<K>> {
+pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<StoredObject<K>> {
     data.put_into(&mut object);
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 /// Sets an object of another kind aside.

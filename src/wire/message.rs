@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 
 /// The metadata of one page of a list.
@@ -20,7 +20,7 @@ pub struct ListPage {
 #[expect(clippy::exhaustive_enums, reason = "an item decodes or it does not")]
 pub enum Listed<K: Object> {
     /// The decoded object.
-    Object(Arc<Held<K>>),
+    Object(Arc<StoredObject<K>>),
     /// A well-formed item that does not decode into a `K`.
     Undecodable(Undecodable),
 }
@@ -92,7 +92,7 @@ pub enum WatchEvent<K: Object> {
 
 impl<K: Object> Listed<K> {
     /// The object, if it decodes.
-    pub fn decoded(&self) -> Option<&Arc<Held<K>>> {
+    pub fn decoded(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
             Self::Object(object) => Some(object),
             Self::Undecodable(_) => None,
@@ -146,8 +146,8 @@ impl<K: Object> ObjectEvent<K> {
     }
 }
 
-impl<K: Object> From<Arc<Held<K>>> for Listed<K> {
-    fn from(object: Arc<Held<K>>) -> Self {
+impl<K: Object> From<Arc<StoredObject<K>>> for Listed<K> {
+    fn from(object: Arc<StoredObject<K>>) -> Self {
         Self::Object(object)
     }
 }

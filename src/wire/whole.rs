@@ -9,7 +9,7 @@ use super::reason;
 use super::scan::Scan;
 use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind};
-use crate::object::{Held, Object, Status};
+use crate::object::{Object, Status, StoredObject};
 use crate::sync::Arc;
 
 /// Decodes the body of an answer that is one object.
@@ -22,7 +22,7 @@ use crate::sync::Arc;
 pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,
-) -> Result<Arc<Held<K>>, Error> {
+) -> Result<Arc<StoredObject<K>>, Error> {
     if bytes.len() > options.item_bytes_max {
         return Err(Error::new(
             ErrorKind::TooLarge,

@@ -11,7 +11,7 @@ use kubecache::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
 use kubecache::manager::{
     Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager,
 };
-use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Scope};
+use kubecache::object::{FieldSelector, Object, ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::worker::live_workers;
 use kubecache::{Error, ErrorKind};
@@ -20,16 +20,16 @@ use super::support::*;
 
 /// What the pod reflector tells the agent's loop.
 enum PodNews {
-    All(BTreeMap<ObjectKey, Arc<Held<Pod>>>),
-    Is(Arc<Held<Pod>>),
-    Gone(Arc<Held<Pod>>),
+    All(BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>),
+    Is(Arc<StoredObject<Pod>>),
+    Gone(Arc<StoredObject<Pod>>),
 }
 
 /// A sink that hands everything on.
 struct News(Sender<PodNews>);
 
 impl Sink<Pod> for News {
-    type Staging = BTreeMap<ObjectKey, Arc<Held<Pod>>>;
+    type Staging = BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>;
 
     fn begin(&mut self) -> Self::Staging {
         BTreeMap::new()
@@ -67,7 +67,7 @@ fn refuse(pod: &Undecodable) {
 }
 
 struct Agent {
-    pods: BTreeMap<ObjectKey, Arc<Held<Pod>>>,
+    pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     news: Receiver<PodNews>,
     secrets: SecretManager,
     secret_changes: Changes,
@@ -138,7 +138,7 @@ impl Agent {
         }
     }
 
-    fn keep(&mut self, pod: Arc<Held<Pod>>) {
+    fn keep(&mut self, pod: Arc<StoredObject<Pod>>) {
         self.secrets.register_pod(&pod);
         self.config_maps.register_pod(&pod);
         self.pods.insert(pod.key(), pod);

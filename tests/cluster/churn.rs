@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, select};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::informer::{Deleted, EventHandler, Notification};
-use kubecache::object::{Held, Object};
+use kubecache::object::{Object, StoredObject};
 use kubecache::worker::StopToken;
 use parking_lot::{Condvar, Mutex};
 
@@ -64,12 +64,12 @@ pub(crate) type State = (String, u64);
 /// Objects by name.
 pub(crate) type Content = BTreeMap<String, State>;
 
-pub(crate) fn state<K: Object>(object: &Held<K>) -> State {
+pub(crate) fn state<K: Object>(object: &StoredObject<K>) -> State {
     let version = object.resource_version();
     (object.uid().to_owned(), version.as_str().parse().unwrap())
 }
 
-pub(crate) fn content(objects: &[Arc<Held<ConfigMap>>]) -> Content {
+pub(crate) fn content(objects: &[Arc<StoredObject<ConfigMap>>]) -> Content {
     let each = objects.iter();
     each.map(|object| (object.key().name().to_owned(), state(object)))
         .collect()
@@ -158,7 +158,7 @@ impl<K: Object> EventHandler<K> for Watcher {
         self.stop = stop.clone();
     }
 
-    fn on_add(&mut self, object: &Arc<Held<K>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {
         self.take(|told| {
             told.added += 1;
             let before = told
@@ -171,7 +171,7 @@ impl<K: Object> EventHandler<K> for Watcher {
         });
     }
 
-    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+    fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         self.take(|told| {
             told.updated += 1;
             let before = told.content.insert(new.key().name().to_owned(), state(new));

@@ -13,7 +13,7 @@ use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::informer::{Forward, HandlerOptions, InformerOptions, Registration, SharedInformer};
 use kubecache::list_watch::{ListRequest, ListerWatcher};
-use kubecache::object::{Held, Object as _, Scope};
+use kubecache::object::{Object as _, Scope, StoredObject};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::Indexers;
 use kubecache::worker::Worker;
@@ -71,7 +71,7 @@ impl Followed {
             .reflector(reflector);
         let transforms = !watch_list;
         if transforms {
-            options = options.transform(|object| Ok(Held::edited(object, without_change)));
+            options = options.transform(|object| Ok(StoredObject::edited(object, without_change)));
         }
         let source = watcher::<ConfigMap>(client, Scope::namespace(NAMESPACE));
         let informer = SharedInformer::new(source, options);
@@ -118,7 +118,7 @@ impl Followed {
         assert_eq!(u64::try_from(told).unwrap(), delivered, "{}", self.name);
     }
 
-    fn assert_agrees(&mut self, listed: &[Arc<Held<ConfigMap>>], deadline: Deadline) {
+    fn assert_agrees(&mut self, listed: &[Arc<StoredObject<ConfigMap>>], deadline: Deadline) {
         let expected = content(listed);
         let store = self.informer.store();
         assert_eq!(
@@ -143,7 +143,7 @@ impl Followed {
         }
     }
 
-    fn assert_data(&self, listed: &[Arc<Held<ConfigMap>>]) {
+    fn assert_data(&self, listed: &[Arc<StoredObject<ConfigMap>>]) {
         for object in listed {
             let key = object.key();
             let held = self.informer.store().get(key.namespace(), key.name());
@@ -156,7 +156,7 @@ impl Followed {
         }
     }
 
-    fn assert_index(&self, listed: &[Arc<Held<ConfigMap>>]) {
+    fn assert_index(&self, listed: &[Arc<StoredObject<ConfigMap>>]) {
         let mut expected = BTreeMap::<String, BTreeSet<String>>::new();
         for object in listed {
             for group in group(object) {

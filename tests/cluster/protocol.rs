@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::ErrorKind;
 use kubecache::clock::Clock;
 use kubecache::list_watch::{EventKind, ListRequest, Next, WatchEvent, WatchRequest};
-use kubecache::object::{FieldSelector, Held, Object, ObjectKey, Reason, ResourceVersion, Scope};
+use kubecache::object::{
+    FieldSelector, Object, ObjectKey, Reason, ResourceVersion, Scope, StoredObject,
+};
 use kubecache::worker::StopToken;
 
 use super::support::*;
@@ -35,7 +37,8 @@ fn a_list_in_pages_is_the_list_in_one() {
             break;
         }
     }
-    let keys = |objects: &[Arc<Held<Secret>>]| objects.iter().map(|o| o.key()).collect::<Vec<_>>();
+    let keys =
+        |objects: &[Arc<StoredObject<Secret>>]| objects.iter().map(|o| o.key()).collect::<Vec<_>>();
     assert_eq!(keys(&paged), keys(&whole));
     assert!(
         whole
@@ -96,7 +99,7 @@ fn a_node_reads_what_its_own_pods_name_and_nothing_else() {
         let source = watcher::<Pod>(&client, Scope::all().fields(FieldSelector::node_name(NODE)));
         let (pods, _) = list(&*source, &ListRequest::default()).unwrap();
         assert!(pods.len() >= 8, "{} pods", pods.len());
-        let on_the_node = |pod: &Arc<Held<Pod>>| {
+        let on_the_node = |pod: &Arc<StoredObject<Pod>>| {
             pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(NODE)
         };
         assert!(pods.iter().all(on_the_node));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use kubecache::list_watch::{ListRequest, ListerWatcher};
-use kubecache::object::{Held, Scope};
+use kubecache::object::{Scope, StoredObject};
 use kubecache::reflector::{Phase, Reflector, ReflectorOptions};
 use kubecache::store::{Indexers, Store};
 
@@ -48,7 +48,7 @@ fn start(
 
 type Contents = BTreeMap<Option<String>, (Option<String>, Option<String>)>;
 
-fn contents(objects: &[Arc<Held<ConfigMap>>]) -> Contents {
+fn contents(objects: &[Arc<StoredObject<ConfigMap>>]) -> Contents {
     let each = objects.iter().map(|object| {
         let metadata = &object.metadata;
         let state = (metadata.uid.clone(), metadata.resource_version.clone());

@@ -13,7 +13,7 @@ use kubecache::list_watch::{Api, Getter, ListerWatcher};
 use kubecache::manager::{
     ChangeDetection, ManagerOptions, NodeTtl, ObjectManager, Owner, SecretManager,
 };
-use kubecache::object::{Held, Object as _, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{Object as _, ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::worker::{StopToken, Worker, live_workers};
 use kubecache::{Error, ErrorKind};
 
@@ -567,7 +567,7 @@ impl Getter<Secret> for CountingGetter {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         self.gets.fetch_add(1, Ordering::SeqCst);
         self.getter.get(key, version, deadline, stop)
     }

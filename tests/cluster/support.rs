@@ -16,7 +16,7 @@ use kubecache::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
 };
-use kubecache::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::worker::StopToken;
 
 pub(crate) const NODE: &str = "node-1";
@@ -136,7 +136,7 @@ pub(crate) fn get<K: Object>(
     client: &Client,
     namespace: &str,
     name: &str,
-) -> Result<Arc<Held<K>>, Error> {
+) -> Result<Arc<StoredObject<K>>, Error> {
     get_at(client, namespace, name, &ResourceVersion::most_recent())
 }
 
@@ -145,14 +145,14 @@ pub(crate) fn get_at<K: Object>(
     namespace: &str,
     name: &str,
     version: &ResourceVersion,
-) -> Result<Arc<Held<K>>, Error> {
+) -> Result<Arc<StoredObject<K>>, Error> {
     let getter: Arc<dyn Getter<K>> = client.getter();
     let deadline = Clock::system().after(PATIENCE);
     let key = ObjectKey::new(namespace, name);
     getter.get(&key, version, deadline, &StopToken::never())
 }
 
-type Objects<K> = Vec<Arc<Held<K>>>;
+type Objects<K> = Vec<Arc<StoredObject<K>>>;
 
 pub(crate) fn list<K: Object>(
     source: &dyn ListerWatcher<K>,

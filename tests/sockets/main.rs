@@ -32,7 +32,7 @@ use kubecache::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest,
     WatchStream,
 };
-use kubecache::object::{Held, ObjectKey, ResourceVersion, Scope};
+use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::worker::StopToken;
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
@@ -90,7 +90,7 @@ fn open(source: &dyn ListerWatcher<Secret>) -> Box<dyn WatchStream<Secret>> {
     source.watch(&watch_from("1"), &StopToken::never()).unwrap()
 }
 
-fn get(client: &Client, name: &str) -> Result<Arc<Held<Secret>>, Error> {
+fn get(client: &Client, name: &str) -> Result<Arc<StoredObject<Secret>>, Error> {
     get_by(client, name, Deadline::NEVER, &StopToken::never())
 }
 
@@ -99,7 +99,7 @@ fn get_by(
     name: &str,
     deadline: Deadline,
     stop: &StopToken,
-) -> Result<Arc<Held<Secret>>, Error> {
+) -> Result<Arc<StoredObject<Secret>>, Error> {
     let getter: Arc<dyn Getter<Secret>> = client.getter();
     let key = ObjectKey::new("shop", name);
     getter.get(&key, &ResourceVersion::most_recent(), deadline, stop)

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, Secret};
 use kubecache::clock::Clock;
 use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, Config};
-use kubecache::object::{Held, ObjectKey, Scope};
+use kubecache::object::{ObjectKey, Scope, StoredObject};
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Request, Server};
@@ -44,7 +44,7 @@ fn list_against(answers: &[(u16, String)]) -> (Result<Vec<String>, Error>, Vec<S
             target
         };
         let targets = answers.iter().map(answer).collect();
-        let name = |secret: &Arc<Held<Secret>>| secret.metadata.name.clone().unwrap();
+        let name = |secret: &Arc<StoredObject<Secret>>| secret.metadata.name.clone().unwrap();
         let listed = listing.join().unwrap();
         (listed.map(|all| all.iter().map(name).collect()), targets)
     })

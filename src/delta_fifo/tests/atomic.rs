@@ -151,7 +151,7 @@ fn rq_10_a_list_is_transformed_first() {
 
     let fails = Options::default()
         .atomic_lists()
-        .transform(|_: Arc<Held<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
+        .transform(|_: Arc<StoredObject<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
     let mut rig = Rig::new(fails, Arc::default());
     assert_eq!(
         rig.write("=a1").unwrap_err().to_string(),

@@ -251,7 +251,7 @@ fn df_11_lists_over_objects_that_only_wait() {
 #[test]
 fn df_10_a_list_that_fails_changes_nothing() {
     let known = view("z1");
-    let options = compressed_over(&known).transform(|object: Arc<Held<ConfigMap>>| {
+    let options = compressed_over(&known).transform(|object: Arc<StoredObject<ConfigMap>>| {
         if object.metadata.name.as_deref() == Some("b") {
             return Err(Error::new(ErrorKind::Config, "no"));
         }
@@ -351,7 +351,7 @@ fn df_7_each_object_is_transformed_once() {
 #[test]
 fn df_7_a_transform_that_fails_queues_nothing() {
     let renames = Options::default().transform(|object| {
-        Ok(Held::edited(object, |object: &mut ConfigMap| {
+        Ok(StoredObject::edited(object, |object: &mut ConfigMap| {
             object.metadata.name = Some("other".to_owned());
         }))
     });
@@ -364,7 +364,7 @@ fn df_7_a_transform_that_fails_queues_nothing() {
 /// Appends a mark to the uid at each transform.
 pub(super) fn marking(options: Options) -> Options {
     options.transform(|object| {
-        Ok(Held::edited(object, |object: &mut ConfigMap| {
+        Ok(StoredObject::edited(object, |object: &mut ConfigMap| {
             object.metadata.uid.as_mut().unwrap().push('\'');
         }))
     })
@@ -408,7 +408,7 @@ fn df_2_debug_prints_no_content() {
     object.metadata.name = Some("a".to_owned());
     object.data = Some([("k".to_owned(), "canary".to_owned())].into());
     let mut rig = Rig::compressed("b1");
-    replace(&mut rig.writer, vec![Arc::new(Held::new(object))]).unwrap();
+    replace(&mut rig.writer, vec![Arc::new(StoredObject::new(object))]).unwrap();
     let popped = rig.pop();
     assert_eq!(format!("{popped:?}"), "[Replaced(Object(ConfigMap a @))]");
     drop(popped);

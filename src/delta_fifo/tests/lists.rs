@@ -150,7 +150,7 @@ fn what_may_have_changed_is_taken_from_the_list() {
     let mut rig = Rig::compressed("a1 b");
     let mut again = ConfigMap::clone(&held("a1"));
     again.metadata.uid = Some("another".to_owned());
-    let listed = [Arc::new(Held::new(again)), held("b")];
+    let listed = [Arc::new(StoredObject::new(again)), held("b")];
     replace(&mut rig.writer, listed.to_vec()).unwrap();
     for object in listed {
         let popped = rig.pop();
@@ -182,7 +182,7 @@ fn a_view_that_panics_fails_the_list_alone() {
             self.0.keys()
         }
 
-        fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<ConfigMap>>>, Error> {
+        fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<ConfigMap>>>, Error> {
             assert!(!*self.1.lock(), "made up");
             self.0.get(key)
         }

@@ -29,13 +29,13 @@ use super::{
 };
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::list_watch::{Listed, ObjectEvent, Undecodable};
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Replacement, Sink};
 use crate::sync::{Arc, Mutex, ThreadId};
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
-type Objects = BTreeMap<ObjectKey, Arc<Held<ConfigMap>>>;
+type Objects = BTreeMap<ObjectKey, Arc<StoredObject<ConfigMap>>>;
 
 /// What a consumer holds; `broken` does not decode.
 #[derive(Default)]
@@ -51,25 +51,25 @@ impl KnownObjects<ConfigMap> for View {
         keys.into_iter().collect()
     }
 
-    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<Held<ConfigMap>>>, Error> {
+    fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<ConfigMap>>>, Error> {
         if self.broken.lock().contains(key) {
             return Err(Error::new(ErrorKind::Undecodable, "broken"));
         }
         Ok(self.last_good(key))
     }
 
-    fn last_good(&self, key: &ObjectKey) -> Option<Arc<Held<ConfigMap>>> {
+    fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<ConfigMap>>> {
         self.objects.lock().get(key).cloned()
     }
 }
 
 /// `a1` is the object `a` at version 1.
-pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
+pub(super) fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     object.metadata.name = Some(word[..1].to_owned());
     object.metadata.uid = Some(format!("uid-{}", &word[..1]));
     object.metadata.resource_version = Some(word[1..].to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 pub(super) fn key(name: &str) -> ObjectKey {
@@ -98,7 +98,7 @@ pub(super) fn view(known: &str) -> Arc<View> {
     })
 }
 
-fn name(object: &Held<ConfigMap>) -> &str {
+fn name(object: &StoredObject<ConfigMap>) -> &str {
     object.metadata.name.as_deref().unwrap()
 }
 
@@ -220,7 +220,7 @@ pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Resu
 
 pub(super) fn replace(
     writer: &mut DeltaFifoWriter<ConfigMap>,
-    objects: Vec<Arc<Held<ConfigMap>>>,
+    objects: Vec<Arc<StoredObject<ConfigMap>>>,
 ) -> Result<(), Error> {
     let mut staging = writer.begin();
     for object in objects {

@@ -29,7 +29,7 @@ struct Server {
 const REPEATED: &str = "repeated";
 
 impl Server {
-    fn object(name: &str, version: u64) -> Arc<Held<ConfigMap>> {
+    fn object(name: &str, version: u64) -> Arc<StoredObject<ConfigMap>> {
         held(&format!("{name}{version}"))
     }
 
@@ -69,7 +69,7 @@ impl Server {
         if let (Some((name, version)), true) = (end, self.watched) {
             let mut object = ConfigMap::clone(&Self::object(name, **version));
             object.metadata.generate_name = Some(REPEATED.to_owned());
-            let object = Arc::new(Held::new(object));
+            let object = Arc::new(StoredObject::new(object));
             writer.apply(ObjectEvent::deleted(object)).unwrap();
         }
     }

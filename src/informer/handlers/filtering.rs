@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::informer::{Deleted, EventHandler};
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -28,7 +28,7 @@ use crate::worker::StopToken;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::informer::{Deleted, FilteringHandler, Handlers, Notification};
-/// use kubecache::object::Held;
+/// use kubecache::object::StoredObject;
 /// # use kubecache::testing::objects;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use std::sync::Arc;
@@ -40,7 +40,7 @@ use crate::worker::StopToken;
 ///     handler,
 /// );
 /// for name in ["db-0", "web-0"] {
-///     let object = Arc::new(Held::new(objects::pod("shop", name, "node-1", &[], &[])));
+///     let object = Arc::new(StoredObject::new(objects::pod("shop", name, "node-1", &[], &[])));
 ///     Notification::Added { object, is_in_initial_list: false }.deliver(&mut web);
 /// }
 /// assert_eq!(names.try_iter().flatten().collect::<Vec<_>>(), ["web-0"]);
@@ -73,13 +73,13 @@ where
         self.handler.on_start(stop);
     }
 
-    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
         if (self.filter)(object) {
             self.handler.on_add(object, is_in_initial_list);
         }
     }
 
-    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+    fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         match ((self.filter)(old), (self.filter)(new)) {
             (true, true) => self.handler.on_update(old, new),
             (false, true) => self.handler.on_add(new, false),

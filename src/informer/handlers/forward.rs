@@ -5,7 +5,7 @@ use std::fmt;
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 
 use crate::informer::{Deleted, EventHandler, Notification};
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -25,7 +25,7 @@ use crate::worker::StopToken;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::informer::{Forward, Notification};
-/// use kubecache::object::Held;
+/// use kubecache::object::StoredObject;
 /// # use kubecache::testing::objects;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use std::sync::Arc;
@@ -33,7 +33,7 @@ use crate::worker::StopToken;
 /// let (mut handler, notifications) = Forward::<Pod>::bounded(16);
 ///
 /// // An informer does this, on the handler's thread.
-/// let object = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// let object = Arc::new(StoredObject::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
 /// Notification::Added { object, is_in_initial_list: true }.deliver(&mut handler);
 ///
 /// match notifications.recv()? {
@@ -92,14 +92,14 @@ impl<K: Object> EventHandler<K> for Forward<K> {
         self.stop = stop.clone();
     }
 
-    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
         self.send(Notification::Added {
             object: Arc::clone(object),
             is_in_initial_list,
         });
     }
 
-    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+    fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         self.send(Notification::Updated {
             old: Arc::clone(old),
             new: Arc::clone(new),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::informer::Deleted;
-use crate::object::{Held, Object, ObjectKey};
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -25,7 +25,7 @@ use crate::worker::StopToken;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::informer::{Deleted, EventHandler, Notification};
-/// use kubecache::object::{Held, Object, ObjectKey};
+/// use kubecache::object::{StoredObject, Object, ObjectKey};
 /// # use kubecache::testing::objects;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use std::collections::BTreeSet;
@@ -35,7 +35,7 @@ use crate::worker::StopToken;
 /// struct Names(BTreeSet<ObjectKey>);
 ///
 /// impl EventHandler<Pod> for Names {
-///     fn on_add(&mut self, pod: &Arc<Held<Pod>>, _is_in_initial_list: bool) {
+///     fn on_add(&mut self, pod: &Arc<StoredObject<Pod>>, _is_in_initial_list: bool) {
 ///         self.0.insert(pod.key());
 ///     }
 ///
@@ -46,7 +46,7 @@ use crate::worker::StopToken;
 ///
 /// // An informer does this, on the handler's thread.
 /// let mut names = Names::default();
-/// let pod = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// let pod = Arc::new(StoredObject::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
 /// Notification::Added { object: pod, is_in_initial_list: true }.deliver(&mut names);
 /// assert!(names.0.contains(&ObjectKey::new("shop", "web-0")));
 /// # }
@@ -60,13 +60,13 @@ pub trait EventHandler<K: Object>: Send + 'static {
 
     /// The object is there and was not before; `is_in_initial_list` says whether it was there when the handler began.
     #[doc(alias = "OnAdd")]
-    fn on_add(&mut self, _object: &Arc<Held<K>>, _is_in_initial_list: bool) {}
+    fn on_add(&mut self, _object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {}
 
     /// The object changed from `old` to `new`, or, at a resync, is delivered once more as it is.
     ///
     /// Several changes may be told as one, after a relist or beyond the bound of the handler's queue.
     #[doc(alias = "OnUpdate")]
-    fn on_update(&mut self, _old: &Arc<Held<K>>, _new: &Arc<Held<K>>) {}
+    fn on_update(&mut self, _old: &Arc<StoredObject<K>>, _new: &Arc<StoredObject<K>>) {}
 
     /// The object is gone; [`Deleted`] says whether its final state is known (B13).
     #[doc(alias = "OnDelete")]
@@ -83,11 +83,11 @@ impl<K: Object, H: EventHandler<K> + ?Sized> EventHandler<K> for Box<H> {
         (**self).on_start(stop);
     }
 
-    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
         (**self).on_add(object, is_in_initial_list);
     }
 
-    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+    fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         (**self).on_update(old, new);
     }
 
@@ -109,16 +109,16 @@ pub enum Notification<K: Object> {
     /// The object is there and was not before.
     Added {
         /// The object.
-        object: Arc<Held<K>>,
+        object: Arc<StoredObject<K>>,
         /// Whether it was there when the handler began.
         is_in_initial_list: bool,
     },
     /// The object changed, or, at a resync, is delivered once more as it is.
     Updated {
         /// The state this handler was told of before.
-        old: Arc<Held<K>>,
+        old: Arc<StoredObject<K>>,
         /// The state now.
-        new: Arc<Held<K>>,
+        new: Arc<StoredObject<K>>,
     },
     /// The object is gone.
     Deleted(Deleted<K>),
@@ -138,7 +138,7 @@ impl<K: Object> Notification<K> {
     }
 
     /// The newest state of the object that the notification holds.
-    pub fn object(&self) -> &Arc<Held<K>> {
+    pub fn object(&self) -> &Arc<StoredObject<K>> {
         match self {
             Self::Added { object, .. } => object,
             Self::Updated { new, .. } => new,
@@ -212,8 +212,8 @@ impl<K: Object> fmt::Debug for Notification<K> {
     }
 }
 
-type OnAdd<K> = Box<dyn FnMut(&Arc<Held<K>>, bool) + Send>;
-type OnUpdate<K> = Box<dyn FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send>;
+type OnAdd<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, bool) + Send>;
+type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send>;
 
 /// A handler made of closures; what is left out does nothing (CT-10).
 ///
@@ -224,7 +224,7 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send>;
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use kubecache::informer::{Handlers, Notification};
-/// use kubecache::object::{Held, Object};
+/// use kubecache::object::{StoredObject, Object};
 /// # use kubecache::testing::objects;
 /// use k8s_openapi::api::core::v1::Pod;
 /// use std::sync::Arc;
@@ -234,7 +234,7 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send>;
 ///     .on_delete(|gone| println!("{} is gone, seen: {}", gone.key(), gone.final_state_known));
 ///
 /// // An informer does this, on the handler's thread.
-/// let pod = Arc::new(Held::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
+/// let pod = Arc::new(StoredObject::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
 /// Notification::Updated { old: Arc::clone(&pod), new: pod }.deliver(&mut handler); // nothing is asked for
 /// # }
 /// ```
@@ -258,7 +258,10 @@ impl<K: Object> Handlers<K> {
     }
 
     /// Calls `closure` for every [`on_add`](EventHandler::on_add).
-    pub fn on_add(mut self, closure: impl FnMut(&Arc<Held<K>>, bool) + Send + 'static) -> Self {
+    pub fn on_add(
+        mut self,
+        closure: impl FnMut(&Arc<StoredObject<K>>, bool) + Send + 'static,
+    ) -> Self {
         self.add = Some(Box::new(closure));
         self
     }
@@ -266,7 +269,7 @@ impl<K: Object> Handlers<K> {
     /// Calls `closure` with the old and the new state for every [`on_update`](EventHandler::on_update).
     pub fn on_update(
         mut self,
-        closure: impl FnMut(&Arc<Held<K>>, &Arc<Held<K>>) + Send + 'static,
+        closure: impl FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send + 'static,
     ) -> Self {
         self.update = Some(Box::new(closure));
         self
@@ -286,13 +289,13 @@ impl<K: Object> Default for Handlers<K> {
 }
 
 impl<K: Object> EventHandler<K> for Handlers<K> {
-    fn on_add(&mut self, object: &Arc<Held<K>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
         if let Some(add) = &mut self.add {
             add(object, is_in_initial_list);
         }
     }
 
-    fn on_update(&mut self, old: &Arc<Held<K>>, new: &Arc<Held<K>>) {
+    fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         if let Some(update) = &mut self.update {
             update(old, new);
         }

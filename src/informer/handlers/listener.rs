@@ -13,7 +13,7 @@ use crate::informer::handlers::registration::Registered;
 use crate::informer::handlers::state::{Effects, HandlerReadings, Life, State};
 use crate::informer::spent::Spent;
 use crate::informer::{EventHandler, HandlerOptions, Notification};
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::{
     Arc, Monitor, Rank, ThreadId,
     atomic::{AtomicBool, Ordering},
@@ -107,7 +107,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Queues the objects that are there when the handler joins.
-    pub(super) fn push_initial(&self, objects: &[Arc<Held<K>>]) {
+    pub(super) fn push_initial(&self, objects: &[Arc<StoredObject<K>>]) {
         let now = self.clock.now();
         self.change(|state| state.push_initial(objects, now));
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::informer::Notification;
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
 /// A shorter period is raised to this one (SI-22).
@@ -99,7 +99,7 @@ pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
     }
 }
 
-fn version<K: Object>(object: &Held<K>) -> Option<&str> {
+fn version<K: Object>(object: &StoredObject<K>) -> Option<&str> {
     let version = object.metadata().resource_version.as_deref();
     version.filter(|version| !version.is_empty())
 }

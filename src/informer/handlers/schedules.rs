@@ -14,7 +14,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::list_watch::ObjectEvent;
-use crate::object::Held;
+use crate::object::StoredObject;
 use crate::reflector::Sink as _;
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{
@@ -34,10 +34,10 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
 }
 
-fn object(name: &str) -> Arc<Held<ConfigMap>> {
+fn object(name: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     object.metadata.name = Some(name.to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 fn added(name: &str) -> Notification<ConfigMap> {
@@ -57,7 +57,7 @@ struct Recorder {
 }
 
 impl EventHandler<ConfigMap> for Recorder {
-    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
         // A panic in here would be caught: what is wrong is only noted.
         if self.removed.load(Ordering::SeqCst) {
             self.called_late.store(true, Ordering::SeqCst);
@@ -227,7 +227,7 @@ fn telling_removing_and_stopping_at_once() {
 struct Suicidal(Recorder, Registration);
 
 impl EventHandler<ConfigMap> for Suicidal {
-    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, is_in_initial_list: bool) {
         self.0.on_add(object, is_in_initial_list);
         let removed = self.1.remove(Deadline::NEVER);
         self.0.removed.store(removed.is_ok(), Ordering::SeqCst);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::informer::Notification;
 use crate::informer::handlers::queue::Queue;
-use crate::object::{Held, Object};
+use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, ThreadId};
 
 /// So many waiting notifications are worth a warning, if the handler is slow as well (SI-19).
@@ -123,7 +123,11 @@ impl<K: Object> State<K> {
     }
 
     /// The objects that are there when the handler joins, each told as part of the initial list.
-    pub(super) fn push_initial(&mut self, objects: &[Arc<Held<K>>], now: Instant) -> Effects<K> {
+    pub(super) fn push_initial(
+        &mut self,
+        objects: &[Arc<StoredObject<K>>],
+        now: Instant,
+    ) -> Effects<K> {
         let mut all = Effects::of(Vec::new());
         for object in objects {
             let added = Notification::Added {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
-use crate::object::{Held, Object, Transform};
+use crate::object::{Object, StoredObject, Transform};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 use crate::sync::Arc;
@@ -18,14 +18,14 @@ use crate::sync::Arc;
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
 /// use kubecache::informer::InformerOptions;
-/// use kubecache::object::Held;
+/// use kubecache::object::StoredObject;
 /// use kubecache::store::Indexers;
 /// use std::time::Duration;
 ///
 /// let options = InformerOptions::<Pod>::default()
 ///     .resync_period(Duration::from_secs(600))
 ///     .indexers(Indexers::new().by_namespace())
-///     .transform(|pod| Ok(Held::edited(pod, |pod: &mut Pod| pod.status = None)));
+///     .transform(|pod| Ok(StoredObject::edited(pod, |pod: &mut Pod| pod.status = None)));
 /// # drop(options);
 /// ```
 #[must_use = "options do nothing before an informer is made with them"]
@@ -69,7 +69,10 @@ impl<K: Object> InformerOptions<K> {
     #[doc(alias = "SetTransform")]
     pub fn transform(
         mut self,
-        transform: impl Fn(Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> + Send + Sync + 'static,
+        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
         self.transform = Some(Transform::new(transform));
         self

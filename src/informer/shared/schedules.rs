@@ -13,7 +13,7 @@ use shuttle::{Config, Runner, thread};
 use super::{InformerOptions, SharedInformer};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{Deleted, EventHandler, Registration};
-use crate::object::{Held, Object as _};
+use crate::object::{Object as _, StoredObject};
 use crate::reflector::ReflectorOptions;
 use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
@@ -33,11 +33,11 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
 /// Objects by name, each at a version.
 type View = BTreeMap<String, u64>;
 
-fn number(object: &Held<ConfigMap>) -> u64 {
+fn number(object: &StoredObject<ConfigMap>) -> u64 {
     object.resource_version().as_str().parse().unwrap()
 }
 
-fn view_of(objects: &[Arc<Held<ConfigMap>>]) -> View {
+fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
     let objects = objects.iter();
     objects
         .map(|object| (object.key().to_string(), number(object)))
@@ -58,7 +58,12 @@ struct Seen {
 struct Recorder(Arc<Mutex<Seen>>);
 
 impl Recorder {
-    fn note(&self, what: &str, object: &Held<ConfigMap>, follows: impl FnOnce(&mut Seen) -> bool) {
+    fn note(
+        &self,
+        what: &str,
+        object: &StoredObject<ConfigMap>,
+        follows: impl FnOnce(&mut Seen) -> bool,
+    ) {
         let mut seen = self.0.lock();
         if !follows(&mut seen) {
             let text = format!("{what} {object:?} after {:?}", seen.view);
@@ -83,7 +88,7 @@ impl Recorder {
 }
 
 impl EventHandler<ConfigMap> for Recorder {
-    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
         self.note("added", object, |seen| {
             seen.adds += 1;
             let key = object.key().to_string();
@@ -91,7 +96,11 @@ impl EventHandler<ConfigMap> for Recorder {
         });
     }
 
-    fn on_update(&mut self, old: &Arc<Held<ConfigMap>>, new: &Arc<Held<ConfigMap>>) {
+    fn on_update(
+        &mut self,
+        old: &Arc<StoredObject<ConfigMap>>,
+        new: &Arc<StoredObject<ConfigMap>>,
+    ) {
         self.note("updated", new, |seen| {
             let before = seen.view.insert(new.key().to_string(), number(new));
             before == Some(number(old)) && number(old) <= number(new)

@@ -6,7 +6,7 @@ use crate::hooks::{Hook, Telemetry};
 use crate::informer::handlers::Processor;
 use crate::informer::{Deleted, InformerMetric, InformerState, Notification};
 use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
-use crate::object::{Held, Object, ResourceVersion, Transform};
+use crate::object::{Object, ResourceVersion, StoredObject, Transform};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::{Change, Staging, Store, StoreWriter};
 use crate::sync::Arc;
@@ -78,7 +78,7 @@ impl<K: Object> InformerSink<K> {
         Ok(())
     }
 
-    fn transformed(&self, object: Arc<Held<K>>) -> Result<Arc<Held<K>>, Error> {
+    fn transformed(&self, object: Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> {
         match &self.transform {
             Some(transform) => transform.apply(object),
             None => Ok(object),
@@ -86,7 +86,11 @@ impl<K: Object> InformerSink<K> {
     }
 
     /// What a handler is told of a change.
-    fn notification(&self, change: Change<K>, last: Option<Arc<Held<K>>>) -> Notification<K> {
+    fn notification(
+        &self,
+        change: Change<K>,
+        last: Option<Arc<StoredObject<K>>>,
+    ) -> Notification<K> {
         match change {
             Change::Appeared(object) => Notification::Added {
                 object,

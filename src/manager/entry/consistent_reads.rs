@@ -11,7 +11,9 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::kinds::cache_name;
-use crate::object::{Held, Object, ObjectKey, Reason, ResourceVersion, Status, resource_name};
+use crate::object::{
+    Object, ObjectKey, Reason, ResourceVersion, Status, StoredObject, resource_name,
+};
 use crate::reflector::RETRY_AFTER_MAX;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -78,7 +80,11 @@ pub(crate) fn read_past<K: Object, S: EntryState<K>>(
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     deadline: Deadline,
-    complete: impl FnOnce(&ReadPosition, Result<Arc<Held<K>>, Error>, bool) -> Result<Cached<K>, Error>,
+    complete: impl FnOnce(
+        &ReadPosition,
+        Result<Arc<StoredObject<K>>, Error>,
+        bool,
+    ) -> Result<Cached<K>, Error>,
 ) -> Result<Cached<K>, Error> {
     let stop = table.stop.token();
     let context = RequestContext {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::list_watch::{Listed, Undecodable};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::Summary;
-use crate::object::{Held, Object, ResourceVersion};
+use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
 use crate::store::{Identity, VersionGuard};
 use crate::sync::Arc;
@@ -20,7 +20,7 @@ use crate::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Content<K: Object> {
     kind: KindTraits<K>,
-    object: Option<Arc<Held<K>>>,
+    object: Option<Arc<StoredObject<K>>>,
     /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
     undecodable: Option<Error>,
     /// Counts what came in, so that an answer that was overtaken is told from one that was not.
@@ -59,7 +59,7 @@ pub(crate) struct ReadPosition {
 }
 
 impl<K: Object> Content<K> {
-    pub(crate) fn object(&self) -> Option<&Arc<Held<K>>> {
+    pub(crate) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.object.as_ref()
     }
 
@@ -161,7 +161,7 @@ impl<K: Object> Content<K> {
     /// An answer that may come out of a cache of the server which lags. `None` if it is older than
     /// what is known: another state of the object that is held is judged by that one's version,
     /// which the floor may be ahead of.
-    pub(crate) fn answer(&mut self, answer: &mut Option<Arc<Held<K>>>) -> Option<bool> {
+    pub(crate) fn answer(&mut self, answer: &mut Option<Arc<StoredObject<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
         let held = self.object.as_ref().map(|held| held.uid());
         let admitted = if held == Some(object.uid()) && !self.is_gone(object.uid()) {
@@ -217,7 +217,7 @@ impl<K: Object> Content<K> {
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
-        object: &mut Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<StoredObject<K>>>,
     ) -> Option<bool> {
         let version = &position.version;
         let uid = object.as_ref().map(|object| object.uid());
@@ -240,7 +240,7 @@ impl<K: Object> Content<K> {
     fn take_fresh(
         &mut self,
         position: &ReadPosition,
-        fresh: &mut Option<Arc<Held<K>>>,
+        fresh: &mut Option<Arc<StoredObject<K>>>,
     ) -> Option<bool> {
         let object = fresh.as_ref()?;
         let version = object.resource_version();
@@ -322,7 +322,7 @@ impl<K: Object> Content<K> {
     }
 
     /// An object that is the same one in the same version keeps its allocation and is no news.
-    fn put(&mut self, object: &mut Option<Arc<Held<K>>>) -> bool {
+    fn put(&mut self, object: &mut Option<Arc<StoredObject<K>>>) -> bool {
         self.revision = self.revision.wrapping_add(1);
         let same = match (&self.object, &*object) {
             (Some(held), Some(new)) => {
@@ -344,7 +344,7 @@ impl<K: Object> Content<K> {
     fn set_aside(&mut self, set_aside: Undecodable) {
         self.revision = self.revision.wrapping_add(1);
         self.undecodable = Some(set_aside.error);
-        let is_other = |held: &mut Arc<Held<K>>| held.uid() != &*set_aside.uid;
+        let is_other = |held: &mut Arc<StoredObject<K>>| held.uid() != &*set_aside.uid;
         if !set_aside.uid.is_empty() {
             self.object.take_if(is_other);
         }
@@ -360,7 +360,7 @@ mod tests {
     use crate::manager::tests::fake::{secret, with_uid};
 
     fn listed(version: &str) -> Listed<Secret> {
-        Listed::Object(Arc::new(Held::new(secret("s", version))))
+        Listed::Object(Arc::new(StoredObject::new(secret("s", version))))
     }
 
     /// Whoever drops an object overwrites its secrets: what is refused stays with the caller, who
@@ -385,7 +385,10 @@ mod tests {
         let position = content.begin_read(ResourceVersion::most_recent(), now);
         let mut newer = Some(listed("10"));
         assert_eq!(content.change(&mut newer), Some(true));
-        let mut late = Some(Arc::new(Held::new(with_uid(secret("s", "5"), "other"))));
+        let mut late = Some(Arc::new(StoredObject::new(with_uid(
+            secret("s", "5"),
+            "other",
+        ))));
         assert!(content.found(&position, &mut late).is_none());
         assert!(late.is_some());
         assert!(content.answer(&mut late).is_none());

@@ -21,7 +21,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, References};
 use crate::manager::report::{ObjectReport, ObjectState, Summary};
 use crate::manager::strategy::ReferencedObjects;
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::Demand;
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 use crate::worker::StopSource;
@@ -198,7 +198,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
         &self,
         context: &RequestContext<'_>,
         version: &ResourceVersion,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         let key = context.key;
         let port = format_args!("the getter of {} {key}", resource_name::<K>());
         guard_call(port, || {
@@ -209,13 +209,13 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
         })
     }
 
-    fn trimmed(&self, mut found: Arc<Held<K>>) -> Arc<Held<K>> {
+    fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {
         if let Some(held) = Arc::get_mut(&mut found) {
             held.trim();
             return found;
         }
         // The getter kept a share of it.
-        let mut own = Held::new(self.kind.copy(&found));
+        let mut own = StoredObject::new(self.kind.copy(&found));
         own.trim();
         Arc::new(own)
     }

@@ -23,7 +23,7 @@ use crate::manager::watch::launch::Launcher;
 use crate::manager::watch::runs::RunHandle;
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
-use crate::object::{Held, ObjectKey, ResourceVersion, Status};
+use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::reflector::{ReflectorOptions, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
@@ -264,7 +264,7 @@ impl FakeRuns {
     /// The last run of the object sees it change.
     pub(crate) fn modified(&self, object: Secret) {
         let name = object.metadata.name.clone().unwrap();
-        let held = Arc::new(Held::new(object));
+        let held = Arc::new(StoredObject::new(object));
         self.write(self.index_of(&name), |writer| {
             writer.apply(ObjectEvent::modified(held)).unwrap();
         });
@@ -273,7 +273,7 @@ impl FakeRuns {
     /// The last run of the object sees it go.
     pub(crate) fn deleted(&self, object: Secret) {
         let name = object.metadata.name.clone().unwrap();
-        let held = Arc::new(Held::new(object));
+        let held = Arc::new(StoredObject::new(object));
         self.write(self.index_of(&name), |writer| {
             writer.apply(ObjectEvent::deleted(held)).unwrap();
         });
@@ -305,7 +305,7 @@ pub(crate) fn commit_into(
     consistent: bool,
 ) -> Result<(), Error> {
     if let Some(object) = object {
-        let listed = Listed::Object(Arc::new(Held::new(object)));
+        let listed = Listed::Object(Arc::new(StoredObject::new(object)));
         writer.stage(&mut staging, ObjectEvent::added(listed));
     }
     let of = Replacement {
@@ -368,7 +368,7 @@ impl Getter<Secret> for FakeGetter {
         version: &ResourceVersion,
         _: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let wake: Arc<dyn Wake> = Arc::new(WakeGetter(self.clone()));
         let _registration = stop.register(&wake);
         let mut answers = self.0.lock();
@@ -383,7 +383,7 @@ impl Getter<Secret> for FakeGetter {
                 return Err(Error::stopped("the fake getter"));
             }
             if let Some(answer) = answers.answers.pop_front() {
-                return answer.map(|secret| Arc::new(Held::new(secret)));
+                return answer.map(|secret| Arc::new(StoredObject::new(secret)));
             }
             answers = self.0.wait(answers);
         }
@@ -422,11 +422,11 @@ impl Getter<Secret> for VersionedGetter {
         version: &ResourceVersion,
         _: Deadline,
         _: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let mut state = self.0.lock();
         state.asked.push(version.to_string());
         let answer = state.answers.pop_front().unwrap();
-        answer.map(|secret| Arc::new(Held::new(secret)))
+        answer.map(|secret| Arc::new(StoredObject::new(secret)))
     }
 }
 
@@ -507,7 +507,7 @@ impl Stage {
         (entry, read): &ReadApart,
         answer: Result<Secret, Error>,
     ) -> Result<Cached<Secret>, Error> {
-        let answer = answer.map(|object| Arc::new(Held::new(object)));
+        let answer = answer.map(|object| Arc::new(StoredObject::new(object)));
         let store = self.manager.store();
         store.complete_read(entry, read, answer)
     }

@@ -13,7 +13,7 @@ use crate::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream,
 };
 use crate::manager::{ManagerOptions, SecretManager};
-use crate::object::{Held, ObjectKey, ResourceVersion, Scope};
+use crate::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::reflector::{Phase, Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
@@ -55,7 +55,7 @@ impl Getter<Secret> for Notes {
         _: &ResourceVersion,
         _: Deadline,
         _: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         Err(Error::not_found("secret", key.name()))
     }
 }

@@ -7,7 +7,7 @@ use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ObjectEvent;
 use crate::manager::{Cached, ObjectState};
-use crate::object::{Held, ObjectKey};
+use crate::object::{ObjectKey, StoredObject};
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
@@ -216,7 +216,7 @@ impl World {
             return;
         };
         let object = self.object(&name);
-        let held = Arc::new(Held::new(object.clone()));
+        let held = Arc::new(StoredObject::new(object.clone()));
         let event = if self.dice.roll(3) == 0 {
             self.make_again(&name);
             self.truth.insert(name, None);
@@ -240,7 +240,7 @@ impl World {
         let old = self.stage.runs.try_write(index, |writer| {
             let name = writer.key().name().to_owned();
             touched.clone_from(&name);
-            let old = Arc::new(Held::new(with_uid(secret(&name, "1"), "uid-old")));
+            let old = Arc::new(StoredObject::new(with_uid(secret(&name, "1"), "uid-old")));
             drop(writer.apply(ObjectEvent::modified(old)));
             commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
         });

@@ -11,7 +11,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::strategy::Strategy as _;
-use crate::object::{Held, ObjectKey, ResourceVersion};
+use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::worker::StopToken;
@@ -40,7 +40,7 @@ impl Getter<Secret> for ByHand {
         version: &ResourceVersion,
         _: Deadline,
         _: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let (answer, answered) = bounded(1);
         let request = Request {
             version: version.to_string(),
@@ -48,7 +48,7 @@ impl Getter<Secret> for ByHand {
         };
         self.0.send(request).unwrap();
         let answer = answered.recv().unwrap();
-        answer.map(|secret| Arc::new(Held::new(secret)))
+        answer.map(|secret| Arc::new(StoredObject::new(secret)))
     }
 }
 
@@ -303,7 +303,7 @@ impl Getter<Secret> for Busy {
         version: &ResourceVersion,
         _: Deadline,
         _: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let now = self
             .version
             .fetch_add(1, Ordering::SeqCst)
@@ -321,7 +321,10 @@ impl Getter<Secret> for Busy {
         for _ in 0..lag {
             std::thread::yield_now();
         }
-        Ok(Arc::new(Held::new(secret(key.name(), &read.to_string()))))
+        Ok(Arc::new(StoredObject::new(secret(
+            key.name(),
+            &read.to_string(),
+        ))))
     }
 }
 

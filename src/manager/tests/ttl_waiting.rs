@@ -16,7 +16,7 @@ use crate::list_watch::Getter;
 use crate::manager::Changed;
 use crate::manager::report::ObjectState;
 use crate::manager::strategy::Strategy as _;
-use crate::object::{Held, ObjectKey, ResourceVersion, Status};
+use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
 use crate::worker::StopToken;
@@ -218,7 +218,7 @@ impl Getter<Secret> for PanicsOnce {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let answer = self.source.get(key, version, deadline, stop);
         let panicked = std::mem::replace(&mut *self.panicked.lock(), true);
         assert!(panicked, "made so for a test");

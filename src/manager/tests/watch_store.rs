@@ -125,8 +125,8 @@ fn success_beats_the_deadline() {
 /// OC-15, OC-16, OC-17; `TestImmutableSecretStopsTheReflector`.
 #[test]
 fn an_immutable_secret_stops_its_run() {
-    let absent_then = |then: crate::object::Held<_>| (None, Some(then));
-    let held = crate::object::Held::new;
+    let absent_then = |then: crate::object::StoredObject<_>| (None, Some(then));
+    let held = crate::object::StoredObject::new;
     let rows = [
         (
             "absent, mutable",
@@ -364,7 +364,7 @@ fn an_ended_run_cannot_commit() {
             stage.clock.advance(ROUND);
         }
         assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
-        let gone = Arc::new(crate::object::Held::new(secret("s", "18")));
+        let gone = Arc::new(crate::object::StoredObject::new(secret("s", "18")));
         let deleted = writer.apply(ObjectEvent::deleted(gone));
         assert!(deleted.unwrap_err().is_stopped());
         commit(writer, "20", Some(secret("s", "19")), false)
@@ -766,13 +766,13 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     });
     foreign.unwrap();
     assert!(stage.get_now("s").unwrap_err().is_not_found());
-    let other = Arc::new(crate::object::Held::new(secret("other", "11")));
+    let other = Arc::new(crate::object::StoredObject::new(secret("other", "11")));
     stage.runs.write(0, |writer| {
         writer.apply(ObjectEvent::modified(other)).unwrap();
     });
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     stage.runs.modified(secret("s", "12"));
-    let other = Arc::new(crate::object::Held::new(secret("other", "13")));
+    let other = Arc::new(crate::object::StoredObject::new(secret("other", "13")));
     stage.runs.write(0, |writer| {
         writer.apply(ObjectEvent::deleted(other)).unwrap();
     });

@@ -12,7 +12,7 @@ use crate::manager::entry::content::{Content, ReadPosition};
 use crate::manager::entry::table::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectState, Summary, failed_so_far};
-use crate::object::{Held, Object, ResourceVersion, resource_name};
+use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 use crate::sync::Arc;
 
@@ -177,7 +177,7 @@ impl<K: Object> TtlEntry<K> {
     pub(crate) fn confirm(
         &mut self,
         fetch: &mut ReadPosition,
-        found: &Result<Arc<Held<K>>, Error>,
+        found: &Result<Arc<StoredObject<K>>, Error>,
     ) -> bool {
         let behind = match found {
             Ok(object) => {
@@ -206,7 +206,7 @@ impl<K: Object> TtlEntry<K> {
     pub(crate) fn complete(
         &mut self,
         read: &ReadPosition,
-        found: Result<Arc<Held<K>>, Error>,
+        found: Result<Arc<StoredObject<K>>, Error>,
         late: bool,
         at: &AnswerContext<'_>,
     ) -> (Result<Cached<K>, Error>, bool) {
@@ -268,7 +268,7 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// The object, once it was fetched since the last invalidation.
-    pub(super) fn object(&self) -> Option<&Arc<Held<K>>> {
+    pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.content.object().filter(|_| self.updated.is_some())
     }
 
@@ -299,7 +299,7 @@ impl<K: Object> TtlEntry<K> {
     fn take_object(
         &mut self,
         read: &ReadPosition,
-        object: Arc<Held<K>>,
+        object: Arc<StoredObject<K>>,
         at: &AnswerContext<'_>,
     ) -> (Result<Cached<K>, Error>, Option<bool>) {
         let shared = self.is_shared(read);
@@ -367,7 +367,7 @@ impl<K: Object> TtlEntry<K> {
     fn note(
         &mut self,
         read: &ReadPosition,
-        found: Result<Arc<Held<K>>, Error>,
+        found: Result<Arc<StoredObject<K>>, Error>,
         at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
         if !self.is_superseded(read) && !found.as_ref().is_err_and(Error::is_stopped) {
@@ -380,7 +380,7 @@ impl<K: Object> TtlEntry<K> {
     fn note_news(
         &mut self,
         read: &ReadPosition,
-        found: &Result<Arc<Held<K>>, Error>,
+        found: &Result<Arc<StoredObject<K>>, Error>,
         at: &AnswerContext<'_>,
     ) {
         let error = found.as_ref().err();

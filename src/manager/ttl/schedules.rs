@@ -19,7 +19,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::strategy::Strategy as _;
 use crate::manager::tests::fake::secret;
-use crate::object::{Held, ObjectKey, ResourceVersion, Status};
+use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
@@ -101,14 +101,19 @@ impl Getter<Secret> for Server {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<Secret>>, Error> {
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
         let number = {
             let mut asked = self.asked.lock();
             *asked += 1;
             *asked
         };
         self.asked.notify_all();
-        let found = || Ok(Arc::new(Held::new(secret("s", &number.to_string()))));
+        let found = || {
+            Ok(Arc::new(StoredObject::new(secret(
+                "s",
+                &number.to_string(),
+            ))))
+        };
         match self.first {
             First::Fails if number == 1 => Err(Error::from_status(Status::new(503, "down"))),
             First::Panics if number == 1 => panic!("made so for a model"),
@@ -118,7 +123,7 @@ impl Getter<Secret> for Server {
             First::Hangs => Err(self.wait(Deadline::NEVER, stop)),
             First::IsBehind if !version.is_unset() => Err(behind()),
             First::Lags if !version.is_unset() => {
-                Ok(Arc::new(Held::new(secret("s", version.as_str()))))
+                Ok(Arc::new(StoredObject::new(secret("s", version.as_str()))))
             }
             First::Answers
             | First::Fails
@@ -492,7 +497,7 @@ fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool)
             NextStep::Lead => {
                 let fetch = guard.begin_fetch(&at);
                 drop(guard);
-                let found = Ok(Arc::new(Held::new(secret("s", "1"))));
+                let found = Ok(Arc::new(StoredObject::new(secret("s", "1"))));
                 let (result, _) = entry.lock().complete(&fetch, found, false, &at);
                 result.unwrap();
                 if tells {

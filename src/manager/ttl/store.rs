@@ -13,7 +13,7 @@ use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::strategy::{ReferencedObjects, Strategy};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::Arc;
 
@@ -128,7 +128,7 @@ impl<K: Object> TtlStore<K> {
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         read: &ReadPosition,
-        found: Result<Arc<Held<K>>, Error>,
+        found: Result<Arc<StoredObject<K>>, Error>,
         late: bool,
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.

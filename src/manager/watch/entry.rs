@@ -14,7 +14,7 @@ use crate::list_watch::Listed;
 use crate::manager::entry::content::{Content, ReadPosition};
 use crate::manager::entry::table::ObjectEntry;
 use crate::manager::kinds::KindTraits;
-use crate::object::{Held, Object, ResourceVersion};
+use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement};
 use crate::sync::Arc;
 
@@ -320,7 +320,7 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
-        object: &mut Option<Arc<Held<K>>>,
+        object: &mut Option<Arc<StoredObject<K>>>,
         now: Instant,
     ) -> (bool, Action) {
         let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::manager::entry::consistent_reads::{RequestContext, begin_read};
 use crate::manager::entry::content::ReadPosition;
-use crate::object::{Held, Object, ResourceVersion, resource_name};
+use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker, WorkerGroup};
 
@@ -190,7 +190,7 @@ impl<K: Object> ImmutableChecks<K> {
         self: &Arc<Self>,
         object: &WatchedObject<K>,
         read: &ReadPosition,
-        found: Result<Arc<Held<K>>, Error>,
+        found: Result<Arc<StoredObject<K>>, Error>,
     ) {
         let now = self.context().table.clock().now();
         let (mut found, failure) = match found {

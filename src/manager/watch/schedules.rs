@@ -15,7 +15,7 @@ use crate::manager::options::ManagerOptions;
 use crate::manager::tests::fake::{
     FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
 };
-use crate::object::Held;
+use crate::object::StoredObject;
 use crate::reflector::{Replacement, Sink as _};
 use crate::sync::{Arc, Monitor};
 
@@ -94,7 +94,7 @@ impl Model {
         let object = store.entry_to_read("ns", "s").unwrap();
         let now = store.table().clock().now();
         thread::spawn(move || {
-            let listed = Listed::Object(Arc::new(Held::new(secret("s", "9"))));
+            let listed = Listed::Object(Arc::new(StoredObject::new(secret("s", "9"))));
             let of = Replacement {
                 resource_version: "10".into(),
                 ..Replacement::default()

@@ -15,7 +15,7 @@ use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::strategy::{ReferencedObjects, Strategy};
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::DemandGuard;
 use crate::sync::Arc;
 use crate::worker::Worker;
@@ -157,7 +157,7 @@ impl<K: Object> WatchStore<K> {
         &self,
         object: &WatchedObject<K>,
         read: &ReadPosition,
-        found: Result<Arc<Held<K>>, Error>,
+        found: Result<Arc<StoredObject<K>>, Error>,
     ) -> Result<Cached<K>, Error> {
         let (mut found, absent) = match found {
             Ok(found) => (Some(found), None),

@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::Error;
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::object::{Held, ResourceVersion, Status};
+use crate::object::{ResourceVersion, Status, StoredObject};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
@@ -114,10 +114,10 @@ impl World {
     }
 }
 
-fn held(name: &str, uid: &str, resource_version: &str) -> Arc<Held<ConfigMap>> {
+fn held(name: &str, uid: &str, resource_version: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = objects::config_map("shop", name, resource_version, &[("value", "sent")]);
     object.metadata.uid = Some(uid.to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 fn value(store: &Store<ConfigMap>, name: &str) -> Option<String> {

@@ -60,8 +60,8 @@ struct Simulation {
 
 #[derive(Clone)]
 enum Repeat {
-    Changed(Arc<Held<ConfigMap>>),
-    Deleted(Arc<Held<ConfigMap>>),
+    Changed(Arc<StoredObject<ConfigMap>>),
+    Deleted(Arc<StoredObject<ConfigMap>>),
 }
 
 /// A store whose every change is checked: no object goes back to an older version.
@@ -343,7 +343,7 @@ impl Simulation {
 
     /// Whether the store holds what the server has.
     fn has_converged(&self) -> bool {
-        let identity = |object: &Arc<Held<ConfigMap>>| {
+        let identity = |object: &Arc<StoredObject<ConfigMap>>| {
             let metadata = &object.metadata;
             (
                 metadata.name.clone(),

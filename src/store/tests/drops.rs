@@ -64,12 +64,12 @@ fn look() {
     });
 }
 
-fn touchy(version: &str) -> Arc<Held<Touchy>> {
+fn touchy(version: &str) -> Arc<StoredObject<Touchy>> {
     let mut object = Touchy::default();
     object.0.name = Some("a".to_owned());
     object.0.uid = Some("uid-a".to_owned());
     object.0.resource_version = Some(version.to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 /// Runs on a thread whose drops look at the store.

@@ -173,7 +173,7 @@ fn key_11_the_index_by_namespace() {
     let (store, mut writer) = store();
     let mut cluster = object("c", "1", &[]);
     cluster.metadata.namespace = None;
-    add(&mut writer, Arc::new(Held::new(cluster)));
+    add(&mut writer, Arc::new(StoredObject::new(cluster)));
     add(&mut writer, held("a", "2", &[]));
     assert_eq!(values(&store, crate::store::NAMESPACE_INDEX), ["", "shop"]);
     assert_eq!(under(&store, "namespace", ""), ["c"]);
@@ -189,7 +189,7 @@ fn ix_5_the_keys_of_an_index_come_sorted() {
         for name in names {
             let mut object = object(name, "1", &["x"]);
             object.metadata.namespace = Some(namespace.to_owned());
-            add(&mut writer, Arc::new(Held::new(object)));
+            add(&mut writer, Arc::new(StoredObject::new(object)));
         }
     }
     let keys = store.index_keys("label", "x").unwrap();

@@ -5,11 +5,11 @@ use k8s_openapi::api::apps::v1::Deployment;
 use super::*;
 use crate::object::{LabelMatcher, LabelSelector};
 
-fn in_namespace(namespace: &str, name: &str, labels: &[&str]) -> Arc<Held<ConfigMap>> {
+fn in_namespace(namespace: &str, name: &str, labels: &[&str]) -> Arc<StoredObject<ConfigMap>> {
     let mut object = object(name, "1", labels);
     object.metadata.namespace =
         Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 fn filled(indexers: Indexers<ConfigMap>) -> Store<ConfigMap> {
@@ -32,7 +32,7 @@ fn labels(text: &str) -> LabelMatcher {
     LabelMatcher::parse(&LabelSelector::new(text)).unwrap()
 }
 
-fn found(objects: &[Arc<Held<ConfigMap>>]) -> Vec<String> {
+fn found(objects: &[Arc<StoredObject<ConfigMap>>]) -> Vec<String> {
     let mut found: Vec<_> = objects
         .iter()
         .map(|object| object.key().to_string())

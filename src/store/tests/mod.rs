@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::Clock;
 use crate::list_watch::{ObjectEvent, Undecodable};
-use crate::object::{Held, Object as _, ObjectKey, ResourceVersion};
+use crate::object::{Object as _, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Replacement, Sink};
 use crate::store::{Change, Indexers, Store, StoreWriter};
 use crate::sync::Arc;
@@ -32,8 +32,8 @@ pub(super) fn object(name: &str, version: &str, labels: &[&str]) -> ConfigMap {
     object
 }
 
-pub(super) fn held(name: &str, version: &str, labels: &[&str]) -> Arc<Held<ConfigMap>> {
-    Arc::new(Held::new(object(name, version, labels)))
+pub(super) fn held(name: &str, version: &str, labels: &[&str]) -> Arc<StoredObject<ConfigMap>> {
+    Arc::new(StoredObject::new(object(name, version, labels)))
 }
 
 pub(super) fn undecodable(name: &str, version: &str) -> Undecodable {
@@ -62,11 +62,11 @@ pub(super) fn by_label() -> Indexers<ConfigMap> {
     })
 }
 
-pub(super) fn add(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
+pub(super) fn add(writer: &mut StoreWriter<ConfigMap>, object: Arc<StoredObject<ConfigMap>>) {
     writer.apply(ObjectEvent::added(object)).unwrap();
 }
 
-pub(super) fn delete(writer: &mut StoreWriter<ConfigMap>, object: Arc<Held<ConfigMap>>) {
+pub(super) fn delete(writer: &mut StoreWriter<ConfigMap>, object: Arc<StoredObject<ConfigMap>>) {
     writer.apply(ObjectEvent::deleted(object)).unwrap();
 }
 
@@ -79,7 +79,7 @@ pub(super) fn at(version: &str) -> Replacement {
 
 pub(super) fn replace(
     writer: &mut StoreWriter<ConfigMap>,
-    objects: Vec<Arc<Held<ConfigMap>>>,
+    objects: Vec<Arc<StoredObject<ConfigMap>>>,
     of: &Replacement,
 ) -> Result<(), Error> {
     let mut staging = writer.begin();
@@ -384,7 +384,7 @@ fn unchanged_objects_are_shared_while_they_are_staged() {
     unversioned.metadata.resource_version = None;
     replace(
         &mut writer,
-        vec![Arc::new(Held::new(unversioned))],
+        vec![Arc::new(StoredObject::new(unversioned))],
         &at("3"),
     )
     .unwrap();

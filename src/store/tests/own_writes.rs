@@ -101,7 +101,7 @@ fn mx_4_a_late_answer_does_not_bring_a_deleted_object_back() {
 #[test]
 fn mx_4_a_late_answer_does_not_hide_an_object_made_anew() {
     let (cache, mut writer) = cache();
-    let anew = Arc::new(Held::new(again("a", "second", "9")));
+    let anew = Arc::new(StoredObject::new(again("a", "second", "9")));
     add(&mut writer, held("a", "5", &[]));
     delete(&mut writer, held("a", "8", &[]));
     add(&mut writer, anew);
@@ -133,7 +133,7 @@ fn mx_4_an_own_deletion_hides_that_object_and_no_other() {
     assert_eq!(shown(&cache, "a"), None, "the end of the same object stays");
 
     delete(&mut writer, held("a", "8", &["blue"]));
-    let anew = Arc::new(Held::new(again("a", "second", "9")));
+    let anew = Arc::new(StoredObject::new(again("a", "second", "9")));
     add(&mut writer, anew);
     assert_eq!(shown(&cache, "a").as_deref(), Some("9"), "another object");
 }
@@ -281,7 +281,7 @@ fn mx_4_reads_of_random_histories_never_go_back() {
                         seen.insert(name, version);
                     }
                     last.metadata.resource_version = Some(text);
-                    on_the_way.push_back(ObjectEvent::deleted(Arc::new(Held::new(last))));
+                    on_the_way.push_back(ObjectEvent::deleted(Arc::new(StoredObject::new(last))));
                 }
                 before => {
                     let uid = before.map_or_else(
@@ -294,7 +294,9 @@ fn mx_4_reads_of_random_histories_never_go_back() {
                         assert_eq!(shown(&cache, name).as_ref(), Some(&text), "own write");
                         seen.insert(name, version);
                     }
-                    on_the_way.push_back(ObjectEvent::modified(Arc::new(Held::new(now.clone()))));
+                    on_the_way.push_back(ObjectEvent::modified(Arc::new(StoredObject::new(
+                        now.clone(),
+                    ))));
                     server.insert(name, now);
                 }
             }

@@ -3,10 +3,10 @@
 use super::*;
 
 /// `a1` of another uid than [`held`] gives.
-fn another(name: &str, version: &str) -> Arc<Held<ConfigMap>> {
+fn another(name: &str, version: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = object(name, version, &[]);
     object.metadata.uid = Some(format!("another-{name}"));
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 /// More objects than are looked at under one lock.

@@ -11,7 +11,7 @@ type Pushes = Arc<Mutex<Vec<Vec<String>>>>;
 fn pushing() -> (Store<ConfigMap>, impl Sink<ConfigMap>, Pushes) {
     let pushes = Pushes::default();
     let kept = Arc::clone(&pushes);
-    let push = move |objects: Vec<Arc<Held<ConfigMap>>>| {
+    let push = move |objects: Vec<Arc<StoredObject<ConfigMap>>>| {
         let mut list: Vec<_> = objects
             .iter()
             .map(|object| {
@@ -118,7 +118,8 @@ fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {
     use crate::testing::FakeSource;
 
     let source = FakeSource::<ConfigMap>::new();
-    let push = |objects: Vec<Arc<Held<ConfigMap>>>| assert_eq!(objects.len(), 1, "made to fail");
+    let push =
+        |objects: Vec<Arc<StoredObject<ConfigMap>>>| assert_eq!(objects.len(), 1, "made to fail");
     let (store, writer) = UndeltaWriter::new(Indexers::new(), Clock::system(), push);
     let options = ReflectorOptions {
         demand: Some(store.demand()),

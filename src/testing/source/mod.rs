@@ -14,7 +14,7 @@ use crate::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, WatchEvent, WatchRequest,
     WatchStream,
 };
-use crate::object::{Held, Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::{Arc, Monitor};
 use crate::worker::StopToken;
 
@@ -126,7 +126,7 @@ impl<K: Object> FakeSource<K> {
             let metadata = object.metadata_mut();
             metadata.resource_version = Some(version.to_string());
             metadata.uid = Some(uid);
-            let item = Listed::Object(Arc::new(Held::new(object)));
+            let item = Listed::Object(Arc::new(StoredObject::new(object)));
             server.model.record(key, item);
             version
         })
@@ -284,7 +284,7 @@ impl<K: Object> FakeSource<K> {
     }
 
     /// The objects there are, in the order of their keys: what a cache must come to hold.
-    pub fn objects(&self) -> Vec<Arc<Held<K>>> {
+    pub fn objects(&self) -> Vec<Arc<StoredObject<K>>> {
         let server = self.server.lock();
         let items = server.model.present().values();
         items
@@ -360,7 +360,7 @@ impl<K: Object + Clone> FakeSource<K> {
                 Listed::Object(object) => {
                     let mut object = K::clone(&object);
                     object.metadata_mut().resource_version = Some(version.to_string());
-                    Listed::Object(Arc::new(Held::new(object)))
+                    Listed::Object(Arc::new(StoredObject::new(object)))
                 }
                 Listed::Undecodable(object) => {
                     Listed::Undecodable(undecodable(&key, object.uid, version))
@@ -476,7 +476,7 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Arc<Held<K>>, Error> {
+    ) -> Result<Arc<StoredObject<K>>, Error> {
         let mut seen = self.seen(RequestKind::Get, version);
         seen.scope = Scope::object(key);
         self.enter(seen, deadline, stop)?;

@@ -99,7 +99,7 @@ fn ct_12_a_delete_always_holds_an_object() {
 fn a_handler_written_by_hand_needs_only_the_methods_it_uses() {
     struct Adds(usize);
     impl EventHandler<ConfigMap> for Adds {
-        fn on_add(&mut self, _object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+        fn on_add(&mut self, _object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
             self.0 += 1;
         }
     }

@@ -71,7 +71,7 @@ fn si_18_a_panic_outside_of_a_notification_does_not_end_the_thread_either() {
         fn on_start(&mut self, _stop: &crate::worker::StopToken) {
             panic!("no start");
         }
-        fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, _is_in_initial_list: bool) {
+        fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
             self.0.send(word(object)).unwrap();
         }
         fn is_finished(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::tests::Patience;
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
 use crate::list_watch::ObjectEvent;
-use crate::object::{Held, Object as _};
+use crate::object::{Object as _, StoredObject};
 use crate::reflector::{Replacement, Sink as _};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{Arc, Mutex};
@@ -35,13 +35,13 @@ pub(super) type Told = Notification<ConfigMap>;
 /// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of
 /// that name: what
 /// stands behind the digits is in its uid.
-pub(super) fn held(word: &str) -> Arc<Held<ConfigMap>> {
+pub(super) fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     let (name, version) = word.split_at(1);
     object.metadata.name = Some(name.to_owned());
     object.metadata.uid = Some(format!("uid-{name}{}", incarnation(word)));
     object.metadata.resource_version = (!version.is_empty()).then(|| version.to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
 /// What of a word stands behind its version's digits.
@@ -68,7 +68,7 @@ pub(super) fn told(word: &str) -> Told {
     }
 }
 
-pub(super) fn word(object: &Held<ConfigMap>) -> String {
+pub(super) fn word(object: &StoredObject<ConfigMap>) -> String {
     let version = object.metadata.resource_version.as_deref();
     format!("{}{}", object.key(), version.unwrap_or_default())
 }
@@ -152,14 +152,18 @@ impl Drop for Stepped {
 }
 
 impl EventHandler<ConfigMap> for Stepped {
-    fn on_add(&mut self, object: &Arc<Held<ConfigMap>>, is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, is_in_initial_list: bool) {
         self.call(written(&Notification::Added {
             object: Arc::clone(object),
             is_in_initial_list,
         }));
     }
 
-    fn on_update(&mut self, old: &Arc<Held<ConfigMap>>, new: &Arc<Held<ConfigMap>>) {
+    fn on_update(
+        &mut self,
+        old: &Arc<StoredObject<ConfigMap>>,
+        new: &Arc<StoredObject<ConfigMap>>,
+    ) {
         self.call(written(&Notification::Updated {
             old: Arc::clone(old),
             new: Arc::clone(new),

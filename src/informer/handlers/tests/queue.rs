@@ -140,7 +140,7 @@ fn far_beyond_the_bound_objects_that_come_and_go_unseen_take_no_space() {
         let name = name(number);
         let mut object = ConfigMap::default();
         object.metadata.name = Some(name.to_string());
-        let object = Arc::new(Held::new(object));
+        let object = Arc::new(StoredObject::new(object));
         let added = Notification::Added {
             object: Arc::clone(&object),
             is_in_initial_list: false,

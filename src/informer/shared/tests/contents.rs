@@ -94,7 +94,7 @@ fn si_26_a_transform_runs_once_per_object_before_anybody_sees_it() {
     let (ran, runs) = unbounded();
     let options = world.options().transform(move |object| {
         ran.send(word(&object)).unwrap();
-        Ok(Held::edited(object, |object: &mut ConfigMap| {
+        Ok(StoredObject::edited(object, |object: &mut ConfigMap| {
             let data = [("transformed".to_owned(), "yes".to_owned())];
             object.data = Some(data.into());
         }))
@@ -240,7 +240,7 @@ fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
     let (gate, pass) = unbounded::<()>();
     // Called for each state that comes into the store.
     let indexers = Indexers::new().with("slow", move |object: &ConfigMap| {
-        if word(&Held::new(object.clone())) == "c6" {
+        if word(&StoredObject::new(object.clone())) == "c6" {
             begun.send(()).unwrap();
             pass.recv_timeout(OPENS).unwrap();
         }

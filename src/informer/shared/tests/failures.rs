@@ -192,9 +192,9 @@ fn on_drop(
     act: impl Fn(&ObjectMeta) + Send + Sync + 'static,
 ) -> InformerOptions<Touchy> {
     let act: OnDrop = Arc::new(act);
-    options.transform(move |touchy: Arc<Held<Touchy>>| {
+    options.transform(move |touchy: Arc<StoredObject<Touchy>>| {
         let copy = Touchy(touchy.metadata().clone(), Some(Arc::clone(&act)));
-        Ok(Arc::new(Held::new(copy)))
+        Ok(Arc::new(StoredObject::new(copy)))
     })
 }
 

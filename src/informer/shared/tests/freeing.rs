@@ -134,7 +134,7 @@ impl WatchStream<Traced> for Burst {
         traced.0.uid = Some(name.to_owned());
         traced.0.resource_version = Some(self.read.saturating_add(1).to_string());
         Ok(Next::Event(
-            ObjectEvent::modified(Arc::new(Held::new(traced))).into(),
+            ObjectEvent::modified(Arc::new(StoredObject::new(traced))).into(),
         ))
     }
 
@@ -159,14 +159,14 @@ struct Slow {
 }
 
 impl EventHandler<Traced> for Slow {
-    fn on_add(&mut self, object: &Arc<Held<Traced>>, _is_in_initial_list: bool) {
+    fn on_add(&mut self, object: &Arc<StoredObject<Traced>>, _is_in_initial_list: bool) {
         if object.resource_version().as_str() == "2" {
             self.queued.recv().unwrap();
         }
         let _gone = self.told.send(object.key().name().to_owned());
     }
 
-    fn on_update(&mut self, _old: &Arc<Held<Traced>>, new: &Arc<Held<Traced>>) {
+    fn on_update(&mut self, _old: &Arc<StoredObject<Traced>>, new: &Arc<StoredObject<Traced>>) {
         if new.resource_version().as_str() == "3" {
             self.queued.recv().unwrap();
         }
@@ -207,13 +207,13 @@ fn ct_1_a_drop_that_panics_among_old_states_ends_nothing() {
     let spent = Spent::new();
     spent.free();
     // Without a version its drop panics.
-    spent.leave(Arc::new(Held::new(Traced(
+    spent.leave(Arc::new(StoredObject::new(Traced(
         ObjectMeta::default(),
         Some(dropped.clone()),
     ))));
     let mut other = Traced(ObjectMeta::default(), Some(dropped));
     other.0.resource_version = Some("2".to_owned());
-    spent.leave(Arc::new(Held::new(other)));
+    spent.leave(Arc::new(StoredObject::new(other)));
     assert!(drops.is_empty(), "both wait");
     spent.free();
     assert!(drops.try_recv().unwrap().starts_with("2 "));

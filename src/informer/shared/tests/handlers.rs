@@ -88,7 +88,7 @@ fn follows(view: &mut BTreeMap<String, u64>, notification: &Told) {
     }
 }
 
-fn number(object: &Held<ConfigMap>) -> u64 {
+fn number(object: &StoredObject<ConfigMap>) -> u64 {
     object.resource_version().as_str().parse().unwrap()
 }
 

@@ -26,7 +26,7 @@ use crate::informer::{
     Forward, HandlerOptions, InformerOptions, Notification, Registration, SharedInformer,
 };
 use crate::list_watch::ObjectEvent;
-use crate::object::{Held, Object as _, ResourceVersion};
+use crate::object::{Object as _, ResourceVersion, StoredObject};
 use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
@@ -150,14 +150,14 @@ fn follow_with(informer: &Informer, options: HandlerOptions) -> (Registration, R
 }
 
 /// `a1` is the object `a` at version 1, with the uid that the fake server gives to its first object.
-fn held(word: &str) -> Arc<Held<ConfigMap>> {
+fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let (name, version) = word.split_at(1);
     let mut object = objects::config_map("", name, version, &[]);
     object.metadata.uid = Some("uid-1".to_owned());
-    Arc::new(Held::new(object))
+    Arc::new(StoredObject::new(object))
 }
 
-fn word(object: &Held<ConfigMap>) -> String {
+fn word(object: &StoredObject<ConfigMap>) -> String {
     format!("{}{}", object.key(), object.resource_version())
 }
 

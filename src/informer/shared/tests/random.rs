@@ -32,11 +32,11 @@ fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
 /// A handler's view: what it was told, by key.
 type View = BTreeMap<String, u64>;
 
-fn number(object: &Held<ConfigMap>) -> u64 {
+fn number(object: &StoredObject<ConfigMap>) -> u64 {
     object.resource_version().as_str().parse().unwrap()
 }
 
-fn view_of(objects: &[Arc<Held<ConfigMap>>]) -> View {
+fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
     let objects = objects.iter();
     objects
         .map(|object| (object.key().to_string(), number(object)))
@@ -211,7 +211,7 @@ struct History {
     followers: Vec<Follower>,
     dice: Dice,
     /// Older states, which a server may send again.
-    past: Vec<Arc<Held<ConfigMap>>>,
+    past: Vec<Arc<StoredObject<ConfigMap>>>,
     context: String,
     tally: Tally,
 }
@@ -303,7 +303,7 @@ impl History {
     /// gone from server and store.
     fn repeat(&mut self) {
         let (there, stored) = (self.world.source.objects(), self.informer.store().list());
-        let is_old = |objects: &[Arc<Held<ConfigMap>>], old: &Held<ConfigMap>| {
+        let is_old = |objects: &[Arc<StoredObject<ConfigMap>>], old: &StoredObject<ConfigMap>| {
             let mut objects = objects.iter();
             let now = objects.find(|now| now.uid() == old.uid());
             now.map(|now| number(now) > number(old))

@@ -19,9 +19,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Its `Debug` prints key and version only, and the values of a `Secret` are overwritten when it is dropped. An
 /// object out of a cache is not for writing back: `metadata.managedFields` and the last-applied annotation were
 /// skipped while it was decoded, unless they were asked for (B19).
-pub struct Held<K: Object>(K);
+pub struct StoredObject<K: Object>(K);
 
-impl<K: Object> Held<K> {
+impl<K: Object> StoredObject<K> {
     /// Wraps an object for a cache.
     pub fn new(object: K) -> Self {
         Self(object)
@@ -35,10 +35,11 @@ impl<K: Object> Held<K> {
     /// use std::sync::Arc;
     ///
     /// use k8s_openapi::api::core::v1::ConfigMap;
-    /// use kubecache::object::Held;
+    /// use kubecache::object::StoredObject;
     ///
-    /// let shared = Arc::new(Held::new(ConfigMap::default()));
-    /// let edited = Held::edited(Arc::clone(&shared), |object| object.immutable = Some(true));
+    /// let shared = Arc::new(StoredObject::new(ConfigMap::default()));
+    /// let edit = |object: &mut ConfigMap| object.immutable = Some(true);
+    /// let edited = StoredObject::edited(Arc::clone(&shared), edit);
     /// assert_eq!((edited.immutable, shared.immutable), (Some(true), None));
     /// ```
     #[must_use]
@@ -74,7 +75,7 @@ impl<K: Object> Held<K> {
     }
 }
 
-impl<K: Object> Deref for Held<K> {
+impl<K: Object> Deref for StoredObject<K> {
     type Target = K;
 
     fn deref(&self) -> &K {
@@ -82,7 +83,7 @@ impl<K: Object> Deref for Held<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Held<K> {
+impl<K: Object> fmt::Debug for StoredObject<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -94,7 +95,7 @@ impl<K: Object> fmt::Debug for Held<K> {
     }
 }
 
-impl<K: Object> Drop for Held<K> {
+impl<K: Object> Drop for StoredObject<K> {
     fn drop(&mut self) {
         let object: &mut dyn Any = &mut self.0;
         if let Some(secret) = object.downcast_mut::<Secret>() {
@@ -137,19 +138,22 @@ mod tests {
         secret.metadata.namespace = Some("shop".into());
         secret.metadata.resource_version = Some("7".into());
         secret.data = Some([("password".to_owned(), ByteString(b"canary".to_vec()))].into());
-        assert_eq!(format!("{:?}", Held::new(secret)), "Secret shop/db @7");
+        assert_eq!(
+            format!("{:?}", StoredObject::new(secret)),
+            "Secret shop/db @7"
+        );
     }
 
     /// What is shared is never changed: no detector has to look for it.
     #[test]
     fn md_1_who_edits_a_shared_object_edits_a_copy() {
-        let alone = Arc::new(Held::new(Secret::default()));
+        let alone = Arc::new(StoredObject::new(Secret::default()));
         let address = Arc::as_ptr(&alone);
         let edit = |secret: &mut Secret| secret.immutable = Some(true);
-        let shared = Held::edited(alone, edit);
+        let shared = StoredObject::edited(alone, edit);
         assert_eq!(Arc::as_ptr(&shared), address, "nobody else holds it");
 
-        let edited = Held::edited(Arc::clone(&shared), |secret| secret.immutable = None);
+        let edited = StoredObject::edited(Arc::clone(&shared), |secret| secret.immutable = None);
         assert_ne!(Arc::as_ptr(&edited), address);
         assert_eq!((shared.immutable, edited.immutable), (Some(true), None));
     }
