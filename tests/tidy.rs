@@ -119,7 +119,6 @@ const RETIRED: &[&str] = &[
     "handover",
     "hasten",
     "hear",
-    "held",
     "land",
     "lane",
     "lend",

@@ -62,7 +62,7 @@ impl Slots {
         let admitted = self
             .0
             .admit(&QueuedRequest::new(urgency, false), stop, deadline, queued);
-        admitted.map_err(halt)?;
+        admitted.map_err(interrupt)?;
         Ok(Arc::new(Slot {
             slots: self.0.clone(),
             urgency: urgency.clone(),
@@ -83,7 +83,7 @@ impl Slots {
     }
 }
 
-fn halt(refusal: Refusal) -> Interrupt {
+fn interrupt(refusal: Refusal) -> Interrupt {
     match refusal {
         Refusal::Stopped => Interrupt::Stopped,
         Refusal::TooLate { .. } => Interrupt::Limit(Limit::Deadline),
@@ -129,7 +129,7 @@ impl Slot {
         if self.patience().is_none() {
             let waiter = QueuedRequest::new(&self.urgency, true);
             let resumed = self.slots.admit(&waiter, stop, deadline, |_behind| {});
-            resumed.map_err(halt)?;
+            resumed.map_err(interrupt)?;
             *self.patience.lock() = Some(PATIENCE);
         }
         Ok(())
