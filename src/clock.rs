@@ -55,10 +55,12 @@ pub(crate) fn later(from: Instant, by: Duration) -> Instant {
     reached.unwrap_or(from)
 }
 
-/// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels, and what rounding takes.
+/// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels,
+/// and what rounding takes.
 const COARSE_LAG: u64 = 16;
 
-/// A reading of the coarse clock: milliseconds since an arbitrary start, a few of them behind the exact clock.
+/// A reading of the coarse clock: milliseconds since an arbitrary start, a few of them behind the
+/// exact clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Coarse(u64);
 
@@ -69,8 +71,8 @@ impl Coarse {
         self.0 > earlier.0.saturating_add(by)
     }
 
-    /// Whether less than `by` has passed since `earlier` for certain, on the exact clock too, which this one lags. When it
-    /// says no, only the exact clock knows.
+    /// Whether less than `by` has passed since `earlier` for certain, on the exact clock too, which
+    /// this one lags. When it says no, only the exact clock knows.
     pub(crate) fn is_surely_within(self, earlier: Self, by: Duration) -> bool {
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.0.saturating_sub(earlier.0).saturating_add(COARSE_LAG) < by
@@ -106,7 +108,8 @@ impl Clock {
         }
     }
 
-    /// A reading of the coarse clock, for what happens at each read of a cache: a quarter of the cost of [`now`](Self::now).
+    /// A reading of the coarse clock, for what happens at each read of a cache: a quarter of the
+    /// cost of [`now`](Self::now).
     pub(crate) fn coarse(&self) -> Coarse {
         match &self.0 {
             Source::System => system_coarse(),
@@ -146,7 +149,8 @@ impl Clock {
         }
     }
 
-    /// Waits for a notification of `monitor`, at most until `deadline`. Callers loop over their predicate.
+    /// Waits for a notification of `monitor`, at most until `deadline`. Callers loop over their
+    /// predicate.
     pub(crate) fn wait_until<'a, T: Send + 'static>(
         &self,
         monitor: &'a Arc<Monitor<T>>,
@@ -163,7 +167,8 @@ impl Clock {
         }
     }
 
-    /// Waits for one of the bells beside `mutex`, at most until `deadline`. Callers loop over their predicate.
+    /// Waits for one of the bells beside `mutex`, at most until `deadline`. Callers loop over their
+    /// predicate.
     pub(crate) fn wait_for_bell<'a, T: Send + 'static>(
         &self,
         mutex: &'a Arc<Mutex<T>>,
@@ -203,7 +208,8 @@ impl From<FakeClock> for Clock {
     }
 }
 
-/// A clock that stands still until a test advances it, and that knows who waits for it. Cheap to clone.
+/// A clock that stands still until a test advances it, and that knows who waits for it. Cheap to
+/// clone.
 ///
 /// # Examples
 ///
@@ -290,7 +296,8 @@ impl FakeClock {
         }
     }
 
-    /// Blocks until at least `count` threads are parked in the clock. Ends by nothing else: a rendezvous for tests.
+    /// Blocks until at least `count` threads are parked in the clock. Ends by nothing else: a
+    /// rendezvous for tests.
     pub fn wait_for_parked(&self, count: usize) {
         let mut fake = self.0.lock();
         while fake.parked.len() < count {
@@ -308,8 +315,8 @@ impl FakeClock {
         }
     }
 
-    /// Blocks until so many threads are parked with a deadline ahead of the clock, and returns how far ahead the
-    /// earliest one is. Threads that the clock has woken already do not count.
+    /// Blocks until so many threads are parked with a deadline ahead of the clock, and returns how
+    /// far ahead the earliest one is. Threads that the clock has woken already do not count.
     pub fn wait_for_timers(&self, count: usize) -> Duration {
         let mut fake = self.0.lock();
         loop {
@@ -329,7 +336,8 @@ impl FakeClock {
         parked.any(|parked| parked.deadline.instant().is_none())
     }
 
-    /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest one is.
+    /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest
+    /// one is.
     pub fn wait_for_next_timer(&self) -> Duration {
         let mut fake = self.0.lock();
         loop {

@@ -97,21 +97,21 @@ impl Failures {
     }
 
     /// The last failure, if it is a refusal and the same was said for at least `grace`: then it is
-    /// an answer (R4).
+    /// an answer.
     pub fn refusal(&self, grace: Duration) -> Option<&Error> {
         let (since, until) = (self.refused_since?, self.last_at?);
         let lasted = until.saturating_duration_since(since);
         self.last.as_ref().filter(|_| lasted >= grace)
     }
 
-    /// The error of a cache that was not filled by `now`: the kubelet's line (OC-9), then why (B2).
+    /// The error of a cache that was not filled by `now`: the kubelet's line, then why.
     #[must_use]
     pub fn not_synced(&self, resource: &str, now: Instant) -> Error {
         let text = format!("failed to sync {resource} cache: timed out waiting for the condition");
         self.explain(ErrorKind::NotSynced, text, now)
     }
 
-    /// The error of a read that came to no answer by `now`: what was waited for, then why (B2).
+    /// The error of a read that came to no answer by `now`: what was waited for, then why.
     #[must_use]
     pub fn timed_out(&self, what: &str, now: Instant) -> Error {
         self.explain(

@@ -1,4 +1,5 @@
-//! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model checker under `--cfg shuttle`.
+//! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model
+//! checker under `--cfg shuttle`.
 //!
 //! Locks are taken only upwards in [`Rank`], which debug builds check. Under none of them is there
 //! I/O, a join, user code or logging.
@@ -66,8 +67,8 @@ mod imp {
     }
 }
 
-/// A number of the whole process, for names and readings that nobody waits for: the system's, also under the checker, whose
-/// own atomics belong to one model.
+/// A number of the whole process, for names and readings that nobody waits for: the system's, also
+/// under the checker, whose own atomics belong to one model.
 pub(crate) use std::sync::atomic::AtomicU64 as ProcessCounter;
 
 /// A lock of the whole process, held for moments in which nothing else of the checker's happens: as
@@ -211,13 +212,14 @@ impl<T: Send> Wake for Monitor<T> {
     }
 }
 
-/// A condvar of which several stand beside one mutex, each for what some of its waiters wait for: ringing it wakes those
-/// and no others. All uses of one bell are with the same mutex.
+/// A condvar of which several stand beside one mutex, each for what some of its waiters wait for:
+/// ringing it wakes those and no others. All uses of one bell are with the same mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Bell(imp::Condvar);
 
 impl Bell {
-    /// Wakes everybody who waits for this bell. The caller holds the mutex, or has changed the data under it.
+    /// Wakes everybody who waits for this bell. The caller holds the mutex, or has changed the data
+    /// under it.
     pub(crate) fn ring(&self) {
         self.0.notify_all();
     }

@@ -1,4 +1,5 @@
-//! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one, and its sources.
+//! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one,
+//! and its sources.
 
 mod status;
 mod visible;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::Arc;
 
-/// What went wrong, complete in its `Display`: the request, the server's own words, attempts, and since when.
+/// What went wrong, complete in its `Display`: the request, the server's own words, attempts, and
+/// since when.
 ///
 /// `Display` does not repeat what [`source`](StdError::source) returns. Cloning copies a pointer.
 #[derive(Clone)]
@@ -34,7 +36,7 @@ pub enum ErrorKind {
     TooManyRequests,
     /// Another status of the API; see [`Error::status`].
     Api,
-    /// No registered pod references the object (OC-7). Not an API error: register the pod first.
+    /// No registered pod references the object. Not an API error: register the pod first.
     NotRegistered,
     /// The cache was not filled before the deadline; see [`Error::last_failure`].
     NotSynced,
@@ -48,9 +50,9 @@ pub enum ErrorKind {
     Protocol,
     /// A line or an item is larger than the stated maximum.
     TooLarge,
-    /// An answer is older than what is known already (B18).
+    /// An answer is older than what is known already.
     Stale,
-    /// A well-formed object does not decode into its type (B12).
+    /// A well-formed object does not decode into its type.
     Undecodable,
     /// The owner was stopped.
     Stopped,
@@ -119,7 +121,7 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
-    /// The object's absence, in the API's words: `secret "db" not found` (OC-10).
+    /// The object's absence, in the API's words: `secret "db" not found`.
     pub fn not_found(resource: &str, name: &str) -> Self {
         Self::new(
             ErrorKind::NotFound,
@@ -127,7 +129,7 @@ impl Error {
         )
     }
 
-    /// Nobody registered a reference to the object, in the kubelet's words (OC-7).
+    /// Nobody registered a reference to the object, in the kubelet's words.
     pub fn not_registered(namespace: &str, name: &str) -> Self {
         Self::new(
             ErrorKind::NotRegistered,
@@ -207,7 +209,8 @@ impl Error {
         self.0.since
     }
 
-    /// The last failure of a wait that ended without an answer; its text stands in this error's `Display`.
+    /// The last failure of a wait that ended without an answer; its text stands in this error's
+    /// `Display`.
     pub fn last_failure(&self) -> Option<&Error> {
         self.0.last_failure.as_ref()
     }

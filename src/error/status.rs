@@ -43,7 +43,7 @@ pub enum Reason {
     BadRequest,
     /// 422.
     Invalid,
-    /// 500: an object in the server's storage cannot be read (RF-20).
+    /// 500: an object in the server's storage cannot be read.
     StoreReadError,
     /// A reason this version has no name for; empty when the server gave none.
     Other(String),
@@ -86,11 +86,12 @@ impl Reason {
     }
 }
 
-/// Message and cause texts by which servers of any age say that a version lies in their future (RF-13).
+/// Message and cause texts by which servers of any age say that a version lies in their future
+/// (RF-13).
 const TOO_LARGE: &str = "Too large resource version";
 
-/// A message, or a reason, goes as a whole into statuses, rows and logs. The largest that servers send, the errors of
-/// a custom resource's fields, end below.
+/// A message, or a reason, goes as a whole into statuses, rows and logs. The largest that servers
+/// send, the errors of a custom resource's fields, end below.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 
 /// Cuts a text that is too long between two characters.
@@ -149,15 +150,15 @@ impl Status {
             .map(Duration::from_secs)
     }
 
-    /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an unknown reason
-    /// with 410 (RF-14).
+    /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an
+    /// unknown reason with 410.
     pub fn is_expired(&self) -> bool {
         let reason = self.reason();
         matches!(reason, Reason::Expired | Reason::Gone)
             || (matches!(reason, Reason::Other(_)) && self.code() == 410)
     }
 
-    /// Whether the version asked for lies in the server's future (RF-13).
+    /// Whether the version asked for lies in the server's future.
     pub fn is_too_large_resource_version(&self) -> bool {
         let Some(details) = &self.0.details else {
             return false;
@@ -176,7 +177,7 @@ impl Status {
                 || self.message().contains(TOO_LARGE))
     }
 
-    /// Whether the server failed inside: reason `InternalError`, or an unknown reason with 500 (RF-38).
+    /// Whether the server failed inside: reason `InternalError`, or an unknown reason with 500.
     pub fn is_internal_error(&self) -> bool {
         let reason = self.reason();
         reason == Reason::InternalError

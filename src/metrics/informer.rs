@@ -1,4 +1,5 @@
-//! The series of informers: client-go's names (RF-52), and beside them how far behind each handler is.
+//! The series of informers: client-go's names (RF-52), and beside them how far behind each handler
+//! is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

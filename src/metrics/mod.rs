@@ -1,8 +1,9 @@
 //! Metrics of reflectors, informers and managers, as Prometheus text (feature `metrics`).
 //!
-//! An [`Exposition`] makes handles; each is given to the owner that is to be measured, and [`Exposition::text`] renders what
-//! all of them counted. There is no global registry: a program may have several expositions. What serves the text is the
-//! program's own: any HTTP server will do, with [`CONTENT_TYPE`].
+//! An [`Exposition`] makes handles; each is given to the owner that is to be measured, and
+//! [`Exposition::text`] renders what all of them counted. There is no global registry: a program
+//! may have several expositions. What serves the text is the program's own: any HTTP server will
+//! do, with [`CONTENT_TYPE`].
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -33,15 +34,17 @@
 //!
 //! # Series
 //!
-//! A series is there as long as somebody holds its handle, which its owner does until its threads have ended; owners with the
-//! same labels share one. No label is ever the name or the namespace of an object, so the number of series does not grow with
-//! the cluster. Owners count without a lock; a scrape holds none while it looks at them, and never touches the network.
+//! A series is there as long as somebody holds its handle, which its owner does until its threads
+//! have ended; owners with the same labels share one. No label is ever the name or the namespace of
+//! an object, so the number of series does not grow with the cluster. Owners count without a lock;
+//! a scrape holds none while it looks at them, and never touches the network.
 //!
 //! ## Reflectors
 //!
-//! Labels `name` (as given to the exposition; `object-cache` for the reflectors of managers), `group`, `version`, `resource`.
-//! The first eight names are client-go's (RF-51), which had the label `name` only. What are histograms here were summaries
-//! there: `_sum` and `_count` are the same, `quantile` is not there.
+//! Labels `name` (as given to the exposition; `object-cache` for the reflectors of managers),
+//! `group`, `version`, `resource`. The first eight names are client-go's, which had the label
+//! `name` only. What are histograms here were summaries there: `_sum` and `_count` are the same,
+//! `quantile` is not there.
 //!
 //! | name | type | unit | meaning |
 //! |---|---|---|---|
@@ -49,13 +52,13 @@
 //! | `reflector_list_duration_seconds` | histogram | seconds | from asking for a list until its last item was decoded; not of failed ones |
 //! | `reflector_items_per_list` | histogram | items | items of a list, those that do not decode included |
 //! | `reflector_watches_total` | counter | watches | watches that were asked for, failed ones included |
-//! | `reflector_short_watches_total` | counter | watches | watches that the server ended within a second, without an event (RF-33) |
+//! | `reflector_short_watches_total` | counter | watches | watches that the server ended within a second, without an event |
 //! | `reflector_watch_duration_seconds` | histogram | seconds | how long a watch was open, whoever ended it |
 //! | `reflector_items_per_watch` | histogram | events | events and bookmarks of a watch, without those of a streamed list |
-//! | `reflector_last_resource_version` | gauge | | the last 15 digits of the last version (ST-10); 0 before the first; the largest of those who share |
-//! | `kubecache_reflector_silence_seconds` | gauge | seconds | time since the server last confirmed the content (B14), or since the start if it never did; the longest of those who share |
+//! | `reflector_last_resource_version` | gauge | | the last 15 digits of the last version; 0 before the first; the largest of those who share |
+//! | `kubecache_reflector_silence_seconds` | gauge | seconds | time since the server last confirmed the content, or since the start if it never did; the longest of those who share |
 //! | `kubecache_reflector_consecutive_failures` | gauge | requests | requests that failed one after the other; the most of those who share |
-//! | `kubecache_reflector_undecodable_total` | counter | items | items of lists and events that do not decode (B12) |
+//! | `kubecache_reflector_undecodable_total` | counter | items | items of lists and events that do not decode |
 //!
 //! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between
 //! bookmarks, about a minute, and grows whatever the reason. Opened watches, blank lines and bytes
@@ -64,24 +67,24 @@
 //!
 //! ## Informers
 //!
-//! Labels `name`, `group`, `version`, `resource`, as client-go's (RF-52), and the series of its reflector with the same labels.
-//! Series of a handler have the label `handler` besides: the name of its options, `unnamed` if it
-//! was given none; handlers
-//! of the same name are counted together.
+//! Labels `name`, `group`, `version`, `resource`, as client-go's, and the series of its reflector
+//! with the same labels. Series of a handler have the label `handler` besides: the name of its
+//! options, `unnamed` if it was given none; handlers of the same name are counted together.
 //!
 //! | name | type | unit | meaning |
 //! |---|---|---|---|
 //! | `informer_processing_latency_seconds` | histogram | seconds | from an event, or the last item of a list, until the store and the handlers' queues have it |
-//! | `informer_store_resource_version` | gauge | | the last 15 digits of the version of the store's content (ST-9, ST-10); 0 before the first |
-//! | `kubecache_informer_undecodable_objects` | gauge | objects | objects that are set aside at present because they do not decode (B12) |
+//! | `informer_store_resource_version` | gauge | | the last 15 digits of the version of the store's content; 0 before the first |
+//! | `kubecache_informer_undecodable_objects` | gauge | objects | objects that are set aside at present because they do not decode |
 //! | `kubecache_informer_handler_queued_items` | gauge | notifications | what waits for the handler |
 //! | `kubecache_informer_handler_lag_seconds` | gauge | seconds | age of the oldest notification that the handler has not returned from; 0 if there is none |
-//! | `kubecache_informer_handler_panics_total` | counter | notifications | what the handler lost by panics (SI-18) |
+//! | `kubecache_informer_handler_panics_total` | counter | notifications | what the handler lost by panics |
 //!
 //! ## Managers
 //!
-//! Labels `kind` (`Secret`, `ConfigMap`) and `strategy` ([`ChangeDetection`]). The reflectors of all managers that watch
-//! objects of one kind share the series of reflectors with the name `object-cache`.
+//! Labels `kind` (`Secret`, `ConfigMap`) and `strategy` ([`ChangeDetection`]). The reflectors of
+//! all managers that watch objects of one kind share the series of reflectors with the name
+//! `object-cache`.
 //!
 //! | name | type | unit | meaning |
 //! |---|---|---|---|
@@ -93,8 +96,8 @@
 //!
 //! # Threads and locks
 //!
-//! No thread. The tables of handles and the readings of each series are behind locks of rank 57, under which nothing is
-//! called.
+//! No thread. The tables of handles and the readings of each series are behind locks of rank 57,
+//! under which nothing is called.
 
 mod informer;
 mod manager;
@@ -129,7 +132,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// What the reflectors of managers are called.
 const OBJECT_CACHE: &str = "object-cache";
 
-/// Makes metrics for reflectors, informers and managers, and renders what they count ([the module](self) lists all names).
+/// Makes metrics for reflectors, informers and managers, and renders what they count ([the
+/// module](self) lists all names).
 ///
 /// Cloning copies a pointer. It keeps no owner alive, and no series that nobody holds.
 #[derive(Clone, Default)]
@@ -145,8 +149,8 @@ impl Exposition {
         Self::default()
     }
 
-    /// Metrics for [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics) of reflectors of `K`, with `name`
-    /// as a label.
+    /// Metrics for [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics) of
+    /// reflectors of `K`, with `name` as a label.
     ///
     /// # Errors
     ///
@@ -170,12 +174,12 @@ impl Exposition {
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
-    /// Metrics for [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics) of an informer of `K`, with `name`
-    /// as a label. Its reflector is measured, too.
+    /// Metrics for [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics) of an
+    /// informer of `K`, with `name` as a label. Its reflector is measured, too.
     ///
     /// # Errors
     ///
-    /// `Config` for an empty name: `informer name cannot be empty` (RF-52).
+    /// `Config` for an empty name: `informer name cannot be empty`.
     pub fn informer<K: Object>(&self, name: &str) -> Result<Hook<InformerMetric>, Error> {
         let labels = reflector_labels::<K>("informer", name)?;
         let reflectors = self.reflectors.get_or_make(&labels, ReflectorSeries::new)?;
@@ -184,8 +188,9 @@ impl Exposition {
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
-    /// Metrics for [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics) of a manager of `K` that learns of
-    /// changes by `strategy`. Given to a manager of another kind or strategy, they make its making fail.
+    /// Metrics for [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics) of a
+    /// manager of `K` that learns of changes by `strategy`. Given to a manager of another kind or
+    /// strategy, they make its making fail.
     ///
     /// # Errors
     ///
@@ -229,9 +234,11 @@ impl Exposition {
         Ok(Hook::fallible(move |metric| series.count(metric)))
     }
 
-    /// Everything that is counted, in the text format of Prometheus, version 0.0.4; sorted by name and labels.
+    /// Everything that is counted, in the text format of Prometheus, version 0.0.4; sorted by name
+    /// and labels.
     ///
-    /// From any thread. Looks at each owner for a moment, and never waits for the network or for a handler.
+    /// From any thread. Looks at each owner for a moment, and never waits for the network or for a
+    /// handler.
     pub fn text(&self) -> String {
         let page = Registry::new();
         for series in self.reflectors.living() {

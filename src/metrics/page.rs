@@ -1,4 +1,5 @@
-//! What the metrics are made with, and the page they are shown on: the one place that knows the metrics library.
+//! What the metrics are made with, and the page they are shown on: the one place that knows the
+//! metrics library.
 
 use std::collections::HashMap;
 

@@ -4,10 +4,12 @@ use prometheus::IntGauge;
 
 use crate::object::ResourceVersion;
 
-/// So many decimal digits are exact in the 64-bit floating point numbers of which Prometheus is made.
+/// So many decimal digits are exact in the 64-bit floating point numbers of which Prometheus is
+/// made.
 const DIGITS: usize = 15;
 
-/// The last 15 characters of a version as a number, 0 for the empty version; `None` for what is no number (ST-10).
+/// The last 15 characters of a version as a number, 0 for the empty version; `None` for what is no
+/// number (ST-10).
 pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
     let text = version.as_str();
     if text.is_empty() {

@@ -1,4 +1,5 @@
-//! The readings of the owners that share a series: added as owners start, let go once they are over.
+//! The readings of the owners that share a series: added as owners start, let go once they are
+//! over.
 
 use crate::hooks::Reading;
 use crate::sync::{Mutex, Rank};

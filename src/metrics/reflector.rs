@@ -1,4 +1,5 @@
-//! The series of reflectors: client-go's names (RF-51), and beside them what tells whether a reflector hears anything.
+//! The series of reflectors: client-go's names (RF-51), and beside them what tells whether a
+//! reflector hears anything.
 
 use std::time::Instant;
 

@@ -10,7 +10,7 @@ use crate::sync::Arc;
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped objects.
 ///
-/// Written `namespace/name`, or `name` alone when the namespace is empty (KEY-1).
+/// Written `namespace/name`, or `name` alone when the namespace is empty.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ impl ObjectKey {
         }
     }
 
-    /// Reads `namespace/name` or `name`; `None` with more than one slash (KEY-3).
+    /// Reads `namespace/name` or `name`; `None` with more than one slash.
     #[doc(alias = "SplitMetaNamespaceKey")]
     pub fn parse(key: &str) -> Option<Self> {
         match key.split_once('/') {
@@ -159,7 +159,8 @@ mod tests {
         }
     }
 
-    /// Row by row. A key that begins with a slash is written without it, and so is not read back the same.
+    /// Row by row. A key that begins with a slash is written without it, and so is not read back
+    /// the same.
     #[test]
     fn key_4_the_split_table_of_upstream() {
         let rows = [

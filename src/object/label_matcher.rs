@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorInO
 use super::LabelSelector;
 use crate::error::{Error, ErrorKind};
 
-/// A [`LabelSelector`] that was read, to be held against labels (LS-1).
+/// A [`LabelSelector`] that was read, to be held against labels.
 ///
 /// # Examples
 ///
@@ -57,8 +57,8 @@ impl LabelMatcher {
         Self { all: None }
     }
 
-    /// Reads a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`, `a<1`, joined by
-    /// commas. An empty selector matches everything.
+    /// Reads a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`,
+    /// `a<1`, joined by commas. An empty selector matches everything.
     ///
     /// # Errors
     ///
@@ -85,7 +85,8 @@ impl LabelMatcher {
         Self { all: Some(all) }
     }
 
-    /// Matches what has all of these labels, such as the `spec.selector` of a Service; an empty set matches everything.
+    /// Matches what has all of these labels, such as the `spec.selector` of a Service; an empty set
+    /// matches everything.
     ///
     /// Nothing is validated: a label that the API would refuse is on no object.
     #[doc(alias = "labels.SelectorFromSet")]
@@ -96,8 +97,9 @@ impl LabelMatcher {
         Self::of(all.collect())
     }
 
-    /// Matches by the selector that stands in an object, such as the `spec.selector` of a Deployment: one without any
-    /// requirement matches everything; where there is no selector at all, the API means [`nothing`](Self::nothing).
+    /// Matches by the selector that stands in an object, such as the `spec.selector` of a
+    /// Deployment: one without any requirement matches everything; where there is no selector at
+    /// all, the API means [`nothing`](Self::nothing).
     ///
     /// # Errors
     ///
@@ -258,8 +260,8 @@ fn number(text: &str) -> Option<i64> {
     is_of_label(text).then(|| text.parse().ok())?
 }
 
-/// Whether the API takes it as the name or the value of a label: at most 63 letters, digits, `-`, `_` and `.`, the first and
-/// the last a letter or a digit.
+/// Whether the API takes it as the name or the value of a label: at most 63 letters, digits, `-`,
+/// `_` and `.`, the first and the last a letter or a digit.
 fn is_of_label(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     let is_outer = |c: char| c.is_ascii_alphanumeric();

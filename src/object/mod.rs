@@ -1,4 +1,5 @@
-//! The vocabulary of objects: keys, versions, selectors, statuses, and objects as the caches hold them. Plain data.
+//! The vocabulary of objects: keys, versions, selectors, statuses, and objects as the caches hold
+//! them. Plain data.
 
 mod key;
 mod label_matcher;
@@ -19,11 +20,12 @@ pub use version::ResourceVersion;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 
-/// A type the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or a lean type of your own.
+/// A type the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or a lean type of your
+/// own.
 ///
-/// Implemented for everything that has the bounds; there is nothing to write. A program that reads three fields of
-/// a pod implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize` for a struct of those fields,
-/// and pays for those alone.
+/// Implemented for everything that has the bounds; there is nothing to write. A program that reads
+/// three fields of a pod implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and
+/// `Deserialize` for a struct of those fields, and pays for those alone.
 pub trait Object:
     k8s_openapi::Resource
     + k8s_openapi::Metadata<Ty = ObjectMeta>

@@ -83,7 +83,7 @@ impl Scope {
         }
     }
 
-    /// The one object of that key, by field selector on its name (OC-6).
+    /// The one object of that key, by field selector on its name.
     pub fn object(key: &ObjectKey) -> Self {
         let namespace = (!key.namespace().is_empty()).then(|| key.namespace().to_owned());
         Self {
@@ -122,7 +122,7 @@ impl Scope {
         &self.labels
     }
 
-    /// Whether the scope is one object by name: such a watch lists without streaming (B8).
+    /// Whether the scope is one object by name: such a watch lists without streaming.
     pub fn is_one_object(&self) -> bool {
         self.fields.0.starts_with("metadata.name=") && !self.fields.0.contains(',')
     }

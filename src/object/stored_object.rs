@@ -1,4 +1,5 @@
-//! An object as the caches hold it: shared, silent in `Debug`, secret values overwritten when the last holder drops it.
+//! An object as the caches hold it: shared, silent in `Debug`, secret values overwritten when the
+//! last holder drops it.
 
 use std::any::Any;
 use std::fmt;
@@ -16,9 +17,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object out of a cache; derefs to `K`.
 ///
-/// Its `Debug` prints key and version only, and the values of a `Secret` are overwritten when it is dropped. An
-/// object out of a cache is not for writing back: `metadata.managedFields` and the last-applied annotation were
-/// skipped while it was decoded, unless they were asked for (B19).
+/// Its `Debug` prints key and version only, and the values of a `Secret` are overwritten when it is
+/// dropped. An object out of a cache is not for writing back: `metadata.managedFields` and the
+/// last-applied annotation were skipped while it was decoded, unless they were asked for.
 pub struct StoredObject<K: Object>(K);
 
 impl<K: Object> StoredObject<K> {
@@ -27,7 +28,8 @@ impl<K: Object> StoredObject<K> {
         Self(object)
     }
 
-    /// The object after `edit`: in place if nobody else holds it, else a copy of it. For transforms.
+    /// The object after `edit`: in place if nobody else holds it, else a copy of it. For
+    /// transforms.
     ///
     /// # Examples
     ///
@@ -64,7 +66,8 @@ impl<K: Object> StoredObject<K> {
             && other.uid() == self.uid()
     }
 
-    /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
+    /// Leaves out what only writers need, of an object that was not trimmed while it was decoded
+    /// (B19).
     pub(crate) fn trim(&mut self) {
         let metadata = self.0.metadata_mut();
         metadata.managed_fields = None;

@@ -1,4 +1,5 @@
-//! The pod-status cache's public face: each call decides in the table under the one lock, and acts after it.
+//! The pod-status cache's public face: each call decides in the table under the one lock, and acts
+//! after it.
 
 use std::fmt;
 
@@ -12,13 +13,14 @@ use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank, wake_at};
 use crate::worker::StopToken;
 
-/// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for something newer than what
-/// they know. Cheap to clone; all clones are one cache.
+/// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for
+/// something newer than what they know. Cheap to clone; all clones are one cache.
 ///
-/// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by) and
-/// [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock, for the time of a map
-/// access or, where they are about all pods or all who wait, of a walk over those. The cache has no thread and calls nobody
-/// back; [`Status::with_id`] runs on the reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
+/// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by)
+/// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one
+/// lock, for the time of a map access or, where they are about all pods or all who wait, of a walk
+/// over those. The cache has no thread and calls nobody back; [`Status::with_id`] runs on the
+/// reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
 ///
 /// # Examples
 ///
@@ -74,7 +76,7 @@ impl<S: Status> PodStatusCache<S> {
 
     /// What is known of the pod now, whatever its age; never waits for news.
     ///
-    /// A pod without an entry reads as a status with only its UID (PC-2).
+    /// A pod without an entry reads as a status with only its UID.
     #[doc(alias = "Get")]
     pub fn get(&self, uid: &str) -> Reading<S> {
         let found = self.table.lock().get(uid);
@@ -93,30 +95,32 @@ impl<S: Status> PodStatusCache<S> {
 
     /// What is known of the pod once that is newer than `min_time`; waits without end until then.
     ///
-    /// Who asks gets an answer at once if the entry, or the global time, is **strictly after** `min_time` (PC-6). Who waits
-    /// is answered by the first set, observed time or global time that is **not before** it: the same time counts
-    /// then (PC-8, PC-9). Without an entry the answer is a status with only the UID. A [`delete`](Self::delete) ends no
-    /// wait (PC-4).
+    /// Who asks gets an answer at once if the entry, or the global time, is **strictly after**
+    /// `min_time`. Who waits is answered by the first set, observed time or global time that is
+    /// **not before** it: the same time counts then. Without an entry the answer is a status with
+    /// only the UID. A [`delete`](Self::delete) ends no wait.
     ///
     /// Before the global time was first set, who asks for a pod without an entry waits, even with
-    /// [`Timestamp::ZERO`] (PC-6).
+    /// [`Timestamp::ZERO`].
     ///
     /// # Errors
     ///
-    /// [`Stopped`](crate::ErrorKind::Stopped) if it would have to wait and the cache is [closed](Self::close), or is
-    /// closed meanwhile. That the runtime could not inspect the pod is no error of this call: see [`Reading::error`].
+    /// [`Stopped`](crate::ErrorKind::Stopped) if it would have to wait and the cache is
+    /// [closed](Self::close), or is closed meanwhile. That the runtime could not inspect the pod is
+    /// no error of this call: see [`Reading::error`].
     #[doc(alias = "GetNewerThan")]
     pub fn get_newer_than(&self, uid: &str, min_time: Timestamp) -> Result<Reading<S>, Error> {
         self.get_newer_than_by(uid, min_time, Deadline::NEVER)
     }
 
-    /// As [`get_newer_than`](Self::get_newer_than), at most until `deadline` (B15). An answer beats a deadline that has
-    /// passed.
+    /// As [`get_newer_than`](Self::get_newer_than), at most until `deadline`. An answer beats a
+    /// deadline that has passed.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline; the text names the pod, how long was waited, and what is known
-    /// of the pod. [`Stopped`](crate::ErrorKind::Stopped) as in `get_newer_than`.
+    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline; the text names the pod, how long was
+    /// waited, and what is known of the pod. [`Stopped`](crate::ErrorKind::Stopped) as in
+    /// `get_newer_than`.
     pub fn get_newer_than_by(
         &self,
         uid: &str,
@@ -126,13 +130,14 @@ impl<S: Status> PodStatusCache<S> {
         self.wait_for(uid, min_time, deadline, None)
     }
 
-    /// As [`get_newer_than_by`](Self::get_newer_than_by), and ended by `stop` within milliseconds: for a pod
-    /// worker that is a [`Worker`](crate::worker::Worker), whose drop joins it. An answer that is there beats the stop.
+    /// As [`get_newer_than_by`](Self::get_newer_than_by), and ended by `stop` within milliseconds:
+    /// for a pod worker that is a [`Worker`](crate::worker::Worker), whose drop joins it. An answer
+    /// that is there beats the stop.
     ///
     /// # Errors
     ///
-    /// [`Stopped`](crate::ErrorKind::Stopped) if the stop is raised, or the cache closed, before an answer is there;
-    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline.
+    /// [`Stopped`](crate::ErrorKind::Stopped) if the stop is raised, or the cache closed, before an
+    /// answer is there; [`Timeout`](crate::ErrorKind::Timeout) at the deadline.
     ///
     /// # Examples
     ///
@@ -162,11 +167,12 @@ impl<S: Status> PodStatusCache<S> {
         self.wait_for(uid, min_time, deadline, Some(stop))
     }
 
-    /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this pod and asked for
-    /// nothing later than that (PC-3, PC-8). Returns whether it was stored, which is always but in
-    /// an [evented](Self::evented) cache (PC-13).
+    /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this
+    /// pod and asked for nothing later than that. Returns whether it was stored, which is always
+    /// but in an [evented](Self::evented) cache.
     ///
-    /// Take the timestamp **before** asking the runtime (PL-1). Either of `status` and `error` may be missing, or both.
+    /// Take the timestamp **before** asking the runtime. Either of `status` and `error` may be
+    /// missing, or both.
     #[doc(alias = "Set")]
     pub fn set(
         &self,
@@ -180,24 +186,26 @@ impl<S: Status> PodStatusCache<S> {
         if let Some(bell) = bell {
             bell.ring();
         }
-        // After the lock, and after those who wait were woken: the last holder of a status runs the user's code.
+        // After the lock, and after those who wait were woken: the last holder of a status runs the
+        // user's code.
         drop(unused);
         is_stored
     }
 
-    /// Forgets the entry of a pod that is gone; wakes nobody (PC-4).
+    /// Forgets the entry of a pod that is gone; wakes nobody.
     ///
-    /// Who waits for the pod is answered by the next [`update_time`](Self::update_time) that meets their condition.
+    /// Who waits for the pod is answered by the next [`update_time`](Self::update_time) that meets
+    /// their condition.
     #[doc(alias = "Delete")]
     pub fn delete(&self, uid: &str) {
         let deleted = self.table.lock().delete(uid);
         drop(deleted);
     }
 
-    /// Sets the global time: every pod, with or without an entry, is known as of `timestamp`. Answers all who asked for
-    /// nothing later than that (PC-5, PC-8).
+    /// Sets the global time: every pod, with or without an entry, is known as of `timestamp`.
+    /// Answers all who asked for nothing later than that.
     ///
-    /// It may go backwards (PC-5): who asks then waits again.
+    /// It may go backwards: who asks then waits again.
     #[doc(alias = "UpdateTime")]
     pub fn update_time(&self, timestamp: Timestamp) {
         let bells = self.table.lock().update_time(timestamp);
@@ -206,8 +214,8 @@ impl<S: Status> PodStatusCache<S> {
         }
     }
 
-    /// Says that the runtime agreed with the pod's entry at `timestamp`, and answers those who wait for this pod and asked
-    /// for nothing later than that (PC-14). Makes no entry where there is none.
+    /// Says that the runtime agreed with the pod's entry at `timestamp`, and answers those who wait
+    /// for this pod and asked for nothing later than that. Makes no entry where there is none.
     #[doc(alias = "SetObservedTime")]
     pub fn set_observed_time(&self, uid: &str, timestamp: Timestamp) {
         let bell = self.table.lock().set_observed_time(uid, timestamp);
@@ -221,9 +229,10 @@ impl<S: Status> PodStatusCache<S> {
         self.table.lock().global()
     }
 
-    /// Ends every wait, now and from now on, with [`Stopped`](crate::ErrorKind::Stopped) (B15).
+    /// Ends every wait, now and from now on, with [`Stopped`](crate::ErrorKind::Stopped).
     ///
-    /// Everything that does not wait goes on as before, a `get_newer_than` whose answer is there included.
+    /// Everything that does not wait goes on as before, a `get_newer_than` whose answer is there
+    /// included.
     pub fn close(&self) {
         let bells = self.table.lock().close();
         for bell in bells {

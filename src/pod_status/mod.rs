@@ -1,36 +1,41 @@
-//! The pod-status cache: what the container runtime last said of each pod, and blocking waits for something newer.
+//! The pod-status cache: what the container runtime last said of each pod, and blocking waits for
+//! something newer.
 //!
-//! One side inspects pods and sets what it found: a [`Relist`] loop over a [`Runtime`], or code of the user's own. The other
-//! side reads: pod workers wait until something newer is known than what they acted on ([`PodStatusCache`]).
+//! One side inspects pods and sets what it found: a [`Relist`] loop over a [`Runtime`], or code of
+//! the user's own. The other side reads: pod workers wait until something newer is known than what
+//! they acted on ([`PodStatusCache`]).
 //!
-//! What holds: a wait ends as soon as something new enough is known, at its deadline, at its stop, or when the cache is closed;
-//! none of these is missed, whatever comes at the same moment. Who waits is answered once, with what was known of the pod
-//! when the news came, also if it changes or goes before the waiter runs. A place in the queue never outlives its
-//! wait. Not promised: that a waiter sees every status that was set in between.
+//! What holds: a wait ends as soon as something new enough is known, at its deadline, at its stop,
+//! or when the cache is closed; none of these is missed, whatever comes at the same moment. Who
+//! waits is answered once, with what was known of the pod when the news came, also if it changes or
+//! goes before the waiter runs. A place in the queue never outlives its wait. Not promised: that a
+//! waiter sees every status that was set in between.
 //!
 //! # The rule
 //!
-//! Times are [`Timestamp`]s of the monotonic clock. What counts as new enough is the kubelet's rule in both of its halves;
-//! they differ at equal times:
+//! Times are [`Timestamp`]s of the monotonic clock. What counts as new enough is the kubelet's rule
+//! in both of its halves; they differ at equal times:
 //!
 //! | who | is answered if | with |
 //! |---|---|---|
-//! | asks for a pod with an entry (PC-6) | the time of its last set or observation, or the global time, is **strictly after** the time asked for | the entry |
-//! | asks for a pod without an entry (PC-6) | there is a global time and it is **strictly after** the time asked for, [`Timestamp::ZERO`] included | a status with only the UID |
-//! | waits for a pod that is set or observed (PC-8, PC-14) | the time told is **not before** the time asked for | the entry at that moment, whatever its own times |
-//! | waits when the global time is set (PC-5, PC-8) | the time told is **not before** the time asked for | the entry at that moment, or a status with only the UID |
-//! | waits for a pod that is deleted (PC-4) | never by that alone | |
+//! | asks for a pod with an entry | the time of its last set or observation, or the global time, is **strictly after** the time asked for | the entry |
+//! | asks for a pod without an entry | there is a global time and it is **strictly after** the time asked for, [`Timestamp::ZERO`] included | a status with only the UID |
+//! | waits for a pod that is set or observed | the time told is **not before** the time asked for | the entry at that moment, whatever its own times |
+//! | waits when the global time is set | the time told is **not before** the time asked for | the entry at that moment, or a status with only the UID |
+//! | waits for a pod that is deleted | never by that alone | |
 //!
-//! So the same question about the same set has two answers (PC-9): who asks with the very time of a set just before it is
-//! answered by it, who asks just after it waits for the next. A worker that asks with the end of its own last sync
-//! ([`Timestamp::now`], PL-11) does not meet the difference: the clock moved on meanwhile.
+//! So the same question about the same set has two answers: who asks with the very time of a set
+//! just before it is answered by it, who asks just after it waits for the next. A worker that asks
+//! with the end of its own last sync ([`Timestamp::now`], PL-11) does not meet the difference: the
+//! clock moved on meanwhile.
 //!
 //! # Threads and locks
 //!
-//! The cache has no thread. It has one lock (rank 40), held for a map access, or for a walk over those who wait
-//! when the global time is set; nothing is called, dropped or waited for under it. Each pod that is waited for has
-//! a condition variable of its own beside that lock: a set wakes those it answers, and nobody who waits for another pod. The relist
-//! loop has one thread, `relist`.
+//! The cache has no thread. It has one lock (rank 40), held for a map access, or for a walk over
+//! those who wait when the global time is set; nothing is called, dropped or waited for under it.
+//! Each pod that is waited for has a condition variable of its own beside that lock: a set wakes
+//! those it answers, and nobody who waits for another pod. The relist loop has one thread,
+//! `relist`.
 
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -57,8 +57,9 @@ impl<S> Reading<S> {
         self.modified
     }
 
-    /// When the runtime was last seen to agree with the entry: the time of the last set, or that of a later
-    /// [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is no entry.
+    /// When the runtime was last seen to agree with the entry: the time of the last set, or that of
+    /// a later [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is
+    /// no entry.
     pub fn observed_time(&self) -> Option<Timestamp> {
         self.observed
     }

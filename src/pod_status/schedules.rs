@@ -198,7 +198,8 @@ fn a_stop_is_never_missed() {
     );
 }
 
-/// A set, the deadline and the close at once: some answer comes, the right one for what happened, and no place is left.
+/// A set, the deadline and the close at once: some answer comes, the right one for what happened,
+/// and no place is left.
 #[test]
 fn every_end_of_a_wait_at_once() {
     shuttle::check_random(
@@ -253,8 +254,8 @@ fn two_pods_lose_nothing_to_each_other() {
     );
 }
 
-/// The pod's last waiter leaves by its deadline while another comes: the one who comes is not left at a bell that nobody
-/// rings any more.
+/// The pod's last waiter leaves by its deadline while another comes: the one who comes is not left
+/// at a bell that nobody rings any more.
 #[test]
 fn a_bell_that_goes_takes_nobody_with_it() {
     shuttle::check_random(
@@ -277,8 +278,8 @@ fn a_bell_that_goes_takes_nobody_with_it() {
     );
 }
 
-/// Who waits before the set is answered with what was set, though it is deleted at once (PC-8). Who comes afterwards
-/// is answered by the global time (PC-4).
+/// Who waits before the set is answered with what was set, though it is deleted at once (PC-8). Who
+/// comes afterwards is answered by the global time (PC-4).
 #[test]
 fn a_delete_in_between_loses_no_answer() {
     shuttle::check_random(
@@ -350,7 +351,8 @@ impl Parts {
     }
 }
 
-/// Negative control: the look at the entry and the subscription under two locks. A set in between is missed.
+/// Negative control: the look at the entry and the subscription under two locks. A set in between
+/// is missed.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_look_outside_the_lock_loses_the_wake_up() {
@@ -377,7 +379,8 @@ fn a_look_outside_the_lock_loses_the_wake_up() {
     );
 }
 
-/// Negative control: the bell is rung before the answer is in the slot. The waiter looks, finds nothing and sleeps on.
+/// Negative control: the bell is rung before the answer is in the slot. The waiter looks, finds
+/// nothing and sleeps on.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_bell_rung_before_the_answer_is_there_loses_the_wake_up() {

@@ -1,4 +1,5 @@
-//! What the cache keeps of a pod: the field's status type, and what a user's own must say of itself.
+//! What the cache keeps of a pod: the field's status type, and what a user's own must say of
+//! itself.
 
 use std::time::SystemTime;
 
@@ -28,21 +29,22 @@ use std::time::SystemTime;
 /// assert_eq!(unknown.status().map(|status| (&*status.uid, status.running)), Some(("uid-1", 0)));
 /// ```
 pub trait Status: Send + Sync + 'static {
-    /// The status of a pod which the runtime knows nothing of: only its UID is set (PC-2).
+    /// The status of a pod which the runtime knows nothing of: only its UID is set.
     ///
     /// Called on the reader's thread, under no lock.
     fn with_id(uid: &str) -> Self;
 
-    /// Takes over what a new status should keep of the last good one before it is stored (PL-5). Default: nothing.
+    /// Takes over what a new status should keep of the last good one before it is stored. Default:
+    /// nothing.
     ///
     /// Called by the [relist loop](super::Relist) on its own thread, under no lock.
     fn keep_from(&mut self, _before: &Self) {}
 }
 
-/// What the container runtime last said of a pod, as the kubelet keeps it (PC-16).
+/// What the container runtime last said of a pod, as the kubelet keeps it.
 ///
-/// This is the runtime's view, not the API's `PodStatus`. Wall-clock times in it are the runtime's and only for showing:
-/// what is newer is decided by [`Timestamp`](super::Timestamp)s.
+/// This is the runtime's view, not the API's `PodStatus`. Wall-clock times in it are the runtime's
+/// and only for showing: what is newer is decided by [`Timestamp`](super::Timestamp)s.
 ///
 /// # Examples
 ///
@@ -106,8 +108,9 @@ impl Status for PodStatus {
         }
     }
 
-    /// A status without addresses keeps those of the one before while no sandbox is ready: the network of a pod that ends
-    /// may be gone before its last status is read, and the API server is still to be told where the pod was (PL-5).
+    /// A status without addresses keeps those of the one before while no sandbox is ready: the
+    /// network of a pod that ends may be gone before its last status is read, and the API server is
+    /// still to be told where the pod was.
     fn keep_from(&mut self, before: &Self) {
         if self.ips.is_empty() && !self.has_ready_sandbox() {
             self.ips.clone_from(&before.ips);

@@ -1,4 +1,5 @@
-//! What stands under the cache's one lock: entries, the global time and who waits; decides, and never calls user code.
+//! What stands under the cache's one lock: entries, the global time and who waits; decides, and
+//! never calls user code.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -34,7 +35,8 @@ struct Waited<S> {
 
 struct Waiter<S> {
     wait: Waiting,
-    /// The slot into which its answer is put, once (PC-11): later changes of the entry do not change the answer (PC-8).
+    /// The slot into which its answer is put, once (PC-11): later changes of the entry do not
+    /// change the answer (PC-8).
     answer: Option<Reading<S>>,
 }
 
@@ -210,8 +212,8 @@ fn found<S>(entry: Option<&Reading<S>>) -> Reading<S> {
 }
 
 impl<S> Waited<S> {
-    /// Answers those who are told of `time`: not before what they asked for, so the same time counts (PC-8). Gives the
-    /// bell if there is anybody to wake.
+    /// Answers those who are told of `time`: not before what they asked for, so the same time
+    /// counts (PC-8). Gives the bell if there is anybody to wake.
     fn notify(&mut self, time: Timestamp, entry: Option<&Reading<S>>) -> Option<Arc<Bell>> {
         let mut is_anybody_met = false;
         for waiter in self.waiters.values_mut() {

@@ -1,4 +1,5 @@
-//! Why a wait ended without an answer, in words: the pod, how long was waited, and what is known of it.
+//! Why a wait ended without an answer, in words: the pod, how long was waited, and what is known of
+//! it.
 
 use std::time::Instant;
 

@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use crate::clock::Clock;
 
-/// A point on the monotonic clock, or [`ZERO`](Self::ZERO), which lies before every other (PL-11).
+/// A point on the monotonic clock, or [`ZERO`](Self::ZERO), which lies before every other.
 ///
-/// Timestamps of one process can be compared with each other, whatever happens to the wall clock meanwhile: a step back
-/// of the wall clock cannot make a fresh status look old, as it does in the kubelet (PC-15). They mean nothing in another
-/// process or on another machine. On Linux the clock stands still while the machine is suspended.
+/// Timestamps of one process can be compared with each other, whatever happens to the wall clock
+/// meanwhile: a step back of the wall clock cannot make a fresh status look old, as it does in the
+/// kubelet. They mean nothing in another process or on another machine. On Linux the clock stands
+/// still while the machine is suspended.
 ///
 /// # Examples
 ///
@@ -24,7 +25,7 @@ use crate::clock::Clock;
 pub struct Timestamp(Option<Instant>);
 
 impl Timestamp {
-    /// The time before every other: what a worker asks with that has never synced its pod (PL-11).
+    /// The time before every other: what a worker asks with that has never synced its pod.
     pub const ZERO: Self = Self(None);
 
     /// The current time of `clock`.

@@ -1,4 +1,5 @@
-//! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and not lost.
+//! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and
+//! not lost.
 
 mod group;
 #[cfg(all(test, shuttle))]
@@ -26,16 +27,17 @@ const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 static LIVE: ProcessCounter = ProcessCounter::new(0);
 
-/// How many worker threads of this crate are alive in the process: what a leak guard asserts to be zero.
+/// How many worker threads of this crate are alive in the process: what a leak guard asserts to be
+/// zero.
 pub fn live_workers() -> usize {
     usize::try_from(LIVE.load(Ordering::SeqCst)).unwrap_or(usize::MAX)
 }
 
 /// A named thread, its stop and its end: dropping it raises the stop and joins.
 ///
-/// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the stop and
-/// detaches, and says so in the log. The same where its thread waits, over others or not, for the
-/// thread that drops it.
+/// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the
+/// stop and detaches, and says so in the log. The same where its thread waits, over others or not,
+/// for the thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
     ending: Ending,
@@ -119,7 +121,8 @@ impl Worker {
         self.ending.clone()
     }
 
-    /// Raises the stop and waits for the thread's end; returns the text of its panic, if it panicked.
+    /// Raises the stop and waits for the thread's end; returns the text of its panic, if it
+    /// panicked.
     ///
     /// Blocks until the thread has ended: milliseconds for a thread of this crate.
     ///
@@ -133,7 +136,8 @@ impl Worker {
 
     /// Raises the stop and lets go of the thread without waiting for its end.
     ///
-    /// For threads inside what nothing can interrupt: a name lookup in the system's resolver, code of the user's.
+    /// For threads inside what nothing can interrupt: a name lookup in the system's resolver, code
+    /// of the user's.
     pub(crate) fn abandon(mut self) {
         self.stop.stop();
         drop(self.thread.take());
@@ -172,7 +176,8 @@ impl Ending {
         &self.name
     }
 
-    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has not.
+    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has
+    /// not.
     ///
     /// # Errors
     ///
@@ -235,7 +240,8 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without text".to_owned())
 }
 
-/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in an object.
+/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in
+/// an object.
 pub(crate) fn panic_literal(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>();
     text.map(|text| format!(": {text}")).unwrap_or_default()

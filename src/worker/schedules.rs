@@ -93,8 +93,8 @@ fn a_stop_is_never_missed_by_a_registration() {
     );
 }
 
-/// Negative control: a wake-up that is registered after a look at the flag, without looking again, is missed, and
-/// the checker sees that.
+/// Negative control: a wake-up that is registered after a look at the flag, without looking again,
+/// is missed, and the checker sees that.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_wait_that_looks_before_it_registers_misses_the_stop() {

@@ -1,4 +1,5 @@
-//! The stop of a worker: a flag, a channel that closes, and the wake-up of whatever the thread is blocked in.
+//! The stop of a worker: a flag, a channel that closes, and the wake-up of whatever the thread is
+//! blocked in.
 
 use std::convert::Infallible;
 
@@ -45,7 +46,8 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// The side that asks to stop. Dropping it raises nothing: the owner of a thread is its [`Worker`](super::Worker).
+/// The side that asks to stop. Dropping it raises nothing: the owner of a thread is its
+/// [`Worker`](super::Worker).
 #[derive(Clone, Debug)]
 pub struct StopSource(Arc<Shared>);
 
@@ -116,7 +118,8 @@ impl StopToken {
         self.wait_until(&Clock::system(), Deadline::NEVER);
     }
 
-    /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time go by.
+    /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time
+    /// go by.
     pub fn wait_until(&self, clock: &Clock, deadline: Deadline) -> WaitEnd {
         let state = self.0.state.lock();
         let is_stopped = |state: &mut State| state.open.is_none().then_some(());
@@ -126,9 +129,11 @@ impl StopToken {
         }
     }
 
-    /// Registers what wakes the thread that is about to block; drop the registration after the wait.
+    /// Registers what wakes the thread that is about to block; drop the registration after the
+    /// wait.
     ///
-    /// If the stop was raised already, `wake` is called at once, so no stop falls between a look and a wait.
+    /// If the stop was raised already, `wake` is called at once, so no stop falls between a look
+    /// and a wait.
     pub fn register(&self, wake: &Arc<dyn Wake>) -> WakeRegistration {
         let id = {
             let mut state = self.0.state.lock();
@@ -166,7 +171,8 @@ impl Drop for WakeRegistration {
             let place = wakes.position(|(registered, _)| *registered == id);
             let wake = place.map(|place| state.wakes.remove(place));
             drop(state);
-            // The user's value, of which this may be the last holder: its drop may use this very stop.
+            // The user's value, of which this may be the last holder: its drop may use this very
+            // stop.
             drop(wake);
         }
     }

@@ -1,4 +1,5 @@
-//! The text as a scraper reads it: a small reader of the format 0.0.4, and random names and counts that must come back.
+//! The text as a scraper reads it: a small reader of the format 0.0.4, and random names and counts
+//! that must come back.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -20,7 +21,8 @@ struct Scraped {
     samples: BTreeMap<Series, f64>,
 }
 
-/// Reads a text as the format's description asks: a family's HELP and TYPE first, then all its samples, no sample twice.
+/// Reads a text as the format's description asks: a family's HELP and TYPE first, then all its
+/// samples, no sample twice.
 fn scrape(text: &str) -> Scraped {
     assert!(text.is_empty() || text.ends_with('\n'));
     let mut scraped = Scraped::default();

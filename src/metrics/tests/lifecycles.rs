@@ -1,4 +1,5 @@
-//! A series is there as long as somebody holds its handle, and owners with the same labels share one.
+//! A series is there as long as somebody holds its handle, and owners with the same labels share
+//! one.
 
 use super::*;
 use crate::ErrorKind;
@@ -177,7 +178,8 @@ fn scrapes_bear_owners_that_come_and_go() {
     assert_eq!(world.exposition.text(), "");
 }
 
-/// A manager's reflectors come and go by the thousand; what is kept for readings does not grow with them.
+/// A manager's reflectors come and go by the thousand; what is kept for readings does not grow with
+/// them.
 #[test]
 fn readings_of_owners_that_are_over_are_let_go() {
     let readings = crate::metrics::readings::Readings::default();

@@ -6,7 +6,8 @@ use crate::informer::{HandlerOptions, Handlers};
 use crate::object::Status;
 use crate::testing::{RequestKind, SourceFault};
 
-/// The whole text of an informer, a reflector and a manager, against the one that was looked at by hand.
+/// The whole text of an informer, a reflector and a manager, against the one that was looked at by
+/// hand.
 #[test]
 fn rf_51_rf_52_the_whole_text() {
     let world = World::new();
@@ -192,7 +193,8 @@ fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() 
     assert_eq!(world.exposition.text(), "");
 }
 
-/// Reads out of memory and waits share a histogram; failures are told apart by kind, never by object.
+/// Reads out of memory and waits share a histogram; failures are told apart by kind, never by
+/// object.
 #[test]
 fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     let world = World::new();

@@ -1,11 +1,13 @@
-//! The relist's decisions: which pods to inspect and which are gone, without thread, clock, runtime or cache.
+//! The relist's decisions: which pods to inspect and which are gone, without thread, clock, runtime
+//! or cache.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::runtime::RuntimePod;
 
-/// What is known of each pod from the relists before. By uid, so that every relist goes through the pods in one order.
+/// What is known of each pod from the relists before. By uid, so that every relist goes through the
+/// pods in one order.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     pods: BTreeMap<String, Record>,
@@ -29,7 +31,8 @@ pub(super) struct Plan {
 }
 
 impl Records {
-    /// Begins with what the cache holds from before: those pods are inspected anew, or deleted if they are not listed.
+    /// Begins with what the cache holds from before: those pods are inspected anew, or deleted if
+    /// they are not listed.
     pub(super) fn knowing(uids: impl IntoIterator<Item = String>) -> Self {
         let pods = uids.into_iter().map(|uid| (uid, Record::default()));
         Self {
@@ -37,8 +40,9 @@ impl Records {
         }
     }
 
-    /// Compares a list with the records. Nothing is taken as done: that is what [`inspected`](Self::inspected) and
-    /// [`deleted`](Self::deleted) say, so a relist that is cut off is made up for by the next.
+    /// Compares a list with the records. Nothing is taken as done: that is what
+    /// [`inspected`](Self::inspected) and [`deleted`](Self::deleted) say, so a relist that is cut
+    /// off is made up for by the next.
     pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Plan {
         let mut current = BTreeMap::<String, RuntimePod>::new();
         for pod in pods {
@@ -82,7 +86,8 @@ impl Records {
         self.pods.remove(uid);
     }
 
-    /// How many pods are known, and how many of them are to be inspected again because their last inspection failed.
+    /// How many pods are known, and how many of them are to be inspected again because their last
+    /// inspection failed.
     pub(super) fn count(&self) -> (usize, usize) {
         let marked = self.pods.values().filter(|record| record.marked);
         (self.pods.len(), marked.count())

@@ -20,8 +20,8 @@ pub(super) struct Driver<R: Runtime> {
     options: RelistOptions,
     clock: Clock,
     records: Records,
-    /// The last good status of pods whose inspection fails: the cache holds an error in its place, and the next good
-    /// one may want to keep something of it (PL-5).
+    /// The last good status of pods whose inspection fails: the cache holds an error in its place,
+    /// and the next good one may want to keep something of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
     progress: Arc<Mutex<Progress>>,
     /// The text of the last failure in a row, so that each is logged loudly once.
@@ -138,7 +138,8 @@ impl<R: Runtime> Driver<R> {
                     log::debug!("{what}: {why}");
                 }
                 self.progress.lock().inspection_failed();
-                // A cache that refuses it has something newer; the pod is inspected again in any case.
+                // A cache that refuses it has something newer; the pod is inspected again in any
+                // case.
                 let _stored = self.cache.set(&uid, None, Some(error), timestamp);
             }
         }
@@ -190,8 +191,8 @@ impl<R: Runtime> Driver<R> {
     }
 }
 
-/// The waits end before the runtime is dropped, whose drop is the user's code: it may take its time,
-/// or wait for who waits.
+/// The waits end before the runtime is dropped, whose drop is the user's code: it may take its
+/// time, or wait for who waits.
 impl<R: Runtime> Drop for Driver<R> {
     fn drop(&mut self) {
         if self.options.close_cache {

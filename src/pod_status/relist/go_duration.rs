@@ -1,4 +1,5 @@
-//! Durations in Go's text, such as `3m0.001s`: what users of the kubelet search for in the texts about health.
+//! Durations in Go's text, such as `3m0.001s`: what users of the kubelet search for in the texts
+//! about health.
 
 use std::time::Duration;
 

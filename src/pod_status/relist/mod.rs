@@ -1,8 +1,10 @@
-//! The relist loop: asks a container runtime once per period what changed, and fills the pod-status cache with it.
+//! The relist loop: asks a container runtime once per period what changed, and fills the pod-status
+//! cache with it.
 //!
-//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects those that changed,
-//! sets their entries, deletes those that are gone, and at last moves the cache's global time to the time before the
-//! list. What a waiter is told is therefore never older than the time it asked for.
+//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects
+//! those that changed, sets their entries, deletes those that are gone, and at last moves the
+//! cache's global time to the time before the list. What a waiter is told is therefore never older
+//! than the time it asked for.
 
 mod core;
 mod driver;
@@ -30,26 +32,28 @@ use crate::worker::{Wake, WakeRegistration, Worker};
 use driver::Driver;
 use progress::Progress;
 
-/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache and joins: it blocks
-/// until the runtime returns from the call it is in. [`shutdown`](Self::shutdown) bounds that.
+/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache
+/// and joins: it blocks until the runtime returns from the call it is in.
+/// [`shutdown`](Self::shutdown) bounds that.
 ///
-/// What holds: a status in the cache was found by an inspection that began at the entry's time or later; the cache's
-/// global time moves only when every changed pod of a list was inspected. An error of the runtime when it lists changes
-/// nothing (PL-1); an error when it inspects becomes the pod's entry, and the pod is inspected again at each relist
-/// until it succeeds (PL-3).
+/// What holds: a status in the cache was found by an inspection that began at the entry's time or
+/// later; the cache's global time moves only when every changed pod of a list was inspected. An
+/// error of the runtime when it lists changes nothing; an error when it inspects becomes the pod's
+/// entry, and the pod is inspected again at each relist until it succeeds.
 ///
-/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as in the kubelet.
-/// Inspections run one after the other: one that is slow delays the pods after it, and with them the end of the relist
-/// and everybody who waits for the global time.
+/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as
+/// in the kubelet. Inspections run one after the other: one that is slow delays the pods after it,
+/// and with them the end of the relist and everybody who waits for the global time.
 ///
-/// Times are of the cache's clock. The loop owns the content of the cache: it deletes entries of pods that its runtime
-/// does not list, also those it finds when it starts.
+/// Times are of the cache's clock. The loop owns the content of the cache: it deletes entries of
+/// pods that its runtime does not list, also those it finds when it starts.
 ///
 /// # Examples
 ///
-/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it waits for a status
-/// newer than the end of its previous sync, so that it never acts twice on what it saw once; the first time it asks
-/// with the zero time (PL-11). A program that runs whole is `examples/pod_status.rs`.
+/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it
+/// waits for a status newer than the end of its previous sync, so that it never acts twice on what
+/// it saw once; the first time it asks with the zero time. A program that runs whole is
+/// `examples/pod_status.rs`.
 ///
 /// ```
 /// use kubecache::clock::Clock;
@@ -119,10 +123,11 @@ pub struct Relist {
 }
 
 impl Relist {
-    /// Starts a loop that keeps `cache` equal to what `runtime` tells, until it is stopped or dropped.
+    /// Starts a loop that keeps `cache` equal to what `runtime` tells, until it is stopped or
+    /// dropped.
     ///
-    /// Returns at once; the runtime is called on the loop's own thread, `relist`, and dropped there. One cache has one
-    /// loop.
+    /// Returns at once; the runtime is called on the loop's own thread, `relist`, and dropped
+    /// there. One cache has one loop.
     ///
     /// # Errors
     ///
@@ -154,14 +159,14 @@ impl Relist {
         })
     }
 
-    /// Whether the runtime answers (PL-6). Never blocks.
+    /// Whether the runtime answers. Never blocks.
     ///
     /// # Errors
     ///
-    /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout` when the last one is
-    /// older than the threshold: `pleg was last seen active 3m0.001s ago; threshold is 3m0s`. Below it, as `source`,
-    /// stands why: the call into the runtime that does not return, and the failure of the last relist. `Stopped` when
-    /// the loop has ended.
+    /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout`
+    /// when the last one is older than the threshold: `pleg was last seen active 3m0.001s ago;
+    /// threshold is 3m0s`. Below it, as `source`, stands why: the call into the runtime that does
+    /// not return, and the failure of the last relist. `Stopped` when the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
         if self.worker.is_finished() {
@@ -171,7 +176,8 @@ impl Relist {
         self.progress.lock().health(now, self.health_threshold)
     }
 
-    /// When the last successful list was asked for: [`Timestamp::ZERO`] before the first one. Never blocks.
+    /// When the last successful list was asked for: [`Timestamp::ZERO`] before the first one. Never
+    /// blocks.
     pub fn last_relist(&self) -> Timestamp {
         let last = self.progress.lock().report.last_relist;
         last.map_or(Timestamp::ZERO, Timestamp::from)
@@ -182,10 +188,11 @@ impl Relist {
         self.progress.lock().report
     }
 
-    /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache) says otherwise;
-    /// returns at once.
+    /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache)
+    /// says otherwise; returns at once.
     ///
-    /// The loop ends within milliseconds; out of a call into the runtime it ends when the call returns.
+    /// The loop ends within milliseconds; out of a call into the runtime it ends when the call
+    /// returns.
     pub fn stop(&self) {
         self.worker.stop();
     }
@@ -199,9 +206,9 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Timeout` when the runtime does not return from a call, or from its drop: the message names the thread, and the
-    /// call is its `source`. The thread is then left alone: it ends when the call returns, and what the call found is
-    /// dropped.
+    /// `Timeout` when the runtime does not return from a call, or from its drop: the message names
+    /// the thread, and the call is its `source`. The thread is then left alone: it ends when the
+    /// call returns, and what the call found is dropped.
     pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let asked = self.clock.now();

@@ -37,8 +37,8 @@ impl Default for RelistOptions {
 }
 
 impl RelistOptions {
-    /// The pause from the end of one relist to the begin of the next. Default 1 s (PL-6). Zero asks the runtime without
-    /// a pause.
+    /// The pause from the end of one relist to the begin of the next. Default 1 s. Zero asks the
+    /// runtime without a pause.
     #[must_use]
     #[doc(alias = "RelistPeriod")]
     pub fn period(mut self, period: Duration) -> Self {
@@ -46,8 +46,8 @@ impl RelistOptions {
         self
     }
 
-    /// How old the last successful list may be before [`health`](super::Relist::health) is an error: more than this,
-    /// not exactly this. Default 3 minutes (PL-6).
+    /// How old the last successful list may be before [`health`](super::Relist::health) is an
+    /// error: more than this, not exactly this. Default 3 minutes.
     #[must_use]
     #[doc(alias = "RelistThreshold")]
     pub fn health_threshold(mut self, threshold: Duration) -> Self {
@@ -56,9 +56,9 @@ impl RelistOptions {
     }
 
     /// Whether the end of the loop closes the cache, which ends every wait on it with
-    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: nobody is left who would end those waits. With false the
-    /// cache stays open for the next loop, which inspects every pod anew and deletes the pods that are gone meanwhile;
-    /// until then waiters wait.
+    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: nobody is left who would end those
+    /// waits. With false the cache stays open for the next loop, which inspects every pod anew and
+    /// deletes the pods that are gone meanwhile; until then waiters wait.
     #[must_use]
     pub fn close_cache(mut self, close: bool) -> Self {
         self.close_cache = close;

@@ -1,4 +1,5 @@
-//! How the relist loop is doing, shared between its thread and its owner: what health and the report are made of.
+//! How the relist loop is doing, shared between its thread and its owner: what health and the
+//! report are made of.
 
 use std::time::{Duration, Instant};
 
@@ -45,8 +46,8 @@ pub struct RelistReport {
     pub failures: u64,
     /// Failed inspections.
     pub failed_inspections: u64,
-    /// Pods known at the end of the last relist: those of the last list that did not fail, and before it those which the
-    /// cache held.
+    /// Pods known at the end of the last relist: those of the last list that did not fail, and
+    /// before it those which the cache held.
     pub pods: usize,
     /// Pods whose last inspection failed: they are inspected again.
     pub failing_pods: usize,

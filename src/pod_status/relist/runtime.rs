@@ -11,11 +11,12 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 
 /// A container runtime as the relist loop sees it: it lists its pods, and it looks closely at one.
 ///
-/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate; they may block. The
-/// token is raised when the loop is to end: a call that gives up then lets the end come at once. Whatever a call
-/// returns after that is dropped.
+/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate;
+/// they may block. The token is raised when the loop is to end: a call that gives up then lets the
+/// end come at once. Whatever a call returns after that is dropped.
 ///
-/// A call that panics has failed: the panic is reported like an error, and the loop goes on with the same value.
+/// A call that panics has failed: the panic is reported like an error, and the loop goes on with
+/// the same value.
 ///
 /// # Examples
 ///
@@ -47,23 +48,25 @@ pub trait Runtime: Send + 'static {
     /// What an inspection finds, and what the cache holds.
     type Status: Status;
 
-    /// Lists every pod that exists, also those whose containers have all exited, with the states of its containers and
-    /// sandboxes. A pod that is missing here is gone: its entry leaves the cache.
+    /// Lists every pod that exists, also those whose containers have all exited, with the states of
+    /// its containers and sandboxes. A pod that is missing here is gone: its entry leaves the
+    /// cache.
     ///
     /// Called once per period, so it should be cheap.
     ///
     /// # Errors
     ///
-    /// The runtime's own. That relist then changes nothing (PL-1).
+    /// The runtime's own. That relist then changes nothing.
     #[doc(alias = "GetPods")]
     fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError>;
 
-    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good inspection, and
-    /// again at each relist after a failure.
+    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good
+    /// inspection, and again at each relist after a failure.
     ///
     /// # Errors
     ///
-    /// The runtime's own. The cache then holds the error in place of a status, and the pod is inspected again (PL-3).
+    /// The runtime's own. The cache then holds the error in place of a status, and the pod is
+    /// inspected again.
     #[doc(alias = "GetPodStatus")]
     fn inspect_pod(
         &mut self,
@@ -90,9 +93,9 @@ impl<R: Runtime + ?Sized> Runtime for Box<R> {
 
 /// A pod in a runtime's list: who it is, and enough to see that it changed.
 ///
-/// A change is a container or sandbox that appears, disappears, or has another state under the same id. A runtime that
-/// starts a container again therefore gives it a new id, as CRI runtimes do: an end and a start between two lists is
-/// seen only by that.
+/// A change is a container or sandbox that appears, disappears, or has another state under the same
+/// id. A runtime that starts a container again therefore gives it a new id, as CRI runtimes do: an
+/// end and a start between two lists is seen only by that.
 ///
 /// Pods of one list with the same uid are taken together.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The user's code runs under no lock: neither what makes a default status nor what happens when the last holder drops one.
+//! The user's code runs under no lock: neither what makes a default status nor what happens when
+//! the last holder drops one.
 
 use std::cell::RefCell;
 use std::fmt;

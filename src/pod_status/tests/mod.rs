@@ -1,4 +1,5 @@
-//! The pod-status cache, row by row: what is read, who is answered at once, who is told, what ends a wait.
+//! The pod-status cache, row by row: what is read, who is answered at once, who is told, what ends
+//! a wait.
 
 #![expect(
     clippy::arithmetic_side_effects,

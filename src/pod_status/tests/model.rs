@@ -1,4 +1,5 @@
-//! Random sets, deletes, times and waits, against a naive model of the original: subscriptions are channels.
+//! Random sets, deletes, times and waits, against a naive model of the original: subscriptions are
+//! channels.
 
 use std::collections::BTreeMap;
 
@@ -266,7 +267,8 @@ impl Story {
         }
     }
 
-    /// Every question the model has answered is answered alike; of the others those whose time is up are timed out.
+    /// Every question the model has answered is answered alike; of the others those whose time is
+    /// up are timed out.
     fn collect(&mut self) {
         let now = self.fake.now();
         let open = std::mem::take(&mut self.open);

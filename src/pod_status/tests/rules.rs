@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// `TestCacheNotInitialized`: without a global time and an entry nobody is answered, whatever the time asked for.
+/// `TestCacheNotInitialized`: without a global time and an entry nobody is answered, whatever the
+/// time asked for.
 #[test]
 fn pc_6_a_cache_that_was_never_filled_answers_nobody() {
     let stage = Stage::new();

@@ -84,7 +84,8 @@ fn pc_9_the_order_of_asking_and_setting_decides_at_equal_times() {
     assert!(!stage.answers("uid-1", stage.at(0)));
 }
 
-/// The plain call: no time that passes ends it, nor what happens to other pods; the next answer does, or the close.
+/// The plain call: no time that passes ends it, nor what happens to other pods; the next answer
+/// does, or the close.
 #[test]
 fn pc_10_a_wait_without_a_deadline_ends_by_an_answer_or_the_close_alone() {
     let stage = Stage::new();
@@ -194,7 +195,8 @@ fn pc_14_an_observed_time_tells_who_waits_for_that_pod() {
     assert!(!asking[1].answer().is_stored());
 }
 
-/// A set rings the bell of its own pod and no other; the global time rings those whose condition it meets.
+/// A set rings the bell of its own pod and no other; the global time rings those whose condition it
+/// meets.
 #[test]
 fn b15_only_those_who_are_answered_are_woken() {
     let stage = Stage::new();

@@ -302,7 +302,8 @@ impl std::fmt::Display for Speechless {
 
 impl std::error::Error for Speechless {}
 
-/// A runtime of two pods whose first list, and whose inspections of the first pod, fail without words.
+/// A runtime of two pods whose first list, and whose inspections of the first pod, fail without
+/// words.
 struct Wordless {
     lists: u32,
     inspected: Sender<String>,
@@ -356,7 +357,8 @@ fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
     drop(told);
 }
 
-/// An error whose drop panics: where the loop drops it there is no call of the runtime that could fail.
+/// An error whose drop panics: where the loop drops it there is no call of the runtime that could
+/// fail.
 #[derive(Debug)]
 struct Bomb;
 

@@ -16,8 +16,8 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
 use crate::worker::{StopToken, Worker};
 
-/// How long what a test waits for may be missing: far more than it needs, so that a loop that does not come to it fails the
-/// test by name.
+/// How long what a test waits for may be missing: far more than it needs, so that a loop that does
+/// not come to it fails the test by name.
 const PATIENCE: Duration = Duration::from_mins(5);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -131,7 +131,8 @@ fn comes<T>(told: &Receiver<T>, what: &str) -> T {
     comes.unwrap_or_else(|error| panic!("waited for {what}: {error}"))
 }
 
-/// Does something that blocks. A test that fails by it leaves the thread behind, and so does not block in turn.
+/// Does something that blocks. A test that fails by it leaves the thread behind, and so does not
+/// block in turn.
 fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = bounded(1);
     let worker = Worker::spawn("t-within", move |_stop| drop(tell.send(act())));
@@ -139,7 +140,8 @@ fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'stati
     comes(&told, what)
 }
 
-/// A thread that waits on the cache. However the test ends, the thread does: the cache is closed before it is joined.
+/// A thread that waits on the cache. However the test ends, the thread does: the cache is closed
+/// before it is joined.
 struct Waiting<T> {
     cache: PodStatusCache<PodStatus>,
     told: Receiver<T>,
@@ -182,7 +184,8 @@ impl<T> Drop for Waiting<T> {
     }
 }
 
-/// A running loop whose runtime, clock and cache the test holds. Dropped, it lets the runtime go first.
+/// A running loop whose runtime, clock and cache the test holds. Dropped, it lets the runtime go
+/// first.
 struct Bench {
     answers: Sender<Answer>,
     asked: Receiver<Asked>,
@@ -249,7 +252,8 @@ impl Bench {
         assert!(given.is_ok(), "waited for the loop to take the answer");
     }
 
-    /// Stops the loop and waits for its end; the runtime is gone then, and was asked for nothing more.
+    /// Stops the loop and waits for its end; the runtime is gone then, and was asked for nothing
+    /// more.
     fn shut_down(self) {
         let Self { relist, asked, .. } = self;
         within("the end of the loop", || relist.shutdown(Deadline::NEVER)).unwrap();

@@ -1,4 +1,5 @@
-//! Random histories of a runtime with faults: what the cache holds was so, and one clean relist makes it equal.
+//! Random histories of a runtime with faults: what the cache holds was so, and one clean relist
+//! makes it equal.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -14,7 +15,8 @@ use crate::worker::{StopSource, StopToken};
 const HISTORIES: u64 = 300;
 const STEPS: usize = 60;
 
-/// A runtime's pods: each has one container, whose id tells its generation and whose exit code tells the truth.
+/// A runtime's pods: each has one container, whose id tells its generation and whose exit code
+/// tells the truth.
 struct World {
     pods: BTreeMap<String, u32>,
     generation: u32,
@@ -95,7 +97,8 @@ fn cached(cache: &PodStatusCache<PodStatus>) -> BTreeMap<String, Option<u32>> {
         .collect()
 }
 
-/// After the global time has moved: the cache has the pods that were listed, each as it was then or came to be later.
+/// After the global time has moved: the cache has the pods that were listed, each as it was then or
+/// came to be later.
 fn assert_is_of(
     listed: &BTreeMap<String, u32>,
     cached: &BTreeMap<String, Option<u32>>,
@@ -137,7 +140,8 @@ fn play((dice, seed): (Dice, u64)) {
         fake.advance(PERIOD);
         let asked = Timestamp::from(fake.now());
         let listed = world.lock().pods.clone();
-        // Cut off by a stop, by a panic, or not at all: the next one goes on with what this one left.
+        // Cut off by a stop, by a panic, or not at all: the next one goes on with what this one
+        // left.
         driver.round(&stop.token());
         let after = cache.global_time();
         if after == Some(asked) {
