@@ -114,13 +114,13 @@ impl Managers {
 
     /// Whether the server keeps confirming what is watched: Secrets, ConfigMaps.
     pub(crate) fn check_health(&self) -> (Result<(), Error>, Result<(), Error>) {
-        (self.secrets.check_health(), self.config_maps.check_health())
+        (self.secrets.health(), self.config_maps.health())
     }
 
     /// Ends all requests and watches; reads after it fail at once.
     pub(crate) fn shut_down(&self) {
-        self.secrets.shut_down();
-        self.config_maps.shut_down();
+        self.secrets.stop();
+        self.config_maps.stop();
     }
 }
 

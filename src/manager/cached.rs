@@ -11,14 +11,14 @@ use crate::sync::Arc;
 
 /// An object as a manager gave it; derefs to `K`. Cloning copies a pointer.
 ///
-/// Its `Debug` prints kind, key and version only. `{:?}` on the object inside is the caller's own doing. The values of
-/// a Secret are overwritten when the last holder, this one included, drops it. It is not for writing back:
-/// `metadata.managedFields` and the last-applied annotation were skipped while it was decoded (B19).
-pub struct Cached<K: Object>(Arc<Ready<K>>);
+/// Its `Debug` prints kind, key and version only. `{:?}` on the object inside prints all of it. The
+/// values of a Secret are overwritten when the last holder, this one included, drops it. Do not
+/// write it back: it lacks `metadata.managedFields` and the last-applied annotation.
+pub struct Cached<K: Object>(Arc<ReadyObject<K>>);
 
 /// What a store has ready for its readers: one allocation, shared by all of them.
 #[derive(Debug)]
-pub(crate) struct Ready<K: Object> {
+pub(crate) struct ReadyObject<K: Object> {
     pub(crate) object: Arc<StoredObject<K>>,
     pub(crate) contact: Instant,
     pub(crate) failure: Option<Error>,
@@ -26,7 +26,7 @@ pub(crate) struct Ready<K: Object> {
     pub(crate) clock: Clock,
 }
 
-impl<K: Object> Ready<K> {
+impl<K: Object> ReadyObject<K> {
     /// Whether readers could not tell the two apart.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
@@ -44,17 +44,17 @@ impl<K: Object> Clone for Cached<K> {
 }
 
 impl<K: Object> Cached<K> {
-    pub(crate) fn new(ready: Arc<Ready<K>>) -> Self {
+    pub(crate) fn new(ready: Arc<ReadyObject<K>>) -> Self {
         Self(ready)
     }
 
-    pub(crate) fn of(ready: Ready<K>) -> Self {
+    pub(crate) fn of(ready: ReadyObject<K>) -> Self {
         Self(Arc::new(ready))
     }
 
     /// What the server has just said.
     pub(crate) fn confirmed(object: Arc<StoredObject<K>>, contact: Instant, clock: &Clock) -> Self {
-        Self::of(Ready {
+        Self::of(ReadyObject {
             object,
             contact,
             failure: None,
@@ -63,9 +63,9 @@ impl<K: Object> Cached<K> {
         })
     }
 
-    /// The time since the server last confirmed this state, counted up to now and so still growing in the holder's
-    /// hands. A watch confirms at each event and each bookmark, about once a minute; with `Cache` and `Get` the answer to
-    /// each get does.
+    /// The time from when the server last confirmed this state until now; it grows while you hold
+    /// the object. A watch confirms it at each event and each bookmark, about once a minute. With
+    /// `Cache` and `Get` the answer to each get does.
     pub fn age(&self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.contact)
     }
@@ -75,23 +75,31 @@ impl<K: Object> Cached<K> {
         self.0.contact
     }
 
-    /// What went wrong last, if nothing has gone well since: of the watch or of the check of an immutable object, or, with
-    /// `Cache`, of the gets that were to renew it (B17). With `Get` there is none: a failure is an error.
+    /// The last failure, if nothing has succeeded since: with `Watch`, of the watch or of the check
+    /// of an immutable object; with `Cache`, of the gets that were to renew it. With `Get` there is
+    /// none: a failure is an error.
     pub fn last_failure(&self) -> Option<&Error> {
         self.0.failure.as_ref()
     }
 
-    /// Whether the manager could not do what its strategy promises, and gave what it had:
+    /// Whether the manager could not do what its strategy promises, and gave what it had.
     ///
-    /// - with `Watch`, neither a filled watch nor the immutability of a checked object stood behind
-    ///   the answer: it came from [`get_cached`](super::ObjectManager::get_cached) while the watch
-    ///   was stopped or not filled yet, or the check of B7 had no answer in time. So it is too
-    ///   while the watch is known to be behind the server: its position expired, a change was lost,
-    ///   or a list that had to follow failed, and no list has come since;
-    /// - with `Cache`, its time to live was over: the get that was to renew it failed, was not made because of earlier
-    ///   failures (B17), had no answer by the deadline, or came from a server behind what is known (B18); or
-    ///   [`get_cached`](super::ObjectManager::get_cached) was asked;
-    /// - with `Get`, never.
+    /// With `Watch`:
+    ///
+    /// - [`get_cached`](super::ObjectManager::get_cached) read it while the watch was stopped or
+    ///   not filled yet;
+    /// - the check of an immutable object had no answer in time;
+    /// - the watch is known to be behind the server: its position expired, a change was lost, or a
+    ///   list that had to follow failed, and no list has come since.
+    ///
+    /// With `Cache`, its time to live was over, and:
+    ///
+    /// - the get that was to renew it failed, or had no answer by the deadline;
+    /// - no get was made because of earlier failures;
+    /// - the get was answered by a server that is behind what is known;
+    /// - or the reader called [`get_cached`](super::ObjectManager::get_cached).
+    ///
+    /// With `Get`, never.
     pub fn is_stale(&self) -> bool {
         self.0.stale
     }

@@ -1,11 +1,12 @@
-//! Which way a manager learns of changes, in the kubelet's words (SC-6).
+//! Which way a manager learns of changes, in the kubelet's words.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// How a manager learns that an object changed: the kubelet's `configMapAndSecretChangeDetectionStrategy` (SC-6).
+/// How a manager learns that an object changed: the kubelet's
+/// `configMapAndSecretChangeDetectionStrategy`.
 ///
 /// It is spelled as the kubelet spells it: `Watch`, `Cache` or `Get`.
 ///
@@ -36,7 +37,8 @@ pub enum ChangeDetection {
     /// Each referenced object is watched; reads are answered from memory. The default.
     #[default]
     Watch,
-    /// Each referenced object is fetched when it is read and what is known of it is older than its time to live.
+    /// Each referenced object is fetched when it is read and what is known of it is older than its
+    /// time to live.
     Cache,
     /// Each read asks the server; nothing is kept, and nothing has to be registered.
     Get,

@@ -41,7 +41,8 @@ impl Changed {
 
 /// A subscription to the changes of one manager. Dropping it ends it.
 ///
-/// Changes of one object between two looks are told as one. The manager never waits for a subscriber.
+/// Changes of one object between two looks are told as one. The manager never waits for a
+/// subscriber.
 #[derive(Debug)]
 pub struct Changes {
     signal: Receiver<()>,
@@ -49,8 +50,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Has a message when there is something to [`take`](Self::take); for `recv` and `select!`. It closes when the
-    /// manager is gone.
+    /// Has a message when there is something to [`take`](Self::take); for `recv` and `select!`. It
+    /// closes when the manager is gone.
     pub fn signal(&self) -> &Receiver<()> {
         &self.signal
     }
@@ -93,8 +94,9 @@ impl Notifier {
         Changes { signal, pending }
     }
 
-    /// Tells every subscriber that the object changed. Called under no other lock; takes each subscriber's under its own.
-    pub(crate) fn tell(&self, key: &ObjectKey) {
+    /// Tells every subscriber that the object changed. Called under no other lock; takes each
+    /// subscriber's under its own.
+    pub(crate) fn notify(&self, key: &ObjectKey) {
         self.0.lock().retain(|subscriber| {
             let Some(pending) = subscriber.pending.upgrade() else {
                 return false;
@@ -126,7 +128,7 @@ mod tests {
         let changes = notifier.subscribe();
         assert!(changes.signal().try_recv().is_err());
         for name in ["a", "b", "a"] {
-            notifier.tell(&ObjectKey::new("ns", name));
+            notifier.notify(&ObjectKey::new("ns", name));
         }
         changes.signal().try_recv().unwrap();
         assert!(changes.signal().try_recv().is_err());
@@ -139,10 +141,10 @@ mod tests {
         let notifier = Notifier::default();
         let changes = notifier.subscribe();
         for number in 0..=KEYS_MAX {
-            notifier.tell(&ObjectKey::new("ns", number.to_string()));
+            notifier.notify(&ObjectKey::new("ns", number.to_string()));
         }
         assert_eq!(changes.take(), Changed::Anything);
-        notifier.tell(&ObjectKey::new("ns", "a"));
+        notifier.notify(&ObjectKey::new("ns", "a"));
         assert_eq!(changes.take(), keys(&["a"]));
     }
 
@@ -153,7 +155,7 @@ mod tests {
         drop(notifier.subscribe());
         assert_eq!(notifier.0.lock().len(), 1, "also when nothing changes");
         let changes = notifier.subscribe();
-        notifier.tell(&ObjectKey::new("ns", "a"));
+        notifier.notify(&ObjectKey::new("ns", "a"));
         assert_eq!(notifier.0.lock().len(), 1);
         drop(notifier);
         changes.signal().recv().unwrap();

@@ -11,8 +11,8 @@ use crate::object::{Object, resource_name};
 
 /// What a manager reads out of the objects of its kind.
 ///
-/// The default knows `Secret` and `ConfigMap`. For every other kind it says that the object may
-/// change and has no keys of data; a program that knows more of its own kind says so.
+/// The default knows `Secret` and `ConfigMap`. Objects of every other kind may change and have no
+/// keys of data, unless the program says otherwise.
 ///
 /// # Examples
 ///
@@ -96,7 +96,7 @@ const CONFIG_MAPS: KindTraits<ConfigMap> = KindTraits {
 
 impl<K: Object> KindTraits<K> {
     /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops
-    /// the watch of such an object when it was read (OC-15).
+    /// the watch of such an object when it was read.
     #[must_use]
     pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
         self.is_immutable = is_immutable;
@@ -107,7 +107,7 @@ impl<K: Object> KindTraits<K> {
         (self.copy)(object)
     }
 
-    /// Whether the object says that it never changes (OC-17).
+    /// Whether the object says that it never changes.
     pub(crate) fn is_immutable(&self, object: &K) -> bool {
         (self.is_immutable)(object)
     }

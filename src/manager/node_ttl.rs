@@ -1,4 +1,4 @@
-//! The time to live that the cluster gives its nodes through an annotation (OS-18).
+//! The time to live that the cluster gives its nodes through an annotation.
 
 use std::time::Duration;
 
@@ -9,24 +9,27 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The annotation which the cluster's TTL controller writes on each node (OS-19).
+/// The annotation which the cluster's TTL controller writes on each node.
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 
-/// Stands for "no value": longer than any time to live in seconds that an annotation can hold in 63 bits.
+/// Stands for "no value": longer than any time to live in seconds that an annotation can hold in 63
+/// bits.
 const NONE: u64 = u64::MAX;
 
-/// The time to live in a node's annotation `node.alpha.kubernetes.io/ttl` (OS-18).
+/// The time to live in a node's annotation `node.alpha.kubernetes.io/ttl`.
 ///
-/// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time" (OS-6). `None` without
-/// the annotation, or when it is not such a number.
+/// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time".
+/// `None` without the annotation, or when it is not such a number.
 fn ttl_of_node(node: &Node) -> Option<Duration> {
     let annotations = node.metadata.annotations.as_ref()?;
     let seconds: i64 = annotations.get(ANNOTATION)?.parse().ok()?;
     Some(Duration::from_secs(seconds.try_into().unwrap_or_default()))
 }
 
-/// A node's time to live, shared between who watches the node and the managers that use it. Cheap to clone; clones are
-/// one value, which starts as "none".
+/// A node's time to live, shared between the code that watches the node and the managers that use
+/// it.
+///
+/// Cloning is cheap, and clones share one value. It starts as none.
 ///
 /// # Examples
 ///
@@ -71,7 +74,7 @@ impl NodeTtl {
         }
     }
 
-    /// Sets or clears the value. It counts from the next read on (OS-6); what is beyond five hundred years is cut there.
+    /// Sets or clears the value, from the next read on. It is at most five hundred years.
     pub fn set(&self, ttl: Option<Duration>) {
         let longest = NONE.saturating_sub(1);
         let nanos = ttl.map_or(NONE, |ttl| {
@@ -82,7 +85,7 @@ impl NodeTtl {
         self.0.store(nanos, Ordering::Relaxed);
     }
 
-    /// Takes the value from the node's present state; a node that is not known has none (OS-18).
+    /// Takes the value from the node's present state. An unknown node has none.
     pub fn observe(&self, node: Option<&Node>) {
         self.set(node.and_then(ttl_of_node));
     }
@@ -133,7 +136,8 @@ mod tests {
         assert_eq!(ttl_of_node(&node(None)), None, "no annotations");
     }
 
-    /// OS-18: without a node, and when asking for it failed, there is no value, and an old one does not stay.
+    /// OS-18: without a node, and when asking for it failed, there is no value, and an old one does
+    /// not stay.
     #[test]
     fn os_18_an_unknown_node_has_no_value() {
         let ttl = NodeTtl::new();

@@ -1,5 +1,5 @@
 //! The manager: owners reference objects, and the strategy that was chosen answers reads
-//! (CM-1..CM-8, SC-1).
+//! .
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,6 @@ use k8s_openapi::{NamespaceResourceScope, Resource};
 use super::cached::Cached;
 use super::change_detection::ChangeDetection;
 use super::changes::Changes;
-use super::entry::table::EntryTable;
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::{ManagerMetric, ManagerState};
 use super::options::ManagerOptions;
@@ -25,6 +24,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::hooks::Telemetry;
 use crate::list_watch::Api;
+use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
@@ -40,8 +40,8 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// each kept by a watch of its own, cached for a time to live, or fetched by each read ([the
 /// module](super) compares them). [`owners`](crate::manual::owners) says who can reference objects.
 ///
-/// It can be shared between threads by reference or in an `Arc`. Dropping it stops and joins every thread it started
-/// (B16), which takes milliseconds.
+/// Share it between threads by reference or in an `Arc`. Dropping it stops and joins every thread
+/// it started, in milliseconds.
 pub struct ObjectManager<K: Object> {
     strategy: Box<dyn Strategy<K>>,
     entries: Arc<dyn ReferencedObjects>,
@@ -62,13 +62,14 @@ where
     K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
 {
     /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's
-    /// thread; with `Cache` and `Get` there is no thread, then or later.
+    /// thread; with `Cache` and `Get` it never has a thread.
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; what [`ManagerOptions::metrics`] has against a manager of this kind
-    /// and strategy; `Panicked` when `api` panics as it makes its getter, or the metrics as they
-    /// are told of the start.
+    /// - `Resources`: the system has no thread to give.
+    /// - `Panicked`: `api` panicked as it made its getter, or the hook of
+    ///   [`ManagerOptions::metrics`] did.
+    /// - What the ready-made metrics have against a manager of this kind and strategy.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         Self::of_kind(KindTraits::default(), api, options)
     }
@@ -88,11 +89,11 @@ where
         let getter = guard(port, || api.getter())?;
         let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
-                let table = EntryTable::new(kind, getter, options);
+                let table = Registry::new(kind, getter, options);
                 Box::new(WatchStore::new(Box::new(api), table)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => {
-                Box::new(TtlStore::new(EntryTable::new(kind, getter, options)))
+                Box::new(TtlStore::new(Registry::new(kind, getter, options)))
             }
         };
         Self::over(strategy)
@@ -137,10 +138,10 @@ impl<K: Object> ObjectManager<K> {
         self.strategy.watch_store().unwrap()
     }
 
-    /// Counts one more reference of `owner` to the object (OC-3). The first reference of all starts
+    /// Counts one more reference of `owner` to the object. The first reference of all starts
     /// what the strategy does for the object.
     ///
-    /// With `Cache`, each added reference makes the next read fetch the object anew (OS-2).
+    /// With `Cache`, each added reference makes the next read fetch the object anew.
     ///
     /// Never touches the network, never waits for it, never fails: what cannot be started says so
     /// when it is read.
@@ -150,7 +151,7 @@ impl<K: Object> ObjectManager<K> {
     }
 
     /// Takes back one reference of `owner` to the object; one that was never added is ignored
-    /// (OC-4).
+    /// .
     ///
     /// With the last reference of all, the object is dropped. Its watch is stopped, and the thread
     /// of the watch is joined elsewhere. Never blocks.
@@ -163,16 +164,16 @@ impl<K: Object> ObjectManager<K> {
     /// takes back everything else, however often it was added. Without keys, the owner is
     /// forgotten.
     ///
-    /// With `Cache`, each object that the owner did not reference before is fetched anew by its
-    /// next read, and with [`ManagerOptions::invalidate_on_update`] each object of `keys` (OS-2).
-    /// Never blocks and never fails, as [`add_reference`](Self::add_reference).
+    /// With `Cache`, the next read fetches each object that the owner did not reference before.
+    /// With [`ManagerOptions::invalidate_on_update`] it fetches each object of `keys`. Never blocks
+    /// and never fails, as [`add_reference`](Self::add_reference).
     pub fn set_references(&self, owner: &Owner, keys: impl IntoIterator<Item = ObjectKey>) {
         let change = ReferenceChange::Set(keys.into_iter().collect());
         self.strategy.change_references(owner, change);
     }
 
-    /// The object, from memory if the strategy has a current answer there, else after a wait of at most
-    /// [`ManagerOptions::get_timeout`] (OC-8, OC-9, OS-6, SC-2).
+    /// The object: from memory if the answer there is current, else after a wait of at most
+    /// [`ManagerOptions::get_timeout`].
     ///
     /// # Errors
     ///
@@ -188,30 +189,35 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// The object, from memory if the strategy has a current answer there, else after a wait until `deadline` at the
-    /// latest (B1). An answer in memory wins over a deadline that has passed.
+    /// The object: from memory if the answer there is current, else after a wait until `deadline`
+    /// at the latest. An answer in memory takes precedence over a deadline that has passed.
     ///
-    /// - `Watch`: it waits while the object's first list is under way, and it makes a list that failed be tried again fast
-    ///   (B3). A new reference to an immutable object is checked once against the server: reads wait at most a second
-    ///   for that, then serve the old copy, marked stale (B7).
-    /// - `Cache`: what is not fresh any more (OS-6) is fetched on the thread of the first reader who needs it; others who
-    ///   need it meanwhile wait for the same answer, each to its own deadline. When that fails, or has failed so
-    ///   recently that no request is made (B17), the cached object is given, marked stale, with the failure.
-    /// - `Get`: one consistent read on the caller's thread (SC-2).
+    /// - `Watch`: the read waits while the object's first list is under way, and has a list that
+    ///   failed retried fast. A new reference to an immutable object is checked once at the server.
+    ///   Reads wait at most a second for that, then return the old copy, marked stale.
+    /// - `Cache`: the first reader of an object that is not fresh fetches it on its own thread.
+    ///   Other readers wait for the same answer, each until its own deadline. If the fetch fails,
+    ///   or is not sent because others failed just before, they get the cached object, marked
+    ///   stale, with the failure.
+    /// - `Get`: one consistent read on the caller's thread.
     ///
     /// # Errors
     ///
-    /// - `NotRegistered`: no owner references the object (OC-7). Not an API error. Not with `Get`.
-    /// - `NotFound`: the server has no such object; with `Watch` in OC-10's words, else in the server's own (OS-11).
-    /// - `Forbidden`: the server refuses the object; with `Watch` only once it has for three seconds (R4).
-    /// - `Undecodable`: the object is there but is not a `K`; see [`get_cached`](Self::get_cached) for the last good copy.
-    /// - `TooManyReflectors`, `Resources`: with `Watch`, there is no room for the object's watch; tried again by itself.
-    /// - `NotSynced`: with `Watch` and `Cache`, no answer until the deadline; it carries the last failure, the attempts,
-    ///   and since when (B2).
+    /// - `NotRegistered`: no owner references the object. Not an error of the API. Not with `Get`.
+    /// - `NotFound`: the server has no such object.
+    /// - `Forbidden`: the server refuses the object; with `Watch` once it has for three seconds.
+    /// - `Undecodable`: the object is there but is not a `K`. [`get_cached`](Self::get_cached) has
+    ///   the last good copy.
+    /// - `TooManyReflectors`, `Resources`: with `Watch`, there is no room for the object's watch.
+    ///   The manager tries again by itself.
+    /// - `NotSynced`: with `Watch` and `Cache`, no answer until the deadline. It has the last
+    ///   failure, the attempts, and since when.
     /// - `Timeout`: with `Get`, the same.
-    /// - What the server said else, or what the transport met: with `Cache` where nothing is cached, and with `Get`.
-    /// - `Panicked`: the [`Api`] or its getter did, which is code of the program's own; with `Watch`, of the object's watch.
-    /// - `Stopped`: the manager was shut down.
+    /// - Other errors of the server or the transport: with `Cache` where nothing is cached, and
+    ///   with `Get`.
+    /// - `Panicked`: the program's [`Api`] or its getter did; with `Watch`, that of the object's
+    ///   watch.
+    /// - `Stopped`: the manager was stopped.
     pub fn get_by(
         &self,
         namespace: &str,
@@ -221,9 +227,10 @@ impl<K: Object> ObjectManager<K> {
         self.measured(|| self.strategy.get(namespace, name, &|| deadline))
     }
 
-    /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`. Never blocks, asks nothing.
+    /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`.
+    /// Never blocks and sends no request.
     ///
-    /// Of an object that does not decode any more this is the last good copy, with the failure (B12).
+    /// If the object no longer decodes, this is the last good copy, with the failure.
     ///
     /// # Errors
     ///
@@ -232,27 +239,26 @@ impl<K: Object> ObjectManager<K> {
         self.strategy.get_cached(namespace, name)
     }
 
-    /// The object as the server has it now, by a consistent read past watch and cache, also while other reads back off
-    /// (R11); trimmed like all that a manager holds (B19). If the watch, or another read, brought a newer state while
-    /// the answer was on its way, that one.
+    /// The object as the server has it now, by a consistent read, also while other reads back off.
+    /// If the watch or another read brings a newer state meanwhile, that one.
     ///
-    /// Later cached reads do not go back behind an object it gave, and do not find the one again that was in memory and
-    /// that it found gone. With `Cache` the answer is kept as if a plain read had fetched it. A server whose history was
-    /// put back is followed (B18).
+    /// Later cached reads do not go back behind an object it returned. If it found the object in
+    /// memory gone, they do not return that one again. With `Cache` the answer is kept as if a
+    /// plain read had fetched it. A server whose history was put back is followed.
     ///
-    /// With `Watch`, `NotFound` has no version: of another object that was made and deleted before it, the watch may still
-    /// deliver both. Of an immutable object whose watch is stopped it is the check: gone, or another one, and the watch
-    /// starts again (B7).
+    /// With `Watch`, `NotFound` has no version. The watch may still deliver another object that was
+    /// made and deleted before it. Of an immutable object whose watch is stopped, the read is the
+    /// check: if it is gone, or another one, the watch starts again.
     ///
     /// Blocks on the network until the answer, `deadline`, or a limit of the transport.
     ///
     /// # Errors
     ///
     /// - `NotRegistered`: no owner references the object; not with `Get`.
-    /// - What the server said (`NotFound` included), or what the transport met.
+    /// - The error of the server (`NotFound` included) or of the transport.
     /// - `Timeout`: no answer by `deadline`, with what was waited for, and how long.
     /// - What came in meanwhile (`NotFound`, `Undecodable`).
-    /// - `Stopped`: the manager was shut down.
+    /// - `Stopped`: the manager was stopped.
     ///
     /// # Examples
     ///
@@ -270,7 +276,7 @@ impl<K: Object> ObjectManager<K> {
     /// server.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
     /// assert_eq!(manager.get("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
     ///
-    /// // Fresh for a minute, so a plain read does not see the change; a fresh one does, and those after it.
+    /// // Fresh for a minute, so a plain read does not see the change. A fresh one does.
     /// server.set(objects::config_map("shop", "settings", "", &[("tax", "19")]));
     /// assert_eq!(manager.get("shop", "settings")?.data.as_ref().unwrap()["tax"], "7");
     /// let fresh = manager.get_fresh("shop", "settings", Deadline::NEVER)?;
@@ -292,18 +298,20 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// The object in a state not older than `version` (R11): for a reader who has seen that version elsewhere, such as in
-    /// the answer to a write.
+    /// The object in a state not older than `version`. For a reader that has seen that version
+    /// elsewhere, such as in the answer to a write.
     ///
-    /// Memory gives it at once if it is current by the strategy's own rule and has come that far. Else the server is
-    /// asked for it, on the caller's thread; a server whose own cache has not come that far is asked again, after the
-    /// time it names or after 50 ms, doubling to a second. A watch that comes that far meanwhile ends the wait, too.
-    /// The answer is trimmed as all that a manager holds (B19), and later cached reads do not go back behind it.
-    /// Nor does it go back behind what is known of the object: of a server whose history was put back, that is waited for
-    /// until another read, such as [`get_fresh`](Self::get_fresh), has followed the server (B18).
+    /// Memory answers at once if it is current and has come that far. Else the caller's thread asks
+    /// the server. A server whose own cache is behind is asked again, after the time it names or
+    /// after 50 ms, doubling to a second. A watch that comes that far ends the wait, too.
     ///
-    /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for any, as
-    /// [`get_by`](Self::get_by). Versions of another resource of the same server are of the same count.
+    /// Later cached reads do not go back behind the answer. Nor does the answer go back behind what
+    /// is known of the object. If the server's history was put back, the read waits until another
+    /// one, such as [`get_fresh`](Self::get_fresh), has followed the server.
+    ///
+    /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for
+    /// any, as [`get_by`](Self::get_by). Versions of other resources of the same server count as
+    /// well.
     ///
     /// # Errors
     ///
@@ -312,7 +320,7 @@ impl<K: Object> ObjectManager<K> {
     /// - `Timeout`: there was no such state by `deadline`, in the server's own words if it said so
     ///   ([`Error::last_failure`]).
     /// - What the server said else, such as that the version is none, or what the transport met.
-    /// - `Stopped`: the manager was shut down.
+    /// - `Stopped`: the manager was stopped.
     pub fn get_at_least(
         &self,
         namespace: &str,
@@ -353,21 +361,21 @@ impl<K: Object> ObjectManager<K> {
     }
 
     /// Whether the server keeps confirming the objects that are watched, for a health check: each
-    /// running watch by the rule of
-    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health). An
-    /// object that is immutable or idle, so that its watch is stopped, one that found no room, and
-    /// one that the server refuses are not unhealthy, nor is anything with `Cache` and `Get`, which
-    /// watch nothing (B14). A manager without owners is healthy.
+    /// watch by the rule of
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health).
+    ///
+    /// Objects without a watch are healthy: immutable and idle ones, those that found no room, and
+    /// all with `Cache` and `Get`. So is one that the server refuses, and a manager without owners.
     ///
     /// Never blocks on the network, and does not count as a read.
     /// [`ObjectReport::is_overdue`](crate::manager::ObjectReport::is_overdue) names the objects.
     ///
     /// # Errors
     ///
-    /// `Panicked`: the manager's housekeeper did, and has not been round since. `Timeout`: how many
-    /// objects there are, and how long ago the server was heard of the one that it was not heard of
-    /// for longest; that one's last failure is the source. The text names no object.
-    pub fn check_health(&self) -> Result<(), Error> {
+    /// - `Panicked`: the manager's housekeeper did, and has not completed a sweep since.
+    /// - `Timeout`: how many objects are unhealthy, and how old the oldest confirmation of one is.
+    ///   Its last failure is the source. The text names no object.
+    pub fn health(&self) -> Result<(), Error> {
         if let Some(failure) = self.strategy.housekeeping_failure() {
             return Err(failure);
         }
@@ -392,23 +400,28 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// Subscribes to the changes of this manager's objects, for programs that show each as it comes: with `Watch` as the
-    /// server tells them, with `Cache` and `Get` as reads find them, or as a registration drops what was cached. The
-    /// manager never waits for a subscriber and remembers a bounded amount for it.
+    /// Subscribes to the changes of this manager's objects, for programs that show each as it
+    /// comes.
+    ///
+    /// With `Watch` the server tells them. With `Cache` and `Get` reads find them, or a
+    /// registration drops what was cached. The manager never waits for a subscriber and keeps a
+    /// bounded amount for it.
     pub fn subscribe(&self) -> Changes {
         self.entries.changes().subscribe()
     }
 
-    /// Stops every watch and every request for good: nothing is started or asked any more, and reads answer at once
-    /// (OC-25); those that wait end. What memory may serve without anybody behind it, an immutable object or one whose
-    /// time to live is not over, it still serves. Returns at once; dropping the manager waits for the threads.
-    pub fn shut_down(&self) {
-        self.strategy.shut_down();
+    /// Stops every watch and every request for good, and returns at once. Dropping the manager
+    /// waits for the threads.
+    ///
+    /// Reads that wait end, and later ones return `Stopped` at once. What needs no watch and no
+    /// request is still served: immutable objects, and those whose time to live is not over.
+    pub fn stop(&self) {
+        self.strategy.stop();
     }
 }
 
 impl<K: ReferencedByPods> ObjectManager<K> {
-    /// References exactly what the pod names (CM-1, CM-2): [`set_references`](Self::set_references)
+    /// References exactly what the pod names: [`set_references`](Self::set_references)
     /// with the pod as the owner. Call it when the pod is bound to the node and whenever it
     /// changes.
     pub fn register_pod(&self, pod: &Pod) {
@@ -421,7 +434,7 @@ impl<K: ReferencedByPods> ObjectManager<K> {
         self.set_references(&Owner::of(pod), keys);
     }
 
-    /// Takes back what the pod referenced (CM-4); an unknown pod is ignored. Call it when the pod's
+    /// Takes back what the pod referenced; an unknown pod is ignored. Call it when the pod's
     /// containers have ended and its volumes are unmounted: until then they may still ask for the
     /// objects.
     pub fn unregister_pod(&self, pod: &Pod) {

@@ -9,19 +9,20 @@ use crate::clock::Clock;
 use crate::hooks::Hook;
 use crate::reflector::{FailedAttempt, ReflectorOptions};
 
-/// The kubelet's wait for an object that is not there yet (OC-9).
+/// The kubelet's wait for an object that is not there yet.
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
-/// A request has to fit, also to a server that is slow; the kubelet waits for as long as its client does.
+/// A request has to fit, also to a server that is slow; the kubelet waits for as long as its client
+/// does.
 const REQUEST_GET_TIMEOUT: Duration = Duration::from_secs(10);
-/// The kubelet's time to live where the node has none (OS-6).
+/// The kubelet's time to live where the node has none.
 const TTL: Duration = Duration::from_mins(1);
-/// Five times the kubelet's default sync period (OC-18).
+/// Five times the kubelet's default sync period.
 const IDLE_MAX: Duration = Duration::from_mins(5);
-/// The least the kubelet allows (OC-18).
+/// The least the kubelet allows.
 const IDLE_MAX_LEAST: Duration = Duration::from_mins(1);
 /// Thousands of watches on a node are a burden to the server before they are one to the node.
 const REFLECTORS_MAX: usize = 1_000;
-/// The kubelet's least watch time-out for single objects (OC-6); the server draws up to twice this.
+/// The kubelet's least watch time-out for single objects; the server draws up to twice this.
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(30);
 
 /// Options of a manager; start from the default and set what differs.
@@ -82,73 +83,77 @@ impl ManagerOptions {
         self
     }
 
-    /// How the manager learns of changes. Default [`Watch`](ChangeDetection::Watch), as the kubelet's (SC-6).
+    /// How the manager learns of changes. Default: [`Watch`](ChangeDetection::Watch), as the
+    /// kubelet's.
     #[must_use]
     pub fn change_detection(mut self, mode: ChangeDetection) -> Self {
         self.change_detection = mode;
         self
     }
 
-    /// How long a plain get waits. Default 1 s with `Watch`, as the kubelet (OC-9), where 5 to 10 s suit slow links;
-    /// 10 s with `Cache` and `Get`, where the wait is for the answer to a request.
+    /// How long a plain get waits. Default: 1 s with `Watch`, as the kubelet's; 5 to 10 s suit slow
+    /// links. With `Cache` and `Get`, where a get waits for the answer to a request, 10 s.
     #[must_use]
     pub fn get_timeout(mut self, timeout: Duration) -> Self {
         self.get_timeout = Some(timeout);
         self
     }
 
-    /// With `Cache`: how long what was fetched is served without asking again, where the node has no time to live of its
-    /// own. Default 1 minute (OS-6). Zero asks at each read.
+    /// With `Cache`: how long a fetched object is served without asking again, where the node has
+    /// no time to live of its own. Default: 1 minute. Zero asks at each read.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// With `Cache`: the time to live that the cluster gives this node (OS-18); while it has a value, it wins over
-    /// [`ttl`](Self::ttl). Looked at by each read. Default: none.
+    /// With `Cache`: the time to live that the cluster gives this node. While it has a value, it
+    /// takes precedence over [`ttl`](Self::ttl). Each read looks at it. Default: none.
     #[must_use]
     pub fn node_ttl(mut self, ttl: NodeTtl) -> Self {
         self.node_ttl = ttl;
         self
     }
 
-    /// With `Cache`: whether each registration of a pod that is registered already drops what is cached of everything the
-    /// pod names, as kubelets before 1.29 did, so that an update of the pod brings fresh objects. Default false: only
-    /// objects which the pod did not name before are dropped (CM-2).
+    /// With `Cache`: whether registering a pod again drops what is cached of everything it names,
+    /// as kubelets before 1.29 did. Then an update of the pod brings fresh objects. Default: false,
+    /// which drops only objects that the pod did not name before.
     #[must_use]
     pub fn invalidate_on_update(mut self, invalidate: bool) -> Self {
         self.invalidate_on_update = invalidate;
         self
     }
 
-    /// How long an object may go unread before its watch is stopped. Default 5 minutes; at least 1 minute (OC-18).
+    /// How long an object may stay unread before its watch is stopped. Default: 5 minutes; at least
+    /// 1 minute.
     #[must_use]
     pub fn idle_max(mut self, idle: Duration) -> Self {
         self.idle_max = idle.max(IDLE_MAX_LEAST);
         self
     }
 
-    /// The most watches of this manager at a time. Default 1,000. The limits of the process bind as well.
+    /// The most watches of this manager at a time. Default: 1,000. The limits of the process apply
+    /// as well.
     #[must_use]
     pub fn reflectors_max(mut self, reflectors: usize) -> Self {
         self.reflectors_max = reflectors;
         self
     }
 
-    /// The server is asked to end each watch after a time drawn from this to twice this. Default 30 minutes (OC-6);
-    /// at least 5 minutes (RF-2).
+    /// Each watch asks the server to end it after a time drawn from this to twice this. Default: 30
+    /// minutes; at least 5 minutes.
     #[must_use]
     pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
         self.reflector.watch_timeout_min = timeout;
         self
     }
 
-    /// Silence after which a watch is opened again, once bookmarks came on one of that kind, and
-    /// after which [`check_health`](crate::manager::ObjectManager::check_health) fails (B11, B14).
+    /// The silence after which a watch is opened again, once a bookmark came on one of that kind,
+    /// and after which [`health`](crate::manager::ObjectManager::health) fails.
+    ///
     /// Default: that of
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s.
-    /// Servers send a bookmark about once a minute; three times the longest time between two takes
+    /// Servers send a bookmark about once a minute. Three times the longest time between two takes
     /// the place of this where it is more.
     #[must_use]
     pub fn idle_limit(mut self, limit: Duration) -> Self {
@@ -156,16 +161,16 @@ impl ManagerOptions {
         self
     }
 
-    /// Whether a new reference to an immutable object asks the server once if it is still the same one (B7).
-    /// Default true; false is what the kubelet does (OC-15).
+    /// Whether a new reference to an immutable object asks the server once if it is still the same
+    /// one. Default: true; false is what the kubelet does.
     #[must_use]
     pub fn recheck_immutable(mut self, recheck: bool) -> Self {
         self.recheck_immutable = recheck;
         self
     }
 
-    /// Who is told of reads, and of the lists and watches of the manager's reflectors, for metrics. Default: nobody, which
-    /// costs nothing. The manager lets go of it when it is dropped.
+    /// The hook that is told of reads, and of the lists and watches of the manager's reflectors.
+    /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
     #[must_use]
     pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
         self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
@@ -222,7 +227,7 @@ impl ManagerOptions {
         })
     }
 
-    /// The time to live in force (OS-6).
+    /// The time to live in force.
     pub(crate) fn ttl_now(&self) -> Duration {
         self.node_ttl.get().unwrap_or(self.ttl)
     }

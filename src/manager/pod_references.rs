@@ -1,4 +1,4 @@
-//! Which Secrets and ConfigMaps a pod names, in the kubelet's order (PV-1..PV-8). Pure.
+//! Which Secrets and ConfigMaps a pod names, in the kubelet's order. Pure.
 
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, EphemeralContainer,
@@ -12,15 +12,15 @@ pub trait ReferencedByPods: Object {
     /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as
     /// the pod names it. The objects are in the pod's namespace.
     ///
-    /// The visitor returns whether to go on; empty names are skipped (PV-4). Returns whether the walk
-    /// was completed. As in the kubelet, a `false` during the containers ends only that part: volumes
-    /// are still visited (PV-6).
+    /// The visitor returns whether to go on; empty names are skipped. Returns whether the walk was
+    /// completed. As in the kubelet, a `false` during the containers ends only that part: volumes
+    /// are still visited.
     #[doc(alias = "VisitPodSecretNames")]
     #[doc(alias = "VisitPodConfigmapNames")]
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool;
 }
 
-/// Which containers of a pod a walk visits: a set of the three kinds (PV-7).
+/// Which containers of a pod a walk visits: a set of the three kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerKinds(u8);
 
@@ -60,7 +60,7 @@ pub struct AnyContainer<'a> {
     pub env_from: &'a [EnvFromSource],
 }
 
-/// Visits a pod's containers of the given kinds: init, regular, ephemeral, each in its own order (PV-7).
+/// Visits a pod's containers of the given kinds: init, regular, ephemeral, each in its own order.
 ///
 /// The visitor returns whether to go on. Returns whether the walk was completed.
 #[doc(alias = "VisitContainers")]
@@ -104,8 +104,8 @@ pub fn visit_containers<'a>(
         .all(visitor)
 }
 
-/// The names of pull secrets, of the environments of containers, and of volumes (PV-2). Not visited
-/// (PV-5): what is reached through claims, storage classes or service accounts, and
+/// The names of pull secrets, of the environments of containers, and of volumes. Not visited
+/// : what is reached through claims, storage classes or service accounts, and
 /// `azureFile.secretNamespace`, since the pod's namespace is assumed.
 impl ReferencedByPods for Secret {
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
@@ -123,7 +123,7 @@ impl ReferencedByPods for Secret {
     }
 }
 
-/// The names of the environments of containers, and of volumes (PV-3).
+/// The names of the environments of containers, and of volumes.
 impl ReferencedByPods for ConfigMap {
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
         let Some(spec) = &pod.spec else { return true };
@@ -167,7 +167,8 @@ fn names_of_container<'a>(
     sets.chain(values.filter_map(of_value))
 }
 
-/// A volume has one source. With several set, which the API refuses, the first in this order counts (PV-8).
+/// A volume has one source. With several set, which the API refuses, the first in this order
+/// counts.
 fn secrets_of_volume<'a>(volume: &'a Volume, visit: &mut dyn FnMut(&'a str) -> bool) -> bool {
     let name = if let Some(source) = &volume.azure_file {
         Some(&*source.secret_name)

@@ -1,5 +1,5 @@
 //! Who references which object: counts per owner, and the one place that owns the items
-//! (OC-3..OC-5, B6). Pure.
+//! . Pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,7 +110,7 @@ pub(crate) enum Affected<I> {
 pub(crate) struct References<I> {
     objects: HashMap<ObjectKey, Referenced<I>>,
     /// What each owner references, and how often. It keeps keys, not objects, so an owner that is
-    /// changed in place cannot mislead it (CM-5).
+    /// changed in place cannot mislead it.
     owners: HashMap<Owner, BTreeMap<ObjectKey, NonZeroU32>>,
 }
 
@@ -130,7 +130,7 @@ impl<I> Default for References<I> {
 }
 
 impl<I: Clone> References<I> {
-    /// Changes the owner's references (CM-1, CM-2); `make` makes the item of an object's first one.
+    /// Changes the owner's references; `make` makes the item of an object's first one.
     /// `renews`: an owner that sets what it references anew references all of it once more.
     pub(crate) fn change(
         &mut self,
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// OC-4, last row, without OC-5's count of -1 (B6): what was never added is not taken back.
+    /// OC-4, last row, without OC-5's count of -1: what was never added is not taken back.
     #[test]
     fn removing_what_others_added_changes_nothing() {
         let mut references = References::default();

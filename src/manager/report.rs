@@ -56,7 +56,8 @@ pub struct ObjectReport {
     pub state: ObjectState,
     /// Why, in words; empty when there is nothing to add.
     pub reason: String,
-    /// The version in memory, or with `Get` that of the last read that found it; empty without an object.
+    /// The version in memory, or with `Get` that of the last read that found the object; empty
+    /// without an object.
     pub resource_version: ResourceVersion,
     /// Whether the object says that it never changes.
     pub immutable: bool,
@@ -66,31 +67,32 @@ pub struct ObjectReport {
     pub bytes: usize,
     /// When the object was created.
     pub created: Option<Time>,
-    /// How long ago the server was last heard about this object; `None` before its first answer.
+    /// How long ago the server last confirmed the object; `None` before its first answer.
     pub since_contact: Option<Duration>,
     /// Whether a watch is open or being opened. With `Watch` only.
     pub watched: bool,
-    /// Whether the watch should have heard from the server by now and has not, as
-    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) reckons
-    /// (B14), or is known to be behind: what is known of the object may be old. With `Watch` only;
-    /// false for an object whose watch is stopped.
+    /// Whether the object may be old: the server should have confirmed it by now and has not, or it
+    /// is known to be behind.
+    ///
+    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) has the
+    /// rule. With `Watch` only; false for an object whose watch is stopped.
     pub is_overdue: bool,
     /// How many owners reference the object.
     pub owners: usize,
-    /// What went wrong last, if nothing has gone well since.
+    /// The last failure, if nothing has succeeded since.
     pub last_failure: Option<Error>,
     /// How many requests failed one after the other.
     pub attempts: u32,
     /// How long ago the first of the requests that failed one after the other began, or, with
     /// `Watch`, the watch; `None` where nothing failed.
     pub trying_for: Option<Duration>,
-    /// How many events and lists were refused because something newer was known already (B18).
+    /// How many events and lists were refused because something newer was known.
     pub refused: u64,
 }
 
 /// What may be told of an object: everything but its values.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Summary {
+pub(crate) struct ObjectSummary {
     pub(crate) resource_version: ResourceVersion,
     pub(crate) immutable: bool,
     pub(crate) keys: usize,
@@ -98,7 +100,7 @@ pub(crate) struct Summary {
     pub(crate) created: Option<Time>,
 }
 
-impl Summary {
+impl ObjectSummary {
     pub(crate) fn of<K: Object>(kind: KindTraits<K>, object: &K) -> Self {
         let (keys, bytes) = kind.data_size(object);
         Self {

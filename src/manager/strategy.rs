@@ -62,8 +62,8 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
         None
     }
 
-    /// See [`ObjectManager::shut_down`](crate::manager::ObjectManager::shut_down).
-    fn shut_down(&self);
+    /// See [`ObjectManager::stop`](crate::manager::ObjectManager::stop).
+    fn stop(&self);
 
     /// The store itself, for tests that take a read apart.
     #[cfg(test)]

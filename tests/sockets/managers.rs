@@ -96,7 +96,7 @@ fn a_shutdown_ends_a_read_on_the_wire() {
         let reading = scope.spawn(|| manager.get_fresh("shop", "db", Deadline::NEVER));
         let mut peer = server.accept();
         peer.request();
-        manager.shut_down();
+        manager.stop();
         assert!(reading.join().unwrap().unwrap_err().is_stopped());
         peer.wait_for_close();
     });

@@ -5,15 +5,13 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::content::ReadPosition;
-use super::table::{EntryState, EntryTable, ObjectEntry};
-use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use super::object_entry::{EntryState, ObjectEntry};
+use crate::clock::Deadline;
+use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
-use crate::manager::kinds::cache_name;
-use crate::object::{
-    Object, ObjectKey, Reason, ResourceVersion, Status, StoredObject, resource_name,
-};
+use crate::manager::registry::{Registry, RequestContext};
+use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
 use crate::reflector::RETRY_AFTER_MAX;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -24,48 +22,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What a request is about, and what ends it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RequestContext<'a> {
-    pub(crate) key: &'a ObjectKey,
-    pub(crate) clock: &'a Clock,
-    pub(crate) deadline: Deadline,
-    pub(crate) stop: &'a StopToken,
-}
-
-impl RequestContext<'_> {
-    /// Whether a request may be sent at all.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` once the stop is raised, `Timeout` once the deadline has passed.
-    pub(crate) fn check<K: Object>(&self, version: &ResourceVersion) -> Result<(), Error> {
-        if self.stop.is_stopped() {
-            return Err(Error::stopped(&cache_name::<K>()));
-        }
-        if self.clock.has_passed(self.deadline) {
-            let what = self.what::<K>(version);
-            let message = format!("no request for {what} was sent: the deadline had passed");
-            return Err(Error::new(ErrorKind::Timeout, message));
-        }
-        Ok(())
-    }
-
-    /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
-    pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
-        error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
-    }
-
-    fn what<K: Object>(&self, version: &ResourceVersion) -> String {
-        let (resource, key) = (resource_name::<K>(), self.key);
-        if version.is_unset() {
-            format!("{resource} {key}")
-        } else {
-            format!("{resource} {key} at version {version} or later")
-        }
-    }
-}
-
 /// The object in a state not older than `version`, or in the most recent one if that is empty.
 ///
 /// `complete` takes in what the read found, and returns that, or what came in meanwhile if that is
@@ -75,8 +31,8 @@ impl RequestContext<'_> {
 ///
 /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
 /// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
-pub(crate) fn read_past<K: Object, S: EntryState<K>>(
-    table: &EntryTable<K, S>,
+pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
+    table: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     deadline: Deadline,
@@ -104,7 +60,7 @@ pub(crate) fn read_past<K: Object, S: EntryState<K>>(
         }
         let read = begin_read(table, entry, version);
         let timed_out = |failures: &Failures| {
-            let what = context.what::<K>(&read.version);
+            let what = context.describe::<K>(&read.version);
             Err(failures.timed_out(&what, context.clock.now()))
         };
         let first = failures.count() == 0;
@@ -142,14 +98,14 @@ pub(crate) fn read_past<K: Object, S: EntryState<K>>(
 
 /// Begins a read that is to go back behind neither `version` nor what is known.
 pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
-    table: &EntryTable<K, S>,
+    table: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
 ) -> ReadPosition {
     let begun = table.clock().now();
     let mut state = entry.state.lock();
     let content = state.content();
-    let known = content.floor();
+    let known = content.known_version();
     let behind = version.is_older_than(known);
     let version = if behind { known } else { version };
     content.begin_read(version.clone(), begun)
@@ -158,7 +114,7 @@ pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
 /// What memory says of a state not older than `version`, at the latest when `until` has passed or
 /// the stop is raised.
 fn wait_in_memory<K: Object, S: EntryState<K>>(
-    table: &EntryTable<K, S>,
+    table: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     until: Deadline,

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::list_watch::{Listed, Undecodable};
 use crate::manager::kinds::KindTraits;
-use crate::manager::report::Summary;
+use crate::manager::report::ObjectSummary;
 use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
 use crate::store::{Identity, VersionGuard};
@@ -18,7 +18,7 @@ use crate::sync::Arc;
 /// caller to drop under no lock: that may overwrite secrets. A write returns whether the object, or
 /// what can be said of it, is another one, so that subscribers are told; `None` if it was refused.
 #[derive(Debug)]
-pub(crate) struct Content<K: Object> {
+pub(crate) struct EntryContent<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<StoredObject<K>>>,
     /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
@@ -27,12 +27,12 @@ pub(crate) struct Content<K: Object> {
     revision: u64,
     /// Counts the reads that were begun.
     reads: u64,
-    floor: VersionGuard,
+    guard: VersionGuard,
     /// A uid that a consistent read found gone: news about it comes from the past.
-    gone: Option<Box<str>>,
+    tombstone: Option<Box<str>>,
 }
 
-impl<K: Object> Content<K> {
+impl<K: Object> EntryContent<K> {
     pub(crate) fn new(kind: KindTraits<K>) -> Self {
         Self {
             kind,
@@ -40,8 +40,8 @@ impl<K: Object> Content<K> {
             undecodable: None,
             revision: 0,
             reads: 0,
-            floor: VersionGuard::of_entry(),
-            gone: None,
+            guard: VersionGuard::of_entry(),
+            tombstone: None,
         }
     }
 }
@@ -58,7 +58,7 @@ pub(crate) struct ReadPosition {
     uid: Option<Box<str>>,
 }
 
-impl<K: Object> Content<K> {
+impl<K: Object> EntryContent<K> {
     pub(crate) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.object.as_ref()
     }
@@ -68,18 +68,18 @@ impl<K: Object> Content<K> {
     }
 
     /// The latest version that is known; cached answers are not older.
-    pub(crate) fn floor(&self) -> &ResourceVersion {
-        self.floor.position()
+    pub(crate) fn known_version(&self) -> &ResourceVersion {
+        self.guard.position()
     }
 
     /// The server has said that nothing changed up to `version`.
-    pub(crate) fn raise_floor(&mut self, version: &ResourceVersion) {
-        self.floor.raise(version);
+    pub(crate) fn raise_version(&mut self, version: &ResourceVersion) {
+        self.guard.raise(version);
     }
 
     /// How many answers and events were refused (B18).
     pub(crate) fn refused(&self) -> u64 {
-        self.floor.refused()
+        self.guard.refused()
     }
 
     /// A moment in the life of the content, for [`Self::replace`].
@@ -88,8 +88,8 @@ impl<K: Object> Content<K> {
     }
 
     /// What may be told of an object.
-    pub(crate) fn summary_of(&self, object: &K) -> Summary {
-        Summary::of(self.kind, object)
+    pub(crate) fn summary_of(&self, object: &K) -> ObjectSummary {
+        ObjectSummary::of(self.kind, object)
     }
 
     /// Whether what is held cannot change any more (OC-17).
@@ -123,14 +123,14 @@ impl<K: Object> Content<K> {
             consistent: of.consistent && !overtaken,
             history_expired: of.history_expired && !overtaken,
         };
-        let from_the_past = uid.is_some_and(|uid| self.is_gone(uid)) && !judged.consistent;
+        let from_the_past = uid.is_some_and(|uid| self.has_tombstone(uid)) && !judged.consistent;
         if from_the_past {
-            self.floor.refuse();
+            self.guard.refuse();
         }
-        if from_the_past || !self.floor.admits_replacement(&judged) {
-            return Err(self.floor.stale(of));
+        if from_the_past || !self.guard.admits_replacement(&judged) {
+            return Err(self.guard.stale(of));
         }
-        self.gone = None;
+        self.tombstone = None;
         Ok(self.take_in(item))
     }
 
@@ -149,12 +149,12 @@ impl<K: Object> Content<K> {
     /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than
     /// what is known.
     pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<bool> {
-        if version.is_older_than(self.floor.position()) {
-            self.floor.refuse();
+        if version.is_older_than(self.guard.position()) {
+            self.guard.refuse();
             return None;
         }
-        self.floor.raise(version);
-        self.gone = (!uid.is_empty()).then(|| uid.into());
+        self.guard.raise(version);
+        self.tombstone = (!uid.is_empty()).then(|| uid.into());
         Some(self.put(&mut None))
     }
 
@@ -164,20 +164,20 @@ impl<K: Object> Content<K> {
     pub(crate) fn answer(&mut self, answer: &mut Option<Arc<StoredObject<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
         let held = self.object.as_ref().map(|held| held.uid());
-        let admitted = if held == Some(object.uid()) && !self.is_gone(object.uid()) {
+        let admitted = if held == Some(object.uid()) && !self.has_tombstone(object.uid()) {
             let version = self.object.as_ref().map(|held| held.resource_version());
             version.is_none_or(|held| !object.resource_version().is_older_than(&held))
         } else {
             let past = object
                 .resource_version()
-                .is_older_than(self.floor.position());
-            !past && !self.is_gone(object.uid())
+                .is_older_than(self.guard.position());
+            !past && !self.has_tombstone(object.uid())
         };
         if !admitted {
-            self.floor.refuse();
+            self.guard.refuse();
             return None;
         }
-        self.floor.raise(&object.resource_version());
+        self.guard.raise(&object.resource_version());
         Some(self.put(answer))
     }
 
@@ -207,7 +207,7 @@ impl<K: Object> Content<K> {
     /// Drops what is known of the object, and keeps how far the server had come.
     pub(crate) fn forget(&mut self) {
         self.undecodable = None;
-        self.gone = None;
+        self.tombstone = None;
         self.object = None;
     }
 
@@ -221,17 +221,17 @@ impl<K: Object> Content<K> {
     ) -> Option<bool> {
         let version = &position.version;
         let uid = object.as_ref().map(|object| object.uid());
-        if !version.is_empty() && uid.is_some_and(|uid| self.is_gone(uid)) {
+        if !version.is_empty() && uid.is_some_and(|uid| self.has_tombstone(uid)) {
             // Only a read of the most recent state tells that the server's history was put back.
-            self.floor.refuse();
+            self.guard.refuse();
             return None;
         }
         let written = if object.is_some() {
             self.take_fresh(position, object)?
         } else {
-            self.take_gone(position)?
+            self.take_absence(position)?
         };
-        self.floor.raise(version);
+        self.guard.raise(version);
         Some(written)
     }
 
@@ -244,21 +244,21 @@ impl<K: Object> Content<K> {
     ) -> Option<bool> {
         let object = fresh.as_ref()?;
         let version = object.resource_version();
-        let floor = self.floor.position();
+        let known = self.guard.position();
         if self.has_overtaken(position) {
-            let newer = floor.is_unset() || floor.is_older_than(&version);
-            if !newer || self.is_gone(object.uid()) {
+            let newer = known.is_unset() || known.is_older_than(&version);
+            if !newer || self.has_tombstone(object.uid()) {
                 return None;
             }
         } else if self.is_put_back(object.uid(), &version) {
-            self.floor.admits_replacement(&Replacement {
+            self.guard.admits_replacement(&Replacement {
                 resource_version: version.clone(),
                 consistent: true,
                 history_expired: false,
             });
         }
-        self.gone = None;
-        self.floor.raise(&version);
+        self.tombstone = None;
+        self.guard.raise(&version);
         Some(self.put(fresh))
     }
 
@@ -267,26 +267,26 @@ impl<K: Object> Content<K> {
     fn is_put_back(&self, uid: &str, version: &ResourceVersion) -> bool {
         match &self.object {
             Some(held) if held.uid() == uid => version.is_older_than(&held.resource_version()),
-            Some(_) | None => version.is_older_than(self.floor.position()),
+            Some(_) | None => version.is_older_than(self.guard.position()),
         }
     }
 
     /// `NotFound` has no version: it tells the end of the object that was held when it was asked
     /// for, and of no other.
-    fn take_gone(&mut self, position: &ReadPosition) -> Option<bool> {
+    fn take_absence(&mut self, position: &ReadPosition) -> Option<bool> {
         let held = self.object.as_ref().map(|held| held.uid());
         if self.has_overtaken(position) && (held.is_none() || held != position.uid.as_deref()) {
             return None;
         }
         if let Some(uid) = held.filter(|uid| !uid.is_empty()) {
-            self.gone = Some(uid.into());
+            self.tombstone = Some(uid.into());
         }
         Some(self.put(&mut None))
     }
 
     fn admits(&mut self, uid: &str, version: &ResourceVersion) -> bool {
-        if self.is_gone(uid) || version.is_older_than(self.floor.position()) {
-            self.floor.refuse();
+        if self.has_tombstone(uid) || version.is_older_than(self.guard.position()) {
+            self.guard.refuse();
             return false;
         }
         let held_version = self.object.as_ref().map(|held| held.resource_version());
@@ -299,11 +299,11 @@ impl<K: Object> Content<K> {
             uid,
             resource_version: version,
         };
-        self.floor.admits_change(held, incoming)
+        self.guard.admits_change(held, incoming)
     }
 
-    fn is_gone(&self, uid: &str) -> bool {
-        self.gone.as_deref() == Some(uid)
+    fn has_tombstone(&self, uid: &str) -> bool {
+        self.tombstone.as_deref() == Some(uid)
     }
 
     /// Takes in what was admitted.
@@ -367,7 +367,7 @@ mod tests {
     /// has no lock then.
     #[test]
     fn what_is_refused_is_left_to_the_caller() {
-        let mut content = Content::<Secret>::new(KindTraits::default());
+        let mut content = EntryContent::<Secret>::new(KindTraits::default());
         let mut first = Some(listed("9"));
         assert_eq!(content.change(&mut first), Some(true));
         assert!(first.is_none(), "it was taken");

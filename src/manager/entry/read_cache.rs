@@ -6,7 +6,7 @@
 use hashbrown::HashMap;
 
 use crate::clock::Coarse;
-use crate::manager::cached::{Cached, Ready};
+use crate::manager::cached::{Cached, ReadyObject};
 use crate::object::{KeyRef, Object, ObjectKey};
 use crate::sync::{Arc, Mutex, Rank};
 
@@ -15,7 +15,7 @@ use crate::sync::{Arc, Mutex, Rank};
 #[derive(Debug)]
 pub(crate) struct ReadCache<K: Object>(Mutex<HashMap<ObjectKey, Marked<K>>>);
 
-type Marked<K> = (Arc<Ready<K>>, Coarse);
+type Marked<K> = (Arc<ReadyObject<K>>, Coarse);
 
 impl<K: Object> Default for ReadCache<K> {
     fn default() -> Self {
@@ -24,8 +24,8 @@ impl<K: Object> Default for ReadCache<K> {
 }
 
 impl<K: Object> ReadCache<K> {
-    /// The answer, if one is ready and `may_use` says so of its mark, which it may change. Allocates
-    /// nothing.
+    /// The answer, if one is ready and `may_use` says so of its mark, which it may change.
+    /// Allocates nothing.
     pub(crate) fn read(
         &self,
         namespace: &str,
@@ -48,8 +48,8 @@ impl<K: Object> ReadCache<K> {
     pub(crate) fn publish(
         &self,
         key: &ObjectKey,
-        ready: Option<(Ready<K>, Coarse)>,
-    ) -> (Option<Arc<Ready<K>>>, Coarse) {
+        ready: Option<(ReadyObject<K>, Coarse)>,
+    ) -> (Option<Arc<ReadyObject<K>>>, Coarse) {
         let mut answers = self.0.lock();
         let Some((ready, mark)) = ready else {
             let removed = answers.remove(key);

@@ -1,4 +1,5 @@
-//! Reads of a state not older than a version: how often the server is asked, and what ends the asking (R11).
+//! Reads of a state not older than a version: how often the server is asked, and what ends the
+//! asking (R11).
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::clock::{Clock, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::manager::entry::consistent_reads::is_reached;
-use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
+use crate::manager::registry::Registry;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::{ChangeDetection, ManagerOptions};
@@ -33,7 +34,7 @@ impl Stage {
         let options = ManagerOptions::default()
             .clock(clock)
             .change_detection(ChangeDetection::Get);
-        let store = Arc::new(TtlStore::new(EntryTable::new(
+        let store = Arc::new(TtlStore::new(Registry::new(
             KindTraits::default(),
             Arc::new(source.clone()),
             options,
@@ -148,7 +149,8 @@ fn the_server_says_when_it_wants_to_be_asked_again() {
     assert_eq!(asked.answer().unwrap().as_deref(), Some("2"));
 }
 
-/// R11, B2: the deadline ends it with the server's own words, the requests that were made, and since when.
+/// R11, B2: the deadline ends it with the server's own words, the requests that were made, and
+/// since when.
 #[test]
 fn the_deadline_ends_it_in_the_servers_words() {
     let stage = Stage::new();
@@ -171,7 +173,8 @@ fn the_deadline_ends_it_in_the_servers_words() {
     assert!(status.is_too_large_resource_version());
 }
 
-/// R11, B2: a request that gets no answer at all ends at the deadline too, and says what was waited for.
+/// R11, B2: a request that gets no answer at all ends at the deadline too, and says what was waited
+/// for.
 #[test]
 fn a_request_that_hangs_ends_at_the_deadline() {
     let stage = Stage::new();
@@ -212,7 +215,7 @@ fn a_stop_ends_the_pause() {
     let stage = Stage::new();
     let asked = stage.ask("9", SECOND);
     stage.fake.wait_for_timer(Duration::from_millis(50));
-    stage.store.shut_down();
+    stage.store.stop();
     assert!(asked.answer().unwrap_err().is_stopped());
     assert_eq!(stage.versions().len(), 1);
 }

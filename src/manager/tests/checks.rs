@@ -14,11 +14,11 @@ use k8s_openapi::api::core::v1::Secret;
 use super::fake::{ROUND, immutable, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
-use crate::manager::entry::table::ObjectEntry;
+use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::manager::watch::entry::{WatchEntry, WatchedObject};
 use crate::manager::watch::immutable_check::{CHECKS_MAX, take_most_urgent};
-use crate::manager::watch::state_machine::Machine;
+use crate::manager::watch::state_machine::WatchMachine;
 use crate::manager::{ManagerOptions, SecretManager};
 use crate::object::ObjectKey;
 use crate::sync::Arc;
@@ -122,7 +122,7 @@ fn b7_a_shutdown_ends_a_check_that_is_under_way() {
     stage.manager.register_pod(&of("q", &all));
     assert_eq!(stage.next(), "s0");
     let checks = Arc::clone(stage.manager.store().checks());
-    stage.manager.shut_down();
+    stage.manager.stop();
     let (send, ended) = bounded(1);
     std::thread::spawn(move || {
         while checks.is_at_work() {
@@ -163,7 +163,7 @@ fn b7_checks_are_bounded() {
 fn b7_a_check_that_somebody_waits_for_goes_first() {
     let clock = Clock::system();
     let item = |name| -> WatchedObject<Secret> {
-        let entry = WatchEntry::new(KindTraits::default(), Machine::starting(), &clock);
+        let entry = WatchEntry::new(KindTraits::default(), WatchMachine::starting(), &clock);
         ObjectEntry::new(&ObjectKey::new("ns", name), entry)
     };
     let mut waiting: Vec<_> = ["a", "b", "c"].map(item).into();

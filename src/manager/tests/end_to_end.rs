@@ -55,7 +55,8 @@ fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// OC-1, OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch, whatever happens then.
+/// OC-1, OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch,
+/// whatever happens then.
 #[test]
 fn one_list_and_one_watch_per_object() {
     let source = FakeSource::new();
@@ -169,7 +170,8 @@ fn a_refusal_is_an_answer_after_three_seconds() {
     });
 }
 
-/// OC-21, OC-22 (B4): the restart lists at `0`, and once more at the most recent because that was older.
+/// OC-21, OC-22 (B4): the restart lists at `0`, and once more at the most recent because that was
+/// older.
 #[test]
 fn an_idle_object_comes_back_no_older_than_it_went() {
     let (source, clock) = (FakeSource::new(), FakeClock::new());
@@ -197,7 +199,8 @@ fn an_idle_object_comes_back_no_older_than_it_went() {
     assert_eq!(kinds(&source), expected);
 }
 
-/// SC-1, `TestCacheBasedConfigMapManager`, B16: no watch and no thread of a manager outlives it, whatever they were doing.
+/// SC-1, `TestCacheBasedConfigMapManager`, B16: no watch and no thread of a manager outlives it,
+/// whatever they were doing.
 #[test]
 fn a_dropped_manager_leaves_no_watch() {
     let source = FakeSource::new();

@@ -13,10 +13,10 @@ use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
+use crate::manager::registry::Registry;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::launch::Launcher;
@@ -345,7 +345,8 @@ impl FakeGetter {
         self.0.lock().asked
     }
 
-    /// Which versions were asked for since the last call. Before the first one, nothing but the most recent may be.
+    /// Which versions were asked for since the last call. Before the first one, nothing but the
+    /// most recent may be.
     pub(crate) fn versions(&self) -> Vec<String> {
         let versions = self.0.lock().versions.replace(Vec::new());
         versions.unwrap_or_default()
@@ -451,7 +452,7 @@ impl Stage {
         let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
         let gets = Arc::new(getter.clone());
-        let table = EntryTable::new(KindTraits::default(), gets, options);
+        let table = Registry::new(KindTraits::default(), gets, options);
         let store = WatchStore::new(Box::new(runs.clone()), table);
         let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())).unwrap());
         clock.wait_for_timer(ROUND);
@@ -463,7 +464,8 @@ impl Stage {
         }
     }
 
-    /// A manager of this strategy. Without a watch nothing is launched, and there is no housekeeper.
+    /// A manager of this strategy. Without a watch nothing is launched, and there is no
+    /// housekeeper.
     pub(crate) fn of(mode: ChangeDetection) -> Self {
         if mode == ChangeDetection::Watch {
             return Self::new();
@@ -475,7 +477,7 @@ impl Stage {
         let getter = FakeGetter::default();
         getter.versions();
         let gets = Arc::new(getter.clone());
-        let store = Box::new(TtlStore::new(EntryTable::new(
+        let store = Box::new(TtlStore::new(Registry::new(
             KindTraits::default(),
             gets,
             options,

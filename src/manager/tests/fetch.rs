@@ -98,7 +98,8 @@ fn key() -> ObjectKey {
     ObjectKey::new("ns", "s")
 }
 
-/// SC-2: each read is one consistent GET, whoever is registered; registrations ask nothing and are not needed.
+/// SC-2: each read is one consistent GET, whoever is registered; registrations ask nothing and are
+/// not needed.
 #[test]
 fn sc_2_each_read_asks_the_server_and_registrations_ask_nothing() {
     let stage = Stage::with_secret();
@@ -185,7 +186,8 @@ fn sc_2_errors_are_the_servers_own() {
     assert_eq!(stage.row().state, ObjectState::Undecodable);
 }
 
-/// SC-2, B1, B2: the wait has an end, which says what was waited for, and how long; by default ten seconds.
+/// SC-2, B1, B2: the wait has an end, which says what was waited for, and how long; by default ten
+/// seconds.
 #[test]
 fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
     let stage = Stage::with_secret();
@@ -220,7 +222,7 @@ fn a_shutdown_ends_requests_that_are_under_way() {
         manager.get_at_least("ns", "s", &future, never).map(drop)
     });
     stage.clock.wait_for_timer(Duration::from_millis(50));
-    stage.manager.shut_down();
+    stage.manager.stop();
     for reader in [fetching, pausing] {
         assert!(reader.answer().unwrap_err().is_stopped());
     }
@@ -284,11 +286,12 @@ fn a_row_shows_how_the_last_read_ended() {
     let row = stage.row();
     assert_eq!((row.state, row.attempts), (ObjectState::NotFound, 0));
     assert_eq!(row.resource_version.as_str(), "");
-    stage.manager.shut_down();
+    stage.manager.stop();
     assert_eq!(stage.row().reason, "the manager was shut down");
 }
 
-/// R4: a refusal is said to the reader at once; the row calls it one when refusals have lasted three seconds.
+/// R4: a refusal is said to the reader at once; the row calls it one when refusals have lasted
+/// three seconds.
 #[test]
 fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
     let stage = Stage::with_secret();
@@ -352,7 +355,7 @@ fn subscribers_hear_when_reads_end_otherwise() {
     stage.source.delete("ns", "s");
     stage.get().unwrap_err();
     heard(true, "it is gone");
-    stage.manager.shut_down();
+    stage.manager.stop();
     heard(true, "nothing comes any more");
 }
 

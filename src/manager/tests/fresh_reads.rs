@@ -1,4 +1,5 @@
-//! Reads past the watch, and what comes in while their answers are on the way: the watch, lists, checks, a restored server.
+//! Reads past the watch, and what comes in while their answers are on the way: the watch, lists,
+//! checks, a restored server.
 
 use k8s_openapi::api::core::v1::Secret;
 
@@ -54,7 +55,8 @@ fn report(stage: &Stage) -> ObjectReport {
     stage.manager.inspect_object(&key).unwrap()
 }
 
-/// R11, B7: nobody watches a stopped immutable object, so a fresh read that finds it gone starts its watch again.
+/// R11, B7: nobody watches a stopped immutable object, so a fresh read that finds it gone starts
+/// its watch again.
 #[test]
 fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
     let stage = stage_at_rest();
@@ -68,7 +70,8 @@ fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
     assert_eq!(stage.version("s"), "29");
 }
 
-/// R11, B7: the same for another object, and for one that is not immutable, which the API forbids but a server may say.
+/// R11, B7: the same for another object, and for one that is not immutable, which the API forbids
+/// but a server may say.
 #[test]
 fn a_fresh_read_that_finds_another_object_has_it_watched_again() {
     for found in [
@@ -122,7 +125,8 @@ fn an_answer_that_was_overtaken_does_not_bring_a_deleted_object_back() {
     );
 }
 
-/// R11, B18: nor does it take the place of a newer state, one that does not decode included; a newer answer does.
+/// R11, B18: nor does it take the place of a newer state, one that does not decode included; a
+/// newer answer does.
 #[test]
 fn an_answer_that_was_overtaken_replaces_nothing_newer() {
     let stage = stage(Some(secret("s", "9")));
@@ -153,7 +157,8 @@ fn an_answer_that_was_overtaken_replaces_nothing_newer() {
     assert_eq!(read.kind(), ErrorKind::Undecodable);
 }
 
-/// R11, B18: `NotFound` is said of the object that was held when it was asked for, not of the one made since.
+/// R11, B18: `NotFound` is said of the object that was held when it was asked for, not of the one
+/// made since.
 #[test]
 fn a_not_found_that_was_overtaken_does_not_hide_a_new_object() {
     let stage = stage(None);
@@ -202,7 +207,8 @@ fn a_fresh_read_of_an_unchanged_object_lowers_no_floor() {
     assert_eq!(stage.version("s"), "9", "older than the bookmark");
 }
 
-/// R11, B18: a list that was begun before a fresh read does not take its readers back, however it was read.
+/// R11, B18: a list that was begun before a fresh read does not take its readers back, however it
+/// was read.
 #[test]
 fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
     let stage = stage(Some(secret("s", "9")));
@@ -255,7 +261,8 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
     assert_eq!(stage.getter.asked(), CHECKS_MAX);
 }
 
-/// B6, promise 4: a check that is decided on while the manager goes starts no thread that would outlive it.
+/// B6, promise 4: a check that is decided on while the manager goes starts no thread that would
+/// outlive it.
 #[test]
 fn a_checker_that_was_ended_starts_no_thread() {
     let stage = stage(Some(secret("s", "9")));
@@ -268,7 +275,8 @@ fn a_checker_that_was_ended_starts_no_thread() {
     assert_eq!(Arc::strong_count(&checks), 1, "no thread holds the checks");
 }
 
-/// B19, promise 5: what only writers need is in no cache, whichever way the object came; another annotation is.
+/// B19, promise 5: what only writers need is in no cache, whichever way the object came; another
+/// annotation is.
 #[test]
 fn fresh_reads_and_checks_are_trimmed() {
     const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -1,4 +1,5 @@
-//! Whether the server keeps confirming what a manager holds (B14), over runs without threads and a clock that stands still.
+//! Whether the server keeps confirming what a manager holds (B14), over runs without threads and a
+//! clock that stands still.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -31,9 +32,9 @@ fn is_overdue(stage: &Stage, name: &str) -> bool {
 #[test]
 fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_return_heals() {
     let stage = Stage::new();
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
     stage.manager.register_pod(&pod("p", &["quiet", "silent"]));
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
     for name in ["quiet", "silent"] {
         stage
             .runs
@@ -44,7 +45,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
     stage.clock.advance(Duration::from_secs(100));
     stage.runs.report("quiet", &heard(&stage));
     stage.clock.advance(Duration::from_secs(29));
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
     stage.clock.advance(Duration::from_secs(1));
     let failing = ReflectorStatus {
         failures: crate::failures::Failures::of(
@@ -57,7 +58,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
         ..heard(&stage)
     };
     stage.runs.report("silent", &failing);
-    let error = stage.manager.check_health().unwrap_err();
+    let error = stage.manager.health().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
@@ -66,7 +67,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
     assert_eq!(error.source().unwrap().to_string(), "one moment");
     assert!(is_overdue(&stage, "silent") && !is_overdue(&stage, "quiet"));
     stage.runs.report("silent", &heard(&stage));
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 }
 
 #[test]
@@ -81,13 +82,13 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     };
     stage.runs.report("s", &waiting);
     stage.clock.advance(LIMIT);
-    let error = stage.manager.check_health().unwrap_err();
+    let error = stage.manager.health().unwrap_err();
     assert_eq!(
         error.to_string(),
         "1 of 1 Secrets: the server has confirmed nothing of one for 130s"
     );
     stage.manager.unregister_pod(&pod("p", &["s"]));
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 }
 
 /// B14: an object that is known to be behind the server says so to every reader and to a health
@@ -115,11 +116,11 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     assert!(cached.is_stale());
     assert_eq!(cached.last_failure().unwrap().to_string(), "too old");
     assert!(is_overdue(&stage, "s"));
-    stage.manager.check_health().unwrap_err();
+    stage.manager.health().unwrap_err();
     stage.runs.list("s", "11", Some(secret("s", "5"))).unwrap();
     stage.runs.report("s", &heard(&stage));
     assert!(!stage.get_now("s").unwrap().is_stale());
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 }
 
 /// B14: what is stopped on purpose owes nothing.
@@ -134,7 +135,7 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
         .unwrap();
     assert_eq!(stage.version("fixed"), "5");
     stage.clock.advance(LIMIT);
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 
     stage
         .runs
@@ -143,13 +144,13 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
     stage.runs.report("idle", &heard(&stage));
     stage.clock.advance(LIMIT);
     assert!(is_overdue(&stage, "idle") && !is_overdue(&stage, "fixed"));
-    stage.manager.check_health().unwrap_err();
+    stage.manager.health().unwrap_err();
     stage.clock.wait_for_timer(ROUND);
     stage.round();
     stage.round();
     assert!(stage.runs.is_stopped("idle"));
     assert!(!is_overdue(&stage, "idle"));
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 }
 
 #[test]
@@ -158,9 +159,9 @@ fn oc_25_a_manager_that_was_shut_down_owes_nothing() {
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.report("s", &heard(&stage));
     stage.clock.advance(LIMIT);
-    stage.manager.check_health().unwrap_err();
-    stage.manager.shut_down();
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap_err();
+    stage.manager.stop();
+    stage.manager.health().unwrap();
 }
 
 #[test]
@@ -169,7 +170,7 @@ fn b14_where_nothing_is_watched_nothing_is_owed() {
         let options = ManagerOptions::default().change_detection(mode);
         let manager = SecretManager::new(FakeSource::new(), options).unwrap();
         manager.register_pod(&pod("p", &["s"]));
-        manager.check_health().unwrap();
+        manager.health().unwrap();
     }
 }
 
@@ -186,12 +187,12 @@ fn a_housekeeper_that_panics_begins_anew_and_is_told_in_health() {
     stage.runs.panic_once();
     stage.clock.advance(ROUND);
     stage.clock.wait_for_timer(Duration::from_secs(1));
-    let error = stage.manager.check_health().unwrap_err();
+    let error = stage.manager.health().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
     let text = "the housekeeper of the secret cache panicked: a bad launch";
     assert_eq!(error.to_string(), text);
     stage.clock.advance(Duration::from_secs(1));
     stage.clock.wait_for_timer(ROUND);
     assert_eq!(stage.runs.count(), 1, "the round was made up for");
-    stage.manager.check_health().unwrap();
+    stage.manager.health().unwrap();
 }

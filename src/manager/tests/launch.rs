@@ -1,4 +1,5 @@
-//! What a run asks of the server, and when it begins: OC-6 and OC-23, with a server that only takes notes.
+//! What a run asks of the server, and when it begins: OC-6 and OC-23, with a server that only takes
+//! notes.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -94,7 +95,8 @@ impl ListerWatcher<Secret> for Notes {
     }
 }
 
-/// OC-6, OC-24 (B8): one small list and one watch of 30 to 60 minutes, of one name in one namespace, without streaming.
+/// OC-6, OC-24 (B8): one small list and one watch of 30 to 60 minutes, of one name in one
+/// namespace, without streaming.
 #[test]
 fn a_run_asks_for_one_object() {
     let (api, taken) = notes();

@@ -1,4 +1,5 @@
-//! Registration as the callers see it: CM rows, the upstream count table, and a model that registrations must agree with.
+//! Registration as the callers see it: CM rows, the upstream count table, and a model that
+//! registrations must agree with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +57,8 @@ fn cm_1_registering_and_unregistering_twice_is_once() {
     });
 }
 
-/// CM-2; `TestCacheInvalidation`, as the watch-based store has it: an update starts what is new and nothing else.
+/// CM-2; `TestCacheInvalidation`, as the watch-based store has it: an update starts what is new and
+/// nothing else.
 #[test]
 fn cm_2_an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
     let stage = Stage::new();
@@ -75,8 +77,8 @@ fn cm_2_an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
     assert_eq!(stage.runs.count(), 5);
 }
 
-/// CM-2, OS-2: a read between two registrations is asked for again exactly where the strategy says so; no registration
-/// asks anything.
+/// CM-2, OS-2: a read between two registrations is asked for again exactly where the strategy says
+/// so; no registration asks anything.
 #[test]
 fn cm_2_an_update_touches_only_what_it_changes() {
     each_strategy(|stage, mode| {
@@ -116,7 +118,8 @@ fn cm_3_a_pod_made_again_is_another_one() {
     });
 }
 
-/// CM-4, and CM-5 which cannot happen here: what was stored is let go, whatever the pod says by then.
+/// CM-4, and CM-5 which cannot happen here: what was stored is let go, whatever the pod says by
+/// then.
 #[test]
 fn cm_4_a_pod_changed_in_place_lets_go_what_it_held() {
     each_strategy(|stage, mode| {
@@ -188,8 +191,8 @@ fn feed(stage: &Stage, mode: ChangeDetection, version: &str) {
     }
 }
 
-/// CM-7, SC-1, `TestCacheBasedSecretManager`: a read asks whether the name is referenced, not by whom, and only in its
-/// own namespace; with `Get` it asks the server whatever is referenced.
+/// CM-7, SC-1, `TestCacheBasedSecretManager`: a read asks whether the name is referenced, not by
+/// whom, and only in its own namespace; with `Get` it asks the server whatever is referenced.
 #[test]
 fn cm_7_reads_are_for_everybody() {
     each_strategy(|stage, mode| {
@@ -392,8 +395,8 @@ fn dropping_the_manager_joins_everything() {
     while changes.signal().recv().is_ok() {}
 }
 
-/// B16: a run that is just ending itself, because of an immutable object, is in nobody's hands when the manager is
-/// dropped; the drop waits for it all the same.
+/// B16: a run that is just ending itself, because of an immutable object, is in nobody's hands when
+/// the manager is dropped; the drop waits for it all the same.
 #[test]
 fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
     let stage = Stage::new();

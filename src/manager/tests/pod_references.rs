@@ -1,4 +1,5 @@
-//! The pod visitors against the API types themselves: `TestVisitContainers`, `TestPodSecrets`, `TestPodConfigmaps`.
+//! The pod visitors against the API types themselves: `TestVisitContainers`, `TestPodSecrets`,
+//! `TestPodConfigmaps`.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +65,8 @@ fn survey() -> Survey {
     survey
 }
 
-/// The paths of the fields that look like a reference: by their own name, or by that of the struct they stand in.
+/// The paths of the fields that look like a reference: by their own name, or by that of the struct
+/// they stand in.
 fn looks_like(survey: &Survey, word: &str) -> BTreeSet<String> {
     let fields = survey.fields.iter();
     fields
@@ -79,8 +81,8 @@ fn paths(list: &[&str]) -> BTreeSet<String> {
     list.iter().map(|path| (*path).to_owned()).collect()
 }
 
-/// PV-2, PV-5; `TestPodSecrets`: when the API grows a field that looks like a secret reference, this fails until the
-/// field is visited or excluded here by name.
+/// PV-2, PV-5; `TestPodSecrets`: when the API grows a field that looks like a secret reference,
+/// this fails until the field is visited or excluded here by name.
 #[test]
 fn every_field_that_looks_like_a_secret_is_visited_or_excluded() {
     let survey = survey();

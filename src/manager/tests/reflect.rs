@@ -1,4 +1,5 @@
-//! Builds an API object with every field set to its own path, by asking the type itself which fields it has.
+//! Builds an API object with every field set to its own path, by asking the type itself which
+//! fields it has.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +27,8 @@ struct Everything<'a> {
     seen: &'a mut BTreeSet<StringField>,
 }
 
-/// The object in which each string is its own path and volumes have the source `source`, and its string fields.
+/// The object in which each string is its own path and volumes have the source `source`, and its
+/// string fields.
 pub(crate) fn everything<T: DeserializeOwned>(source: &str) -> (T, BTreeSet<StringField>) {
     let mut seen = BTreeSet::new();
     let all = Everything {

@@ -1,4 +1,5 @@
-//! Anything in any order, from a seed: what must hold after each step of pods, lists, events, rounds, crashes and shortages.
+//! Anything in any order, from a seed: what must hold after each step of pods, lists, events,
+//! rounds, crashes and shortages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -118,8 +119,8 @@ impl World {
         self.asked = kept.collect();
     }
 
-    /// A fresh read leaves, or one of a state not older than the server's version. The server answers at once; the answer
-    /// is on its way.
+    /// A fresh read leaves, or one of a state not older than the server's version. The server
+    /// answers at once; the answer is on its way.
     fn ask(&mut self) {
         let name = self.name();
         let fresh = self.dice.roll(2) == 0;
@@ -137,7 +138,8 @@ impl World {
         }
     }
 
-    /// An answer arrives. While nobody watches, the object may have moved on before the server answered.
+    /// An answer arrives. While nobody watches, the object may have moved on before the server
+    /// answered.
     fn answer(&mut self) {
         if self.asked.is_empty() {
             return;
@@ -311,8 +313,8 @@ impl World {
     }
 }
 
-/// OC-3, OC-23, OC-27..OC-29, B6, B18: one run per referenced object at most and none without an owner, answers exactly
-/// for what is referenced, and never one older than the last.
+/// OC-3, OC-23, OC-27..OC-29, B6, B18: one run per referenced object at most and none without an
+/// owner, answers exactly for what is referenced, and never one older than the last.
 #[test]
 fn whatever_happens_each_object_has_one_owner_and_moves_forward() {
     for (dice, seed) in Dice::histories(10) {

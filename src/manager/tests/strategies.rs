@@ -1,4 +1,5 @@
-//! The three strategies side by side, over real reflectors and the fake API server: what each promises, asks and says.
+//! The three strategies side by side, over real reflectors and the fake API server: what each
+//! promises, asks and says.
 
 use std::time::Duration;
 
@@ -56,7 +57,8 @@ impl Stage {
         stage
     }
 
-    /// Two minutes without a read: a time to live passes, and a watch that is open falls idle and is stopped.
+    /// Two minutes without a read: a time to live passes, and a watch that is open falls idle and
+    /// is stopped.
     fn rest(&self) {
         let watches = self.manager.change_detection() == ChangeDetection::Watch;
         if watches {
@@ -125,8 +127,8 @@ fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// SC-1, SC-3, `TestCacheBasedSecretManager`: registered, read, changed, deleted, let go: the same calls with each
-/// strategy, each within its promise.
+/// SC-1, SC-3, `TestCacheBasedSecretManager`: registered, read, changed, deleted, let go: the same
+/// calls with each strategy, each within its promise.
 #[test]
 fn sc_1_a_secret_from_registration_to_release() {
     each_strategy(|mode| {
@@ -163,7 +165,8 @@ fn sc_1_a_secret_from_registration_to_release() {
     });
 }
 
-/// SC-1, SC-3, `TestCacheBasedConfigMapManager`: many `ConfigMaps` of many pods, each found, nothing left behind.
+/// SC-1, SC-3, `TestCacheBasedConfigMapManager`: many `ConfigMaps` of many pods, each found,
+/// nothing left behind.
 #[test]
 fn sc_1_config_maps_of_many_pods() {
     each_strategy(|mode| {
@@ -195,7 +198,8 @@ fn sc_1_config_maps_of_many_pods() {
     });
 }
 
-/// SC-3: what a strategy costs: lists and watches, gets while the time to live lasts, or a get per read.
+/// SC-3: what a strategy costs: lists and watches, gets while the time to live lasts, or a get per
+/// read.
 #[test]
 fn sc_3_what_ten_reads_ask_of_the_server() {
     each_strategy(|mode| {
@@ -250,8 +254,9 @@ fn gets_per_step(stage: &Stage) -> [usize; 3] {
     })
 }
 
-/// CM-2, OS-2; `TestCacheInvalidation`: a registration drops what is cached of the objects it newly references; with
-/// `invalidate_on_update`, as before 1.29, an update drops what the pod names, too.
+/// CM-2, OS-2; `TestCacheInvalidation`: a registration drops what is cached of the objects it newly
+/// references; with `invalidate_on_update`, as before 1.29, an update drops what the pod names,
+/// too.
 #[test]
 fn cm_2_which_registrations_force_fetches() {
     let new = Stage::new(ChangeDetection::Cache);
@@ -277,7 +282,8 @@ fn cm_2_which_registrations_force_fetches() {
     }
 }
 
-/// CM-2: the older rule has no effect where nothing is cached for a time, or where a watch keeps it current.
+/// CM-2: the older rule has no effect where nothing is cached for a time, or where a watch keeps it
+/// current.
 #[test]
 fn cm_2_the_older_rule_is_the_caches_alone() {
     for mode in [ChangeDetection::Watch, ChangeDetection::Get] {
@@ -314,7 +320,8 @@ fn r11_a_fresh_read_sees_what_the_server_has() {
     });
 }
 
-/// R11, B18: cached reads after a fresh one never go back behind it, though the server's own cache lags.
+/// R11, B18: cached reads after a fresh one never go back behind it, though the server's own cache
+/// lags.
 #[test]
 fn r11_cached_reads_never_go_back_behind_a_fresh_one() {
     each_strategy(|mode| {
@@ -358,7 +365,8 @@ fn r11_cached_reads_never_go_back_behind_a_read_not_older_than_a_version() {
     });
 }
 
-/// R11: what memory knows to be so new already is not asked for, by the strategy's own rule of what is current.
+/// R11: what memory knows to be so new already is not asked for, by the strategy's own rule of what
+/// is current.
 #[test]
 fn r11_what_is_current_and_new_enough_is_not_asked_for() {
     each_strategy(|mode| {
@@ -461,7 +469,8 @@ fn a_read_without_an_answer_ends_at_its_deadline() {
     });
 }
 
-/// OC-25, promise 4: a shutdown ends every read that is under way, at once, and nothing is asked after it.
+/// OC-25, promise 4: a shutdown ends every read that is under way, at once, and nothing is asked
+/// after it.
 #[test]
 fn oc_25_a_shutdown_ends_what_is_under_way() {
     type Ask = fn(&SecretManager) -> Result<(), Error>;
@@ -485,7 +494,7 @@ fn oc_25_a_shutdown_ends_what_is_under_way() {
             let watched = usize::from(mode == ChangeDetection::Watch);
             let own = usize::from(mode != ChangeDetection::Watch || which > 0);
             stage.source.wait_for_requests(watched + own);
-            stage.manager.shut_down();
+            stage.manager.stop();
             let error = answer.recv().unwrap().unwrap_err();
             worker.unwrap().join().unwrap();
             assert!(error.is_stopped(), "{mode} {which}: {error:?}");
@@ -497,7 +506,8 @@ fn oc_25_a_shutdown_ends_what_is_under_way() {
     });
 }
 
-/// Promise 1: what is there is given at once, whatever its age, and marked; with `Get` nothing ever is.
+/// Promise 1: what is there is given at once, whatever its age, and marked; with `Get` nothing ever
+/// is.
 #[test]
 fn what_is_cached_is_given_at_once() {
     each_strategy(|mode| {

@@ -1,4 +1,5 @@
-//! The TTL store against a naive model, from a seed: pods, reads of every kind, changes, faults and time in any order.
+//! The TTL store against a naive model, from a seed: pods, reads of every kind, changes, faults and
+//! time in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ impl Fault {
 
 /// One state of one object: when it was made, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
+struct WatchState {
     made: u64,
     version: u64,
 }
@@ -91,7 +92,7 @@ struct State {
 /// What the model keeps of one object, in the words of the rows.
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    object: Option<State>,
+    object: Option<WatchState>,
     absent: bool,
     updated: Option<Instant>,
     floor: u64,
@@ -120,17 +121,17 @@ impl Entry {
     fn answered(&mut self, now: Instant) {
         self.updated = Some(now);
         self.past_cache = false;
-        self.forgive();
+        self.reset_failures();
     }
 
-    fn forgive(&mut self) {
+    fn reset_failures(&mut self) {
         self.failure = None;
         self.backoff = None;
         self.retry_at = None;
     }
 
     /// A read past every cache is always believed; `at_least` is what it was asked for.
-    fn take(&mut self, found: Option<State>, at_least: u64, now: Instant) {
+    fn take(&mut self, found: Option<WatchState>, at_least: u64, now: Instant) {
         self.answered(now);
         self.absent = found.is_none();
         if let Some(found) = found {
@@ -150,8 +151,9 @@ impl Entry {
         self.object = found;
     }
 
-    /// OS-10, OS-15 and B18: whether an answer of the server's cache goes behind nothing that is known.
-    fn admits(&self, found: State) -> bool {
+    /// OS-10, OS-15 and B18: whether an answer of the server's cache goes behind nothing that is
+    /// known.
+    fn admits(&self, found: WatchState) -> bool {
         if self.gone == Some(found.made) {
             return false;
         }
@@ -193,7 +195,7 @@ impl Entry {
 struct Naive {
     version: u64,
     /// Every change: the version, the name, and the object, unless it was deleted.
-    history: Vec<(u64, String, Option<State>)>,
+    history: Vec<(u64, String, Option<WatchState>)>,
     lag: Option<u64>,
     fault: Option<Fault>,
     ttl: Duration,
@@ -204,7 +206,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn at(&self, name: &str, version: u64) -> Option<State> {
+    fn at(&self, name: &str, version: u64) -> Option<WatchState> {
         let changes = self.history.iter().rev();
         let mut known = changes.filter(|(at, of, _)| *at <= version && of == name);
         known.next().and_then(|(_, _, state)| *state)
@@ -270,7 +272,7 @@ impl Naive {
         match found {
             Some(found) if !consistent && !entry.admits(found) => {
                 entry.past_cache = true;
-                entry.forgive();
+                entry.reset_failures();
                 return entry.said(true).unwrap();
             }
             Some(found) if !consistent => {
@@ -382,8 +384,8 @@ impl World {
             11..13 => self.fault(),
             13 => self.change_ttl(),
             14..20 => self.pass_time(),
-            20 => return Some(self.read_past(false)),
-            21..23 => return self.reachable().then(|| self.read_past(true)),
+            20 => return Some(self.read_from_server(false)),
+            21..23 => return self.reachable().then(|| self.read_from_server(true)),
             23 => return Some(self.read_cached()),
             _ => return Some(self.read()),
         }
@@ -411,7 +413,7 @@ impl World {
         let before = self.naive.at(&name, self.naive.version);
         let made = before.map_or(version, |state| state.made);
         self.naive.version = version;
-        let state = State { made, version };
+        let state = WatchState { made, version };
         self.naive.history.push((version, name, Some(state)));
     }
 
@@ -497,7 +499,7 @@ impl World {
         entries.all(|entry| entry.floor <= self.naive.version)
     }
 
-    fn read_past(&mut self, at_least: bool) -> (Said, Said) {
+    fn read_from_server(&mut self, at_least: bool) -> (Said, Said) {
         let (name, now) = (self.name(), self.clock.now());
         let deadline = Deadline::at(later(now, seconds(10)));
         if at_least {
@@ -547,7 +549,8 @@ fn os_1_to_os_17_anything_in_any_order_is_as_the_model_says() {
     run(false);
 }
 
-/// The same with the rule of kubelets before 1.29, by which each update drops what is cached (CM-2, OLD).
+/// The same with the rule of kubelets before 1.29, by which each update drops what is cached (CM-2,
+/// OLD).
 #[test]
 fn cm_2_anything_in_any_order_with_the_older_rule_of_updates() {
     run(true);

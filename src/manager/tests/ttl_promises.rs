@@ -1,4 +1,5 @@
-//! The TTL store: what a reader was given is not taken back by what was on its way meanwhile (R11, B18), answer by answer.
+//! The TTL store: what a reader was given is not taken back by what was on its way meanwhile (R11,
+//! B18), answer by answer.
 
 use std::time::Duration;
 
@@ -109,7 +110,8 @@ fn r11_a_further_reference_takes_no_promise_back() {
     assert_eq!(stage.asked(), ["", "", "0", ""]);
 }
 
-/// R11: nor how far the server had come: a read of an older version is not answered from before that.
+/// R11: nor how far the server had come: a read of an older version is not answered from before
+/// that.
 #[test]
 fn r11_a_further_reference_keeps_how_far_the_server_had_come() {
     let stage = Stage::with_secret();
@@ -181,7 +183,8 @@ fn r11_who_joins_a_fetch_after_a_fresh_read_does_not_go_back_behind_that() {
     });
 }
 
-/// B18 with OS-17: an answer out of a record that was dropped meanwhile is the floor of the one in its place.
+/// B18 with OS-17: an answer out of a record that was dropped meanwhile is the floor of the one in
+/// its place.
 #[test]
 fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
     for by in ["a shared fetch", "a fresh read"] {
@@ -202,7 +205,8 @@ fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
     }
 }
 
-/// The same while the fetch of the one in its place is under way; OS-17: what was heard is not served without a fetch.
+/// The same while the fetch of the one in its place is under way; OS-17: what was heard is not
+/// served without a fetch.
 #[test]
 fn os_17_a_fetch_that_is_overtaken_by_the_answer_of_a_dropped_record_does_not_go_back_behind_it() {
     let (stage, requests) = by_hand(MINUTE);
@@ -224,7 +228,8 @@ fn os_17_a_fetch_that_is_overtaken_by_the_answer_of_a_dropped_record_does_not_go
     assert_eq!(read(&stage, &requests, "0", Ok(secret("s", "7"))), 7);
 }
 
-/// An absence that is known is asked about anew by each reader: what was heard from before it does not hide it.
+/// An absence that is known is asked about anew by each reader: what was heard from before it does
+/// not hide it.
 #[test]
 fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     let (stage, requests) = by_hand(MINUTE);
@@ -255,7 +260,7 @@ fn r11_a_shutdown_and_the_last_release_end_the_wait_for_a_version() {
             let owner = if removed.is_empty() { "other" } else { "pod" };
             stage.change(owner, added, removed);
             if removed.is_empty() {
-                stage.store.shut_down();
+                stage.store.stop();
             }
             let error = reader.join().unwrap().unwrap_err();
             let expected = if removed.is_empty() {
@@ -289,7 +294,8 @@ fn b17_a_failure_does_not_make_stale_what_a_fresh_read_brought_meanwhile() {
     }
 }
 
-/// A server that changes the object with each request; its cache lags, and may know nothing of the object yet.
+/// A server that changes the object with each request; its cache lags, and may know nothing of the
+/// object yet.
 #[derive(Default)]
 struct Busy {
     version: AtomicU64,
@@ -328,8 +334,9 @@ impl Getter<Secret> for Busy {
     }
 }
 
-/// R11, B18: many threads that read in each way, while references come and go. No read that begins after one that promised
-/// something goes back behind that; and where nothing is forgotten, no reader's next answer goes back behind its last.
+/// R11, B18: many threads that read in each way, while references come and go. No read that begins
+/// after one that promised something goes back behind that; and where nothing is forgotten, no
+/// reader's next answer goes back behind its last.
 #[test]
 fn r11_no_read_goes_back_whoever_reads_beside_it() {
     for forgets in [false, true] {

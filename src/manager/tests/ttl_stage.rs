@@ -9,11 +9,11 @@ use super::fake::secret;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::Getter;
-use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
+use crate::manager::registry::Registry;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::{Cached, ObjectReport};
@@ -48,7 +48,7 @@ impl Stage {
         let source = FakeSource::with_clock(clock.clone());
         let ttl = NodeTtl::new();
         let options = ManagerOptions::default().clock(clock).node_ttl(ttl.clone());
-        let store = TtlStore::new(EntryTable::new(
+        let store = TtlStore::new(Registry::new(
             KindTraits::default(),
             getter(&source),
             options,

@@ -1,4 +1,5 @@
-//! The TTL store, row by row (OS-1..OS-17, B17, B18), over a fake server and a clock that tests advance.
+//! The TTL store, row by row (OS-1..OS-17, B17, B18), over a fake server and a clock that tests
+//! advance.
 
 use std::time::Duration;
 
@@ -9,17 +10,18 @@ use super::ttl_stage::{
     FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
 };
 use crate::clock::{Deadline, FakeClock};
-use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
+use crate::manager::registry::Registry;
 use crate::manager::report::ObjectState;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::ttl::store::TtlStore;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
 
-/// OS-1..OS-4; `TestSecretStore`: counts decide which gets reach the server, and counting reaches it never.
+/// OS-1..OS-4; `TestSecretStore`: counts decide which gets reach the server, and counting reaches
+/// it never.
 #[test]
 fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
     let stage = Stage::new();
@@ -91,7 +93,8 @@ fn os_3_a_reference_that_goes_leaves_the_data_to_the_others() {
     assert_eq!(stage.requests(), 2, "the last one took the data along");
 }
 
-/// OS-5: while one object's fetch hangs, its readers wait for that one fetch, and other objects' readers for nothing.
+/// OS-5: while one object's fetch hangs, its readers wait for that one fetch, and other objects'
+/// readers for nothing.
 #[test]
 fn os_5_readers_of_one_object_share_a_fetch_and_hold_up_nobody_else() {
     let stage = Stage::with_secret();
@@ -210,7 +213,8 @@ fn os_9_an_answer_that_is_not_older_is_stored_and_fresh_again() {
     assert!(!second.is_stale());
 }
 
-/// OS-10 and B18: an older answer is not stored and bumps no time; the next get asks past the server's cache.
+/// OS-10 and B18: an older answer is not stored and bumps no time; the next get asks past the
+/// server's cache.
 #[test]
 fn os_10_an_older_answer_is_not_stored() {
     let stage = Stage::with_secret();
@@ -230,7 +234,8 @@ fn os_10_an_older_answer_is_not_stored() {
     assert_eq!(stage.asked(), ["", "0", ""]);
 }
 
-/// B18 (section B, 25): after a restore, the object with its lower version comes through with the second request.
+/// B18 (section B, 25): after a restore, the object with its lower version comes through with the
+/// second request.
 #[test]
 fn os_10_a_server_that_was_put_back_is_followed() {
     let stage = Stage::with_secret();
@@ -317,7 +322,8 @@ fn os_14_a_failure_leaves_the_cached_absence() {
     assert_eq!(stage.requests(), 2);
 }
 
-/// OS-15 with B18: versions are compared as numbers of any length, equal ones are accepted, others have no order.
+/// OS-15 with B18: versions are compared as numbers of any length, equal ones are accepted, others
+/// have no order.
 fn add_reference(store: &TtlStore<Secret>) {
     let owner = Owner::new("Pod", ObjectKey::new("ns", "p"));
     let add = ReferenceChange::Add(ObjectKey::new("ns", "s"));
@@ -339,7 +345,7 @@ fn os_15_what_older_means() {
         let getter = VersionedGetter::default();
         let clock = FakeClock::new();
         let options = ManagerOptions::default().clock(clock.clone().into());
-        let store = TtlStore::new(EntryTable::new(
+        let store = TtlStore::new(Registry::new(
             KindTraits::default(),
             Arc::new(getter.clone()),
             options.ttl(Duration::ZERO),
@@ -362,7 +368,7 @@ fn os_15_what_older_means() {
 fn os_15_another_object_from_before_what_is_known_is_refused() {
     let getter = VersionedGetter::default();
     let options = ManagerOptions::default().ttl(Duration::ZERO);
-    let store = TtlStore::new(EntryTable::new(
+    let store = TtlStore::new(Registry::new(
         KindTraits::default(),
         Arc::new(getter.clone()),
         options,
@@ -381,7 +387,8 @@ fn os_15_another_object_from_before_what_is_known_is_refused() {
     assert_eq!(getter.asked(), ["", "0", ""]);
 }
 
-/// B17 in the place of OS-16: failures are tried again after 50 ms, doubling to the time to live, and reset by an answer.
+/// B17 in the place of OS-16: failures are tried again after 50 ms, doubling to the time to live,
+/// and reset by an answer.
 #[test]
 fn os_16_failures_back_off_up_to_the_time_to_live() {
     let stage = Stage::with_secret();
@@ -430,8 +437,8 @@ fn os_16_the_backoff_without_a_time_to_live_and_with_a_retry_after() {
     stage.get("s").unwrap();
 }
 
-/// OS-17: a fetch that was under way when the data was dropped answers who waits for it; who comes after that is answered
-/// by a new one, though not behind an answer of the old one (B18).
+/// OS-17: a fetch that was under way when the data was dropped answers who waits for it; who comes
+/// after that is answered by a new one, though not behind an answer of the old one (B18).
 #[test]
 fn os_17_a_fetch_from_before_a_new_reference_is_stored_for_nobody() {
     let stage = Stage::with_secret();

@@ -106,7 +106,8 @@ fn os_6_a_hit_wins_over_a_deadline_that_has_passed() {
     assert_eq!(stage.requests(), 1);
 }
 
-/// A reader in a hurry fetches, and gives up: who has more time takes over, and nobody is served that as a failure.
+/// A reader in a hurry fetches, and gives up: who has more time takes over, and nobody is served
+/// that as a failure.
 #[test]
 fn b17_a_hasty_leader_hands_its_fetch_over() {
     let stage = Stage::with_secret();
@@ -151,7 +152,8 @@ fn b17_a_fetch_that_was_given_no_time_is_no_failure() {
     assert_eq!(stage.requests(), 2);
 }
 
-/// A leader that was given its time hands over as well, though its failure has begun a backoff for others.
+/// A leader that was given its time hands over as well, though its failure has begun a backoff for
+/// others.
 #[test]
 fn b17_a_follower_with_more_time_takes_over_within_the_backoff() {
     let stage = Stage::with_secret();
@@ -359,7 +361,8 @@ fn b19_what_is_fetched_is_trimmed() {
     );
 }
 
-/// R11: a fresh read asks at once, also within the time to live and the backoff, and is fresh for everybody.
+/// R11: a fresh read asks at once, also within the time to live and the backoff, and is fresh for
+/// everybody.
 #[test]
 fn r11_a_fresh_read_is_stored_with_its_time() {
     let stage = Stage::with_secret();
@@ -408,7 +411,8 @@ fn r11_a_fresh_read_that_fails_is_not_stored() {
     assert_eq!(stage.requests(), 5);
 }
 
-/// R11: cached reads do not go back behind a fresh one, whatever a cache of the server's that lags says.
+/// R11: cached reads do not go back behind a fresh one, whatever a cache of the server's that lags
+/// says.
 #[test]
 fn r11_cached_reads_do_not_go_back_behind_a_fresh_one() {
     let stage = Stage::with_secret();
@@ -552,7 +556,8 @@ fn r11_a_version_that_is_none_is_its_callers_mistake() {
     assert_eq!(stage.inspect("s").attempts, 0);
 }
 
-/// R11: a version the server has not come to yet is waited for, and another reader's fetch may bring it first.
+/// R11: a version the server has not come to yet is waited for, and another reader's fetch may
+/// bring it first.
 #[test]
 fn r11_a_version_that_another_read_brings_ends_the_wait() {
     let stage = Stage::with_secret();
@@ -589,7 +594,7 @@ fn os_5_a_shutdown_ends_the_fetches() {
         stage.clock.wait_for_parked(3);
         let future = scope.spawn(|| stage.get_at_least("t", "99"));
         stage.clock.wait_for_parked(4);
-        stage.store.shut_down();
+        stage.store.stop();
         for reader in readers {
             assert!(reader.join().unwrap().unwrap_err().is_stopped());
         }
@@ -607,7 +612,8 @@ fn os_5_a_shutdown_ends_the_fetches() {
     assert_eq!(stage.inspect("t").reason, "the manager was shut down");
 }
 
-/// Subscribers hear of what readers would get: a new object, an absence, a failure, a drop; not of a confirmation.
+/// Subscribers hear of what readers would get: a new object, an absence, a failure, a drop; not of
+/// a confirmation.
 #[test]
 fn subscribers_hear_of_what_changes() {
     let stage = Stage::with_secret();

@@ -1,5 +1,5 @@
-//! Reads of the watch-based store that are not older than a version: from memory, from the server, from the watch that
-//! comes that far meanwhile; and what they leave behind (R11, B18).
+//! Reads of the watch-based store that are not older than a version: from memory, from the server,
+//! from the watch that comes that far meanwhile; and what they leave behind (R11, B18).
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ fn not_found() -> Error {
     Error::not_found("secrets", "s")
 }
 
-/// R11: what the watch has brought so far is enough: nothing is asked. Bookmarks count, as lists and events do.
+/// R11: what the watch has brought so far is enough: nothing is asked. Bookmarks count, as lists
+/// and events do.
 #[test]
 fn memory_that_has_come_so_far_answers_at_once() {
     let stage = stage(Some(secret("s", "9")));
@@ -49,7 +50,8 @@ fn memory_that_has_come_so_far_answers_at_once() {
     assert_eq!(stage.getter.asked(), 0);
 }
 
-/// R11: else the server is asked once, for that version; empty and `0` mean what they mean to the API.
+/// R11: else the server is asked once, for that version; empty and `0` mean what they mean to the
+/// API.
 #[test]
 fn a_later_version_is_asked_of_the_server() {
     let stage = stage(Some(secret("s", "9")));
@@ -67,7 +69,8 @@ fn a_later_version_is_asked_of_the_server() {
     assert_eq!(stage.getter.asked(), 2);
 }
 
-/// R11, B18: the answer is what cached reads give from then on, and nothing from before the version takes its place.
+/// R11, B18: the answer is what cached reads give from then on, and nothing from before the version
+/// takes its place.
 #[test]
 fn cached_reads_do_not_go_back_behind_the_answer() {
     let stage = stage(Some(secret("s", "9")));
@@ -103,7 +106,8 @@ fn that_there_is_none_is_an_answer() {
     assert_eq!(stage.getter.asked(), 1);
 }
 
-/// R11, B18: an answer from a server behind what is known would go back, so the later version is asked for.
+/// R11, B18: an answer from a server behind what is known would go back, so the later version is
+/// asked for.
 #[test]
 fn what_is_known_is_the_least_that_is_asked_for() {
     let stage = Stage::new();
@@ -191,7 +195,7 @@ fn the_watch_may_bring_it_first() {
 #[test]
 fn the_release_and_the_shutdown_end_the_wait() {
     let release = |stage: &Stage| stage.manager.unregister_pod(&pod("p", &[]));
-    let shut_down = |stage: &Stage| stage.manager.shut_down();
+    let shut_down = |stage: &Stage| stage.manager.stop();
     let ways: [(Act<'_>, ErrorKind); 2] = [
         (&release, ErrorKind::NotRegistered),
         (&shut_down, ErrorKind::Stopped),
@@ -208,7 +212,8 @@ fn the_release_and_the_shutdown_end_the_wait() {
     }
 }
 
-/// R11, B18: what the watch saw while the answer was on its way is newer; no floor is raised over what is held then.
+/// R11, B18: what the watch saw while the answer was on its way is newer; no floor is raised over
+/// what is held then.
 #[test]
 fn an_answer_that_was_overtaken_raises_no_floor() {
     let stage = stage(None);

@@ -1,4 +1,5 @@
-//! The rows of the watch-based store, one test each, over runs without threads and a clock that stands still.
+//! The rows of the watch-based store, one test each, over runs without threads and a clock that
+//! stands still.
 
 use std::time::Duration;
 
@@ -335,7 +336,7 @@ fn a_manager_that_was_shut_down_starts_nothing() {
         .list("fixed", "10", Some(immutable("fixed", "9")))
         .unwrap();
     assert_eq!(stage.version("fixed"), "9");
-    stage.manager.shut_down();
+    stage.manager.stop();
     assert!(stage.runs.is_stopped("mutable"));
     stage
         .manager
@@ -470,7 +471,8 @@ fn an_item_over_the_ceiling_waits_for_room() {
     assert_eq!(stage.version("b"), "9");
 }
 
-/// A thread that cannot be had is an answer for readers and is tried again each round; so is one that crashed.
+/// A thread that cannot be had is an answer for readers and is tried again each round; so is one
+/// that crashed.
 #[test]
 fn what_could_not_be_started_is_tried_again() {
     let stage = Stage::new();
@@ -491,7 +493,8 @@ fn what_could_not_be_started_is_tried_again() {
     assert_eq!(stage.runs.count(), 2);
 }
 
-/// A run that crashes each time is not started by each read; a second later a read may, and each round does.
+/// A run that crashes each time is not started by each read; a second later a read may, and each
+/// round does.
 #[test]
 fn reads_do_not_start_a_run_that_crashes_over_and_over() {
     let stage = Stage::new();
@@ -530,7 +533,8 @@ fn a_failed_check_waits_for_as_long_as_the_server_says() {
     stage.getter.wait_for_asked(2);
 }
 
-/// B14: what was known when an unread object's watch was stopped is still the last word, whatever it was.
+/// B14: what was known when an unread object's watch was stopped is still the last word, whatever
+/// it was.
 #[test]
 fn an_idle_item_reports_its_last_answer() {
     let stage = Stage::with(|options| options.idle_max(ROUND));
@@ -652,7 +656,8 @@ fn an_immutable_object_that_is_gone_is_noticed() {
     assert!(stage.get_now("s").unwrap_err().is_not_found());
 }
 
-/// B7: a check without an answer costs readers a second at most; the old copy comes marked, and the check again.
+/// B7: a check without an answer costs readers a second at most; the old copy comes marked, and the
+/// check again.
 #[test]
 fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     let stage = Stage::new();
@@ -779,7 +784,8 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     assert_eq!(stage.version("s"), "12");
 }
 
-/// B16: whoever lets go of the last reference does not wait for the thread's end; the housekeeper does.
+/// B16: whoever lets go of the last reference does not wait for the thread's end; the housekeeper
+/// does.
 #[test]
 fn letting_go_does_not_wait_for_threads() {
     let stage = Stage::new();
@@ -806,7 +812,7 @@ fn a_shutdown_ends_fresh_reads() {
         assert!(error.is_stopped());
     });
     stage.getter.wait_for_asked(1);
-    stage.manager.shut_down();
+    stage.manager.stop();
     let worker = worker.unwrap();
     while !worker.is_finished() {
         std::thread::yield_now();
@@ -814,7 +820,8 @@ fn a_shutdown_ends_fresh_reads() {
     worker.join().unwrap();
 }
 
-/// B14: an answer knows how old it is, growing in the holder's hands, and what went wrong meanwhile.
+/// B14: an answer knows how old it is, growing in the holder's hands, and what went wrong
+/// meanwhile.
 #[test]
 fn an_answer_knows_its_age_and_the_last_failure() {
     let stage = Stage::new();

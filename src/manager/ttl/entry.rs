@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Coarse};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::manager::cached::{Cached, Ready};
+use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::entry::consistent_reads::is_reached;
-use crate::manager::entry::content::{Content, ReadPosition};
-use crate::manager::entry::table::{AnswerContext, EntryState};
+use crate::manager::entry::content::{EntryContent, ReadPosition};
+use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
-use crate::manager::report::{ObjectState, Summary, failed_so_far};
+use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 use crate::sync::Arc;
@@ -30,32 +30,32 @@ pub(crate) enum NextStep<K: Object> {
     /// the last failure, whose backoff is not over (B17).
     Return(Result<Cached<K>, Error>),
     /// Wait for the fetch of this number.
-    Follow(u64),
+    Wait(u64),
     /// Fetch.
-    Lead,
+    Fetch,
     /// Look the object up again: nobody references this entry any more.
-    LookUp,
+    FindAgain,
 }
 
 /// How a fetch ended, for those who waited for it.
 #[derive(Debug)]
-enum Outcome<K: Object> {
+enum FetchResult<K: Object> {
     /// The answer was stored: readers take it if it is still fresh when they look.
     Stored,
     /// Its readers share the answer.
     Shared(Result<Cached<K>, Error>),
     /// It ended by what concerned its leader only: the next reader fetches, backoff or not.
-    HandedOver,
+    LeaderTimedOut,
 }
 
 /// What is known of one object that is fetched.
 #[derive(Debug)]
 pub(crate) struct TtlEntry<K: Object> {
-    pub(super) content: Content<K>,
+    pub(super) content: EntryContent<K>,
     /// With `Get` no object is kept.
     keeps: bool,
     /// The last object that was found, if none is kept.
-    pub(super) found: Option<Summary>,
+    pub(super) found: Option<ObjectSummary>,
     /// The server's words that there is no such object (OS-11).
     pub(super) absent: Option<Error>,
     /// The newest state of the object does not decode; the content holds the last good one (B12).
@@ -70,7 +70,7 @@ pub(crate) struct TtlEntry<K: Object> {
     past_cache: bool,
     /// The fetches under way, by number, and since when. Readers join none that is superseded.
     in_flight: Vec<(u64, Instant)>,
-    completed: Option<(u64, Outcome<K>)>,
+    completed: Option<(u64, FetchResult<K>)>,
     /// The failures since the last answer.
     pub(super) failures: Failures,
     /// The last pause after a fetch that failed; each further failure doubles it (B17).
@@ -83,7 +83,7 @@ pub(crate) struct TtlEntry<K: Object> {
 impl<K: Object> TtlEntry<K> {
     pub(crate) fn new(kind: KindTraits<K>, keeps: bool) -> Self {
         Self {
-            content: Content::new(kind),
+            content: EntryContent::new(kind),
             keeps,
             found: None,
             absent: None,
@@ -117,7 +117,7 @@ impl<K: Object> TtlEntry<K> {
         self.updated = None;
         self.past_cache = false;
         self.completed = None;
-        self.forgive();
+        self.reset_failures();
         self.content.forget();
     }
 
@@ -127,40 +127,41 @@ impl<K: Object> TtlEntry<K> {
         self.invalidate();
     }
 
-    /// What a reader is to do who has waited for the fetch `followed`, if for one.
-    pub(crate) fn next_step(&self, at: &AnswerContext<'_>, followed: Option<u64>) -> NextStep<K> {
+    /// What a reader is to do who has waited for the fetch `waited_for`, if for one.
+    pub(crate) fn next_step(&self, at: &AnswerContext<'_>, waited_for: Option<u64>) -> NextStep<K> {
         if self.is_fresh(at) {
             return NextStep::Return(self.in_memory(false, at));
         }
         let completed = self.completed.as_ref();
-        let completed = completed.filter(|(number, _)| followed.is_some_and(|id| id <= *number));
+        let completed = completed.filter(|(number, _)| waited_for.is_some_and(|id| id <= *number));
         let outcome = completed.map(|(_, outcome)| outcome);
-        if let Some(Outcome::Shared(result)) = outcome
+        if let Some(FetchResult::Shared(result)) = outcome
             && !self.is_behind(result)
         {
             return NextStep::Return(result.clone());
         }
         let mut in_flight = self.in_flight.iter().map(|(number, _)| *number);
-        if let Some(number) = followed.filter(|id| in_flight.clone().any(|number| number == *id)) {
-            return NextStep::Follow(number);
+        if let Some(number) = waited_for.filter(|id| in_flight.clone().any(|number| number == *id))
+        {
+            return NextStep::Wait(number);
         }
         if self.is_detached {
-            return NextStep::LookUp;
+            return NextStep::FindAgain;
         }
         if let Some(number) = in_flight.find(|number| *number > self.superseded) {
-            return NextStep::Follow(number);
+            return NextStep::Wait(number);
         }
         let backs_off = self.retry_at.is_some_and(|retry_at| at.now < retry_at);
         let backing_off = self.failures.last().filter(|_| backs_off);
-        match backing_off.filter(|_| !matches!(outcome, Some(Outcome::HandedOver))) {
+        match backing_off.filter(|_| !matches!(outcome, Some(FetchResult::LeaderTimedOut))) {
             Some(failure) => NextStep::Return(self.after(failure, at)),
-            None => NextStep::Lead,
+            None => NextStep::Fetch,
         }
     }
 
     /// A reader begins to fetch: out of the server's cache if an object is held, else past it
     /// (OS-7).
-    pub(crate) fn begin_fetch(&mut self, at: &AnswerContext<'_>) -> ReadPosition {
+    pub(crate) fn start_fetch(&mut self, at: &AnswerContext<'_>) -> ReadPosition {
         let cached = self.object().is_some() && !self.past_cache;
         let version = if cached {
             ResourceVersion::any()
@@ -182,7 +183,7 @@ impl<K: Object> TtlEntry<K> {
         let behind = match found {
             Ok(object) => {
                 let version = object.resource_version();
-                self.is_superseded(fetch) && version.is_older_than(self.content.floor())
+                self.is_superseded(fetch) && version.is_older_than(self.content.known_version())
             }
             Err(error) => error.is_not_found(),
         };
@@ -201,8 +202,8 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// A fetch that readers share, or a read that one reader made for itself (R11), has come back.
-    /// `late`: its reader's own deadline ended it. Returns what the reader is told, and whether that
-    /// is news for subscribers.
+    /// `late`: its reader's own deadline ended it. Returns what the reader is told, and whether
+    /// that is news for subscribers.
     pub(crate) fn complete(
         &mut self,
         read: &ReadPosition,
@@ -210,7 +211,7 @@ impl<K: Object> TtlEntry<K> {
         late: bool,
         at: &AnswerContext<'_>,
     ) -> (Result<Cached<K>, Error>, bool) {
-        let before = self.shown();
+        let before = self.visible_state();
         let (result, written) = match found {
             found if !self.keeps => (self.note(read, found, at), None),
             Ok(object) => self.take_object(read, object, at),
@@ -227,7 +228,10 @@ impl<K: Object> TtlEntry<K> {
         if self.is_shared(read) {
             self.end_fetch(read, &result, written.is_some(), late);
         }
-        (result, written == Some(true) || before != self.shown())
+        (
+            result,
+            written == Some(true) || before != self.visible_state(),
+        )
     }
 
     /// Tells the readers who wait for a fetch how it ended. This table is OS-8..OS-14 with B17.
@@ -240,11 +244,11 @@ impl<K: Object> TtlEntry<K> {
     ) {
         let failed = self.failures.last().is_some();
         let outcome = match result {
-            _ if late => Outcome::HandedOver,
-            Ok(_) if !failed && !self.is_superseded(fetch) => Outcome::Stored,
+            _ if late => FetchResult::LeaderTimedOut,
+            Ok(_) if !failed && !self.is_superseded(fetch) => FetchResult::Stored,
             // Overtaken, it was true for who asked, and may not be for who came meanwhile.
-            Err(error) if error.is_not_found() && !failed && !is_stored => Outcome::Stored,
-            result => Outcome::Shared(result.clone()),
+            Err(error) if error.is_not_found() && !failed && !is_stored => FetchResult::Stored,
+            result => FetchResult::Shared(result.clone()),
         };
         let number = fetch.number;
         self.in_flight.retain(|(in_flight, _)| *in_flight != number);
@@ -273,7 +277,7 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
-    pub(crate) fn whatever_there_is(&self, at: &AnswerContext<'_>) -> Option<Cached<K>> {
+    pub(crate) fn held_copy(&self, at: &AnswerContext<'_>) -> Option<Cached<K>> {
         let failure = self.undecodable.as_ref().or(self.failures.last());
         let ready = self.served(failure.cloned(), !self.is_fresh(at), at.clock);
         ready.map(Cached::of)
@@ -324,12 +328,12 @@ impl<K: Object> TtlEntry<K> {
             }
             if shared {
                 self.past_cache = from_cache;
-                self.forgive();
+                self.reset_failures();
             }
         }
         if is_superseded && self.object().is_none() {
             // Stored for nobody (OS-17), but no reader goes back behind it (B18).
-            self.content.raise_floor(&own.resource_version());
+            self.content.raise_version(&own.resource_version());
             return (Ok(Cached::confirmed(own, at.now, at.clock)), written);
         }
         let stale = written.is_none() && shared && self.past_cache && !self.is_fresh(at);
@@ -398,7 +402,7 @@ impl<K: Object> TtlEntry<K> {
             }
         }
         if answered {
-            self.forgive();
+            self.reset_failures();
         }
         self.absent = error.filter(|_| answered).cloned();
         let undecodable = error.filter(|error| error.kind() == ErrorKind::Undecodable);
@@ -440,9 +444,9 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<Ready<K>> {
+    fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<ReadyObject<K>> {
         let (contact, _) = self.updated?;
-        Some(Ready {
+        Some(ReadyObject {
             object: Arc::clone(self.object()?),
             contact,
             failure,
@@ -454,7 +458,7 @@ impl<K: Object> TtlEntry<K> {
     /// Whether readers were given something newer than what a fetch found: who began to wait for it
     /// after that does not go back (B18).
     fn is_behind(&self, result: &Result<Cached<K>, Error>) -> bool {
-        let floor = self.content.floor();
+        let floor = self.content.known_version();
         let found = result.as_ref().ok().map(Cached::held);
         found.is_some_and(|found| found.resource_version().is_older_than(floor))
     }
@@ -481,10 +485,10 @@ impl<K: Object> TtlEntry<K> {
         self.undecodable = None;
         self.updated = Some((at.now, at.coarse));
         self.past_cache = false;
-        self.forgive();
+        self.reset_failures();
     }
 
-    fn forgive(&mut self) {
+    fn reset_failures(&mut self) {
         self.failures = Failures::default();
         self.backoff = None;
         self.retry_at = None;
@@ -509,7 +513,7 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// What subscribers are told of besides the object itself.
-    fn shown(&self) -> (Option<ErrorKind>, bool, bool, Option<Summary>) {
+    fn visible_state(&self) -> (Option<ErrorKind>, bool, bool, Option<ObjectSummary>) {
         let failure = self.failures.last().map(Error::kind);
         let denied = self.failures.refusal(FORBIDDEN_GRACE).is_some();
         let absent = self.absent.is_some();
@@ -518,11 +522,11 @@ impl<K: Object> TtlEntry<K> {
 }
 
 impl<K: Object> EntryState<K> for TtlEntry<K> {
-    fn content(&mut self) -> &mut Content<K> {
+    fn content(&mut self) -> &mut EntryContent<K> {
         &mut self.content
     }
 
-    fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
+    fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)> {
         let (_, fetched) = self.updated.filter(|_| self.undecodable.is_none())?;
         let ready = self.served(self.failures.last().cloned(), false, clock)?;
         Some((ready, fetched))
@@ -543,7 +547,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
                 at.key.name(),
             )));
         }
-        let reached = self.is_fresh(at) && is_reached(self.content.floor(), version);
+        let reached = self.is_fresh(at) && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(false, at))
     }
 
@@ -578,7 +582,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
         &self.failures
     }
 
-    fn summary(&self) -> Option<Summary> {
+    fn summary(&self) -> Option<ObjectSummary> {
         let held = self.object().map(|held| self.content.summary_of(held));
         held.or_else(|| self.found.clone())
     }

@@ -1,4 +1,5 @@
-//! Model checks: readers, a leader's end of every kind, references and the shutdown in every order, without real threads.
+//! Model checks: readers, a leader's end of every kind, references and the shutdown in every order,
+//! without real threads.
 
 use std::time::Duration;
 
@@ -13,17 +14,19 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Cached;
-use crate::manager::entry::table::{AnswerContext, EntryTable};
+use crate::manager::entry::object_entry::AnswerContext;
 use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
+use crate::manager::registry::Registry;
 use crate::manager::strategy::Strategy as _;
 use crate::manager::tests::fake::secret;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
-/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were
+/// written.
 const SCHEDULES: usize = 2_000;
 
 /// Bytes of stack per modelled thread.
@@ -35,7 +38,8 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
 }
 
-/// How the model's server answers the first request; the others get the object, in the request's number as version.
+/// How the model's server answers the first request; the others get the object, in the request's
+/// number as version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Answers,
@@ -165,7 +169,7 @@ impl Model {
             asked: Arc::new(Monitor::new(0)),
         };
         let options = ManagerOptions::default().clock(clock).ttl(ttl);
-        let store = TtlStore::new(EntryTable::new(
+        let store = TtlStore::new(Registry::new(
             KindTraits::default(),
             Arc::new(server.clone()),
             options,
@@ -225,7 +229,8 @@ fn os_5_readers_share_one_fetch_in_every_order() {
     });
 }
 
-/// OS-5, OS-6: without a time to live each reader makes a request of its own, and none is forgotten.
+/// OS-5, OS-6: without a time to live each reader makes a request of its own, and none is
+/// forgotten.
 #[test]
 fn os_5_readers_without_a_time_to_live_fetch_one_after_the_other() {
     check(|| {
@@ -301,8 +306,8 @@ fn os_5_a_getter_that_panics_is_a_failure_in_every_order() {
     });
 }
 
-/// OS-2, OS-17: who reads after a reference was added is given what was fetched after that; who waited is answered; and
-/// nobody goes back (B18).
+/// OS-2, OS-17: who reads after a reference was added is given what was fetched after that; who
+/// waited is answered; and nobody goes back (B18).
 #[test]
 fn os_17_a_new_reference_parts_the_readers_in_every_order() {
     check(|| {
@@ -338,7 +343,8 @@ fn os_17_a_new_reference_parts_the_readers_in_every_order() {
     });
 }
 
-/// R11 with OS-2: a reference that is added while a fresh read is under way takes nothing of its promise back.
+/// R11 with OS-2: a reference that is added while a fresh read is under way takes nothing of its
+/// promise back.
 #[test]
 fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
     check(|| {
@@ -350,7 +356,10 @@ fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
                 model.get(Deadline::NEVER).unwrap();
             })
         };
-        let fresh = model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        let fresh = model
+            .store
+            .get_at_least("ns", "s", &"".into(), Deadline::NEVER)
+            .unwrap();
         let cached = model.get(Deadline::NEVER).unwrap();
         assert!(version(&cached) >= version(&fresh));
         adder.join().unwrap();
@@ -368,7 +377,10 @@ fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
             let model = model.clone();
             thread::spawn(move || model.change(&["s"], &[]))
         };
-        let fresh = model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        let fresh = model
+            .store
+            .get_at_least("ns", "s", &"".into(), Deadline::NEVER)
+            .unwrap();
         let wanted = ResourceVersion::from("1");
         let late = model
             .store
@@ -401,7 +413,7 @@ fn os_5_a_shutdown_ends_every_wait() {
         let model = Model::new(First::Hangs, MINUTE);
         let readers = model.readers(3);
         model.server.wait_for_asked();
-        model.store.shut_down();
+        model.store.stop();
         for reader in readers {
             assert!(reader.join().unwrap().unwrap_err().is_stopped());
         }
@@ -415,7 +427,10 @@ fn r11_cached_reads_stay_behind_a_fresh_one_in_every_order() {
     check(|| {
         let model = Model::new(First::Answers, MINUTE);
         let readers = model.readers(2);
-        let fresh = model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        let fresh = model
+            .store
+            .get_at_least("ns", "s", &"".into(), Deadline::NEVER)
+            .unwrap();
         let cached = model.get(Deadline::NEVER).unwrap();
         assert!(version(&cached) >= version(&fresh));
         for reader in readers {
@@ -437,7 +452,10 @@ fn r11_a_wait_for_a_version_is_ended_by_another_read() {
             thread::spawn(move || store.get_at_least("ns", "s", &wanted, Deadline::NEVER))
         };
         model.server.wait_for_asked();
-        model.store.get_fresh("ns", "s", Deadline::NEVER).unwrap();
+        model
+            .store
+            .get_at_least("ns", "s", &"".into(), Deadline::NEVER)
+            .unwrap();
         waits.join().unwrap().unwrap();
     });
 }
@@ -453,7 +471,7 @@ fn r11_a_wait_for_a_version_is_ended_by_a_shutdown() {
             thread::spawn(move || store.get_at_least("ns", "s", &wanted, Deadline::NEVER))
         };
         model.server.wait_for_asked();
-        model.store.shut_down();
+        model.store.stop();
         assert!(waits.join().unwrap().unwrap_err().is_stopped());
     });
 }
@@ -486,16 +504,16 @@ fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool)
         coarse: clock.coarse(),
         ttl: MINUTE,
     };
-    let mut followed = None;
+    let mut waited_for = None;
     let mut guard = entry.lock();
     loop {
-        match guard.next_step(&at, followed) {
-            NextStep::Follow(number) => {
-                followed = Some(number);
+        match guard.next_step(&at, waited_for) {
+            NextStep::Wait(number) => {
+                waited_for = Some(number);
                 guard = clock.wait_until(entry, guard, Deadline::NEVER);
             }
-            NextStep::Lead => {
-                let fetch = guard.begin_fetch(&at);
+            NextStep::Fetch => {
+                let fetch = guard.start_fetch(&at);
                 drop(guard);
                 let found = Ok(Arc::new(StoredObject::new(secret("s", "1"))));
                 let (result, _) = entry.lock().complete(&fetch, found, false, &at);
@@ -509,7 +527,7 @@ fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool)
                 result.unwrap();
                 return;
             }
-            NextStep::LookUp => panic!("the object is referenced"),
+            NextStep::FindAgain => panic!("the object is referenced"),
         }
     }
 }
@@ -519,7 +537,8 @@ fn a_fetch_whose_end_is_told_leaves_nobody_waiting() {
     check(|| share_a_fetch(true));
 }
 
-/// The negative control: the checker sees that a follower sleeps on when the end of a fetch is not told.
+/// The negative control: the checker sees that a follower sleeps on when the end of a fetch is not
+/// told.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_checker_sees_a_fetch_whose_end_is_not_told() {

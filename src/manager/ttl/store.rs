@@ -7,11 +7,13 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
-use crate::manager::entry::consistent_reads::{RequestContext, read_past};
+use crate::manager::entry::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
+use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
+use crate::manager::registry::Registry;
+use crate::manager::registry::RequestContext;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
@@ -20,14 +22,14 @@ use crate::sync::Arc;
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
 #[derive(Debug)]
 pub(crate) struct TtlStore<K: Object> {
-    table: Arc<EntryTable<K, TtlEntry<K>>>,
+    table: Arc<Registry<K, TtlEntry<K>>>,
     /// With `Get` no object is kept.
     keeps: bool,
 }
 
 impl<K: Object> TtlStore<K> {
     /// A store without references. Touches no network.
-    pub(crate) fn new(table: Arc<EntryTable<K, TtlEntry<K>>>) -> Self {
+    pub(crate) fn new(table: Arc<Registry<K, TtlEntry<K>>>) -> Self {
         Self {
             keeps: table.options.change_detection != ChangeDetection::Get,
             table,
@@ -41,25 +43,25 @@ impl<K: Object> TtlStore<K> {
         deadline: Deadline,
     ) -> Option<Result<Cached<K>, Error>> {
         let (table, stop) = (&self.table, self.table.stop.token());
-        let mut followed = None;
+        let mut waited_for = None;
         let mut state = entry.state.lock();
         loop {
             let at = table.context(&entry.key);
-            match state.next_step(&at, followed) {
-                NextStep::LookUp => return None,
+            match state.next_step(&at, waited_for) {
+                NextStep::FindAgain => return None,
                 NextStep::Return(result) if state.is_fresh(&at) => return Some(result),
                 _ if stop.is_stopped() => return Some(Err(Error::stopped(&cache_name::<K>()))),
                 NextStep::Return(result) => return Some(result),
-                NextStep::Lead | NextStep::Follow(_) if deadline.has_passed(at.now) => {
+                NextStep::Fetch | NextStep::Wait(_) if deadline.has_passed(at.now) => {
                     return Some(state.late(None, &at));
                 }
-                NextStep::Lead => {
-                    let fetch = state.begin_fetch(&at);
+                NextStep::Fetch => {
+                    let fetch = state.start_fetch(&at);
                     drop(state);
-                    return Some(self.lead(entry, fetch, deadline));
+                    return Some(self.fetch_as_leader(entry, fetch, deadline));
                 }
-                NextStep::Follow(number) => {
-                    followed = Some(number);
+                NextStep::Wait(number) => {
+                    waited_for = Some(number);
                     state = table.clock().wait_until(&entry.state, state, deadline);
                 }
             }
@@ -67,7 +69,7 @@ impl<K: Object> TtlStore<K> {
     }
 
     /// Tells the program's error hook of the last failure.
-    fn tell_hook(&self, key: &ObjectKey, failures: &Failures) {
+    fn call_error_hook(&self, key: &ObjectKey, failures: &Failures) {
         if let (Some(hook), Some(error)) = (&self.table.options.reflector.on_error, failures.last())
         {
             let failed = FailedAttempt {
@@ -82,7 +84,7 @@ impl<K: Object> TtlStore<K> {
     }
 
     /// Makes the fetch that others wait for.
-    fn lead(
+    fn fetch_as_leader(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         mut fetch: ReadPosition,
@@ -143,10 +145,10 @@ impl<K: Object> TtlStore<K> {
         });
         entry.state.notify_all();
         if let Some(failures) = failures.filter(|_| self.keeps) {
-            self.tell_hook(&entry.key, &failures);
+            self.call_error_hook(&entry.key, &failures);
         }
         if is_news && !is_detached {
-            self.table.changes.tell(&entry.key);
+            self.table.changes.notify(&entry.key);
         }
         result
     }
@@ -154,7 +156,7 @@ impl<K: Object> TtlStore<K> {
 
 impl<K: Object> Strategy<K> for TtlStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<EntryTable<K, TtlEntry<K>>>::clone(&self.table)
+        Arc::<Registry<K, TtlEntry<K>>>::clone(&self.table)
     }
 
     /// Each added reference drops what is cached (OS-2, OS-3).
@@ -181,7 +183,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         for entry in invalidated {
             entry.state.notify_all();
             if keeps {
-                table.changes.tell(&entry.key);
+                table.changes.notify(&entry.key);
             }
         }
     }
@@ -214,7 +216,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
         let state = entry.state.lock();
-        Ok(state.whatever_there_is(&self.table.context(&entry.key)))
+        Ok(state.held_copy(&self.table.context(&entry.key)))
     }
 
     fn get_at_least(
@@ -225,7 +227,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
-        read_past(
+        read_from_server(
             &self.table,
             &entry,
             version,
@@ -235,13 +237,13 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     }
 
     /// What is fresh is still served.
-    fn shut_down(&self) {
+    fn stop(&self) {
         self.table.stop.stop();
         for entry in self.table.entries() {
             // Taking the mutex closes the gap between a waiter's look at the stop and its wait.
             drop(entry.state.lock());
             entry.state.notify_all();
-            self.table.changes.tell(&entry.key);
+            self.table.changes.notify(&entry.key);
         }
     }
 }

@@ -4,27 +4,27 @@
 use std::time::Instant;
 
 use super::entry::WatchEntry;
-use super::state_machine::{Check, State, Why};
+use super::state_machine::{CheckState, StopReason, WatchState};
 use crate::clock::{Clock, Coarse};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::manager::cached::{Cached, Ready};
+use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::entry::consistent_reads::is_reached;
-use crate::manager::entry::content::Content;
-use crate::manager::entry::table::{AnswerContext, EntryState};
+use crate::manager::entry::content::EntryContent;
+use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::cache_name;
-use crate::manager::report::{ObjectState, Summary, failed_so_far};
+use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
 impl<K: Object> EntryState<K> for WatchEntry<K> {
-    fn content(&mut self) -> &mut Content<K> {
+    fn content(&mut self) -> &mut EntryContent<K> {
         &mut self.content
     }
 
     /// An immutable object that is watched is not among it: who reads it stops that.
-    fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)> {
-        let waits = self.state() == State::Rechecking(Check::First);
+    fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)> {
+        let waits = self.state() == WatchState::Rechecking(CheckState::First);
         let unread = self.is_at_work() && self.content.holds_immutable();
         if !self.is_filled() || self.content.undecodable().is_some() || waits || unread {
             return None;
@@ -33,7 +33,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn is_detached(&self) -> bool {
-        self.state() == State::Dropped
+        self.state() == WatchState::Dropped
     }
 
     /// `None` while the watch has not come that far, or stands still and so may never.
@@ -43,21 +43,26 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         let current = match self.state() {
-            State::Dropped => {
+            WatchState::Dropped => {
                 return Some(Err(Error::not_registered(
                     at.key.namespace(),
                     at.key.name(),
                 )));
             }
-            State::Starting
-            | State::Running
-            | State::Stopped(Why::Immutable | Why::ShutDown { serves: true }) => self.is_filled(),
-            State::Rechecking(_)
-            | State::Stopped(
-                Why::Idle | Why::NoRoom | Why::Crashed | Why::ShutDown { serves: false },
+            WatchState::Starting
+            | WatchState::Running
+            | WatchState::Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true }) => {
+                self.is_filled()
+            }
+            WatchState::Rechecking(_)
+            | WatchState::Stopped(
+                StopReason::Idle
+                | StopReason::NoRoom
+                | StopReason::Crashed
+                | StopReason::ShutDown { serves: false },
             ) => false,
         };
-        let reached = current && is_reached(self.content.floor(), version);
+        let reached = current && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(at.key, at.clock))
     }
 
@@ -73,7 +78,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         &self.status.failures
     }
 
-    fn summary(&self) -> Option<Summary> {
+    fn summary(&self) -> Option<ObjectSummary> {
         let object = self.content.object();
         object.map(|object| self.content.summary_of(object))
     }
@@ -101,17 +106,23 @@ impl<K: Object> WatchEntry<K> {
         patient: bool,
     ) -> Option<Result<Cached<K>, Error>> {
         match self.state() {
-            State::Dropped => return Some(Err(Error::not_registered(key.namespace(), key.name()))),
-            State::Stopped(Why::NoRoom) => return self.failure().cloned().map(Err),
-            State::Stopped(Why::ShutDown { serves: false }) => {
+            WatchState::Dropped => {
+                return Some(Err(Error::not_registered(key.namespace(), key.name())));
+            }
+            WatchState::Stopped(StopReason::NoRoom) => return self.failure().cloned().map(Err),
+            WatchState::Stopped(StopReason::ShutDown { serves: false }) => {
                 return Some(Err(Error::stopped(&cache_name::<K>())));
             }
-            State::Stopped(Why::Crashed) => return Some(Err(self.not_synced(clock.now()))),
-            State::Rechecking(Check::First) if patient => return None,
-            State::Starting
-            | State::Running
-            | State::Rechecking(_)
-            | State::Stopped(Why::Immutable | Why::Idle | Why::ShutDown { serves: true }) => {}
+            WatchState::Stopped(StopReason::Crashed) => {
+                return Some(Err(self.not_synced(clock.now())));
+            }
+            WatchState::Rechecking(CheckState::First) if patient => return None,
+            WatchState::Starting
+            | WatchState::Running
+            | WatchState::Rechecking(_)
+            | WatchState::Stopped(
+                StopReason::Immutable | StopReason::Idle | StopReason::ShutDown { serves: true },
+            ) => {}
         }
         if self.is_filled() {
             return Some(self.in_memory(key, clock));
@@ -120,7 +131,7 @@ impl<K: Object> WatchEntry<K> {
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
-    pub(crate) fn whatever_there_is(&self, clock: &Clock) -> Option<Cached<K>> {
+    pub(crate) fn held_copy(&self, clock: &Clock) -> Option<Cached<K>> {
         let mut ready = self.held(clock)?;
         if let Some(undecodable) = self.content.undecodable() {
             ready.failure = Some(undecodable.clone());
@@ -147,9 +158,10 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    fn held(&self, clock: &Clock) -> Option<Ready<K>> {
-        let confirmed = self.is_at_work() || self.state() == State::Stopped(Why::Immutable);
-        Some(Ready {
+    fn held(&self, clock: &Clock) -> Option<ReadyObject<K>> {
+        let confirmed =
+            self.is_at_work() || self.state() == WatchState::Stopped(StopReason::Immutable);
+        Some(ReadyObject {
             object: Arc::clone(self.content.object()?),
             contact: self.contact?,
             failure: self.failure().cloned(),
@@ -163,11 +175,11 @@ impl<K: Object> WatchEntry<K> {
 fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, String) {
     let held = entry.content.object().is_some();
     let watch = watch_in_words(entry);
-    if entry.state() == State::Stopped(Why::NoRoom) {
+    if entry.state() == WatchState::Stopped(StopReason::NoRoom) {
         return (no_room(entry), failure_text(entry));
     }
     // What was known when an idle watch was stopped is still the last word.
-    let idle = entry.state() == State::Stopped(Why::Idle) && entry.was_filled();
+    let idle = entry.state() == WatchState::Stopped(StopReason::Idle) && entry.was_filled();
     if entry.is_filled() || idle {
         return match entry.content.undecodable() {
             Some(error) => (ObjectState::Undecodable, error.to_string()),
@@ -199,19 +211,23 @@ fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {
 
 fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {
     match entry.state() {
-        State::Stopped(Why::Immutable) => "immutable, so its watch is stopped".to_owned(),
-        State::Rechecking(Check::First) => {
+        WatchState::Stopped(StopReason::Immutable) => {
+            "immutable, so its watch is stopped".to_owned()
+        }
+        WatchState::Rechecking(CheckState::First) => {
             "immutable; checking that it is still the same".to_owned()
         }
-        State::Rechecking(Check::Failed | Check::Again) => {
+        WatchState::Rechecking(CheckState::Failed | CheckState::Again) => {
             format!("immutable; the check failed: {}", failure_text(entry))
         }
-        State::Stopped(Why::Idle) => "not read for a while, so its watch is stopped".to_owned(),
-        State::Stopped(Why::ShutDown { .. }) => "the manager was shut down".to_owned(),
-        State::Starting
-        | State::Running
-        | State::Stopped(Why::NoRoom | Why::Crashed)
-        | State::Dropped => failure_text(entry),
+        WatchState::Stopped(StopReason::Idle) => {
+            "not read for a while, so its watch is stopped".to_owned()
+        }
+        WatchState::Stopped(StopReason::ShutDown { .. }) => "the manager was shut down".to_owned(),
+        WatchState::Starting
+        | WatchState::Running
+        | WatchState::Stopped(StopReason::NoRoom | StopReason::Crashed)
+        | WatchState::Dropped => failure_text(entry),
     }
 }
 

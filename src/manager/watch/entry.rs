@@ -6,13 +6,15 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use super::runs::Run;
-use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
+use super::state_machine::{
+    CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
+};
 use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::Listed;
-use crate::manager::entry::content::{Content, ReadPosition};
-use crate::manager::entry::table::ObjectEntry;
+use crate::manager::entry::content::{EntryContent, ReadPosition};
+use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement};
@@ -31,8 +33,8 @@ pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
 /// What is known of one object, and which run is at work on it.
 #[derive(Debug)]
 pub(crate) struct WatchEntry<K: Object> {
-    machine: Machine,
-    pub(crate) content: Content<K>,
+    machine: WatchMachine,
+    pub(crate) content: EntryContent<K>,
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
     began: Instant,
@@ -54,14 +56,14 @@ pub(crate) struct WatchEntry<K: Object> {
 /// What is left to do once the lock is released.
 #[derive(Debug)]
 #[must_use = "an action that is not performed is lost"]
-pub(crate) struct Action {
-    pub(crate) effect: Effect,
-    /// The run that [`Effect::End`] is about, if it had come.
+pub(crate) struct WatchAction {
+    pub(crate) effect: WatchEffect,
+    /// The run that [`WatchEffect::End`] is about, if it had come.
     pub(crate) ending: Option<Run>,
 }
 
-impl From<Effect> for Action {
-    fn from(effect: Effect) -> Self {
+impl From<WatchEffect> for WatchAction {
+    fn from(effect: WatchEffect) -> Self {
         Self {
             effect,
             ending: None,
@@ -69,14 +71,14 @@ impl From<Effect> for Action {
     }
 }
 
-impl Action {
+impl WatchAction {
     pub(crate) fn nothing() -> Self {
-        Effect::Nothing.into()
+        WatchEffect::Nothing.into()
     }
 
     /// This one, or `other` if there is nothing to do.
     pub(crate) fn or(self, other: impl FnOnce() -> Self) -> Self {
-        if self.effect == Effect::Nothing {
+        if self.effect == WatchEffect::Nothing {
             other()
         } else {
             self
@@ -85,10 +87,10 @@ impl Action {
 }
 
 impl<K: Object> WatchEntry<K> {
-    pub(crate) fn new(kind: KindTraits<K>, machine: Machine, clock: &Clock) -> Self {
+    pub(crate) fn new(kind: KindTraits<K>, machine: WatchMachine, clock: &Clock) -> Self {
         Self {
             machine,
-            content: Content::new(kind),
+            content: EntryContent::new(kind),
             filled_by: None,
             contact: None,
             began: clock.now(),
@@ -107,67 +109,68 @@ impl<K: Object> WatchEntry<K> {
         self.is_filled() && now.is_later_than(self.read_at, idle_max)
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> WatchState {
         self.machine.state()
     }
 
     /// Whether a watch is open or being opened.
     pub(crate) fn is_at_work(&self) -> bool {
-        matches!(self.state(), State::Starting | State::Running)
+        matches!(self.state(), WatchState::Starting | WatchState::Running)
     }
 
     /// Moves the entry on; the caller performs the action once it has released the lock.
-    pub(crate) fn act(&mut self, input: Input) -> Action {
+    pub(crate) fn act(&mut self, input: WatchInput) -> WatchAction {
         let (machine, effect) = self.machine.on(input);
         self.machine = machine;
-        let ending = (effect == Effect::End).then(|| self.handle.take());
-        Action {
+        let ending = (effect == WatchEffect::End).then(|| self.handle.take());
+        WatchAction {
             effect,
             ending: ending.flatten(),
         }
     }
 
     /// A reader wants the object. A run that crashed is not followed at once by the next.
-    pub(crate) fn want(&mut self, now: Instant) -> Action {
+    pub(crate) fn on_wanted(&mut self, now: Instant) -> WatchAction {
         let since = now.saturating_duration_since(self.began);
-        if self.state() == State::Stopped(Why::Crashed) && since < CRASH_PAUSE {
-            return Action::nothing();
+        if self.state() == WatchState::Stopped(StopReason::Crashed) && since < CRASH_PAUSE {
+            return WatchAction::nothing();
         }
-        self.act(Input::Wanted)
+        self.act(WatchInput::Wanted)
     }
 
     /// The object was given to a reader. One that cannot change needs no watch from then on
     /// (OC-15); before, its end or another in its place must not be missed.
-    pub(crate) fn given(&mut self) -> Action {
+    pub(crate) fn on_given(&mut self) -> WatchAction {
         if self.is_filled() && self.content.holds_immutable() {
-            self.act(Input::ImmutableRead)
+            self.act(WatchInput::ImmutableRead)
         } else {
-            Action::nothing()
+            WatchAction::nothing()
         }
     }
 
     /// Whether there was no room for its last run.
     pub(crate) fn found_no_room(&self) -> bool {
         let kind = self.failure().map(Error::kind);
-        self.state() == State::Stopped(Why::NoRoom) && kind == Some(ErrorKind::TooManyReflectors)
+        self.state() == WatchState::Stopped(StopReason::NoRoom)
+            && kind == Some(ErrorKind::TooManyReflectors)
     }
 
     /// One more reference, or the housekeeper's round: may have a failed check tried again, unless
     /// the server said when.
-    pub(crate) fn try_again(&mut self, input: Input, now: Instant) -> Action {
-        let failed = self.state() == State::Rechecking(Check::Failed);
+    pub(crate) fn try_again(&mut self, input: WatchInput, now: Instant) -> WatchAction {
+        let failed = self.state() == WatchState::Rechecking(CheckState::Failed);
         let too_early = self.check_after.is_some_and(|after| now < after);
         if failed && too_early {
-            return Action::nothing();
+            return WatchAction::nothing();
         }
         self.act(input)
     }
 
     /// A decided run has its thread; gives it back if that came too late.
     pub(crate) fn accept_run(&mut self, id: RunId, run: Run) -> Option<Run> {
-        let (machine, effect) = self.machine.on(Input::Spawned(id));
+        let (machine, effect) = self.machine.on(WatchInput::Spawned(id));
         self.machine = machine;
-        if effect == Effect::Keep {
+        if effect == WatchEffect::Keep {
             self.handle.replace(run)
         } else {
             Some(run)
@@ -176,11 +179,11 @@ impl<K: Object> WatchEntry<K> {
 
     /// A decided run got no thread. Returns whether that is news.
     pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> bool {
-        let (machine, _) = self.machine.on(Input::SpawnFailed(id));
+        let (machine, _) = self.machine.on(WatchInput::SpawnFailed(id));
         self.machine = machine;
-        let before = self.shown();
+        let before = self.visible_state();
         self.status.failures.end_with(why);
-        before != self.shown()
+        before != self.visible_state()
     }
 
     /// What a new run starts from: the floor it may not fall below (B4), and the end of the run
@@ -192,7 +195,7 @@ impl<K: Object> WatchEntry<K> {
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.status = Self::new_run(now);
         self.began = now;
-        let floor = self.content.floor();
+        let floor = self.content.known_version();
         let floor = (!floor.is_unset()).then(|| floor.clone());
         (floor, self.last_run.replace(ended))
     }
@@ -246,7 +249,7 @@ impl<K: Object> WatchEntry<K> {
         is_news |= !self.is_filled();
         self.filled_by = Some(run);
         self.contact = Some(now);
-        self.forgive();
+        self.reset_failures();
         Ok(is_news)
     }
 
@@ -285,19 +288,19 @@ impl<K: Object> WatchEntry<K> {
 
     /// The server confirmed what is known, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
-        if self.machine.hears(run) {
+        if self.machine.accepts(run) {
             self.contact = Some(now);
-            self.content.raise_floor(version);
+            self.content.raise_version(version);
         }
     }
 
     /// Takes over what the reflector says of itself. Returns whether that is news to readers, and
     /// whether a server that gave no answer gives one again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
-        if !self.machine.hears(run) {
+        if !self.machine.accepts(run) {
             return (false, false);
         }
-        let before = self.shown();
+        let before = self.visible_state();
         self.contact = self.contact.max(status.last_contact);
         // That a custom resource is not installed is no answer about one object.
         let refusal = status.refusal.clone();
@@ -308,7 +311,7 @@ impl<K: Object> WatchEntry<K> {
         };
         let is_away = self.is_server_away();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
-        (before != self.shown(), was_away && !is_away)
+        (before != self.visible_state(), was_away && !is_away)
     }
 
     /// A read past the watch found the object, or that there
@@ -322,45 +325,45 @@ impl<K: Object> WatchEntry<K> {
         position: &ReadPosition,
         object: &mut Option<Arc<StoredObject<K>>>,
         now: Instant,
-    ) -> (bool, Action) {
+    ) -> (bool, WatchAction) {
         let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());
         let Some(is_news) = self.content.found(position, object) else {
-            return (false, Action::nothing());
+            return (false, WatchAction::nothing());
         };
         self.contact = Some(now);
         let at_rest = matches!(
             self.state(),
-            State::Stopped(Why::Immutable) | State::Rechecking(_)
+            WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)
         );
         let after = self.content.object().map(|held| held.uid());
         let same = before.as_deref() == after && self.content.holds_immutable();
         let action = match (at_rest, same) {
-            (false, _) => Action::nothing(),
-            (true, true) => self.act(Input::CheckedSame),
-            (true, false) => self.act(Input::CheckedOther),
+            (false, _) => WatchAction::nothing(),
+            (true, true) => self.act(WatchInput::CheckedSame),
+            (true, false) => self.act(WatchInput::CheckedOther),
         };
         if at_rest {
-            self.forgive();
+            self.reset_failures();
         }
         (is_news, action)
     }
 
     /// The check of an immutable object came to no answer (B7).
-    pub(crate) fn not_checked(&mut self, why: Error, now: Instant) -> Action {
+    pub(crate) fn check_failed(&mut self, why: Error, now: Instant) -> WatchAction {
         self.check_after = why.retry_after().map(|wait| later(now, wait));
         self.status.failures.end_with(why);
-        self.act(Input::CheckFailed)
+        self.act(WatchInput::CheckFailed)
     }
 
     /// Something went well.
-    fn forgive(&mut self) {
+    fn reset_failures(&mut self) {
         self.status.failures = Failures::none_since(self.began);
         self.status.refusal = None;
         self.status.behind_since = None;
     }
 
     /// What readers and subscribers are told of, besides the object.
-    fn shown(&self) -> (Option<ErrorKind>, bool, bool) {
+    fn visible_state(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure().map(Error::kind);
         let denied = self.status.refusal.is_some();
         (kind, denied, self.status.is_behind())
@@ -375,7 +378,7 @@ impl<K: Object> WatchEntry<K> {
     }
 
     fn check_run(&self, run: RunId) -> Result<(), Error> {
-        if self.machine.hears(run) {
+        if self.machine.accepts(run) {
             Ok(())
         } else {
             // OC-28.

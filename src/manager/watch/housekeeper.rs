@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::immutable_check::ImmutableChecks;
 use super::runs::{PendingWork, Run};
-use super::state_machine::{Effect, Input};
+use super::state_machine::{WatchEffect, WatchInput};
 use crate::clock::Deadline;
 use crate::guard::guard;
-use crate::manager::entry::table::EntryState as _;
+use crate::manager::entry::object_entry::EntryState as _;
 use crate::manager::kinds::cache_name;
 use crate::object::Object;
 use crate::sync::{Arc, Monitor};
@@ -22,10 +22,10 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The body of the housekeeper's thread. A panic is told in the manager's health and the work goes
 /// on: ended runs have to be joined, and the manager's drop waits for that.
-pub(crate) fn keep_house<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
+pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
     let port = format_args!("the housekeeper of {}", cache_name::<K>());
     let context = checks.context();
-    while let Err(error) = guard(port, || keep_until_stopped(checks, stop)) {
+    while let Err(error) = guard(port, || maintain_until_stopped(checks, stop)) {
         log::error!("{error}; it goes on in {AFTER_PANIC:?}");
         context.work.lock().failure = Some(error);
         let pause = context.table.clock().after(AFTER_PANIC);
@@ -34,7 +34,7 @@ pub(crate) fn keep_house<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &Sto
 }
 
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
-fn keep_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
+fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
     let context = checks.context();
     let clock = context.table.clock().clone();
     let wake: Arc<dyn Wake> = Arc::<Monitor<PendingWork>>::clone(&context.work);
@@ -102,7 +102,7 @@ fn wait_for_work<K: Object>(
 fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
     let table = &checks.context().table;
     for object in table.entries() {
-        let action = table.change(&object, |entry| entry.act(Input::Room));
+        let action = table.change(&object, |entry| entry.act(WatchInput::Room));
         checks.perform(&object, action);
         if object.state.lock().found_no_room() {
             return;
@@ -118,16 +118,16 @@ fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
             entry.note_read(table.read_cache.mark(&object.key));
             // An unfilled entry goes on trying for as long as it is referenced (OC-20).
             let input = if entry.is_idle(now, table.options.idle_max) {
-                Input::Idle
+                WatchInput::Idle
             } else {
-                Input::Retry
+                WatchInput::Retry
             };
             entry.try_again(input, instant)
         });
-        let changed = action.effect == Effect::End;
+        let changed = action.effect == WatchEffect::End;
         checks.perform(&object, action);
         if changed {
-            table.changes.tell(&object.key);
+            table.changes.notify(&object.key);
         }
     }
 }

@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use super::entry::{Action, WatchedObject};
+use super::entry::{WatchAction, WatchedObject};
 use super::launch::Runs;
-use super::state_machine::{Effect, State};
+use super::state_machine::{WatchEffect, WatchState};
 use super::writer::RunContext;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
-use crate::manager::entry::consistent_reads::{RequestContext, begin_read};
+use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
+use crate::manager::registry::RequestContext;
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker, WorkerGroup};
@@ -56,18 +57,18 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// Carries out what an entry decided. Called under no lock; never blocks on the network or on a
     /// thread's end.
-    pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: Action) {
+    pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: WatchAction) {
         match action.effect {
-            Effect::Start(run) => self.runs.start(object, run),
-            Effect::Check => self.check(object),
-            Effect::End => {
+            WatchEffect::Start(run) => self.runs.start(object, run),
+            WatchEffect::CheckState => self.check(object),
+            WatchEffect::End => {
                 if let Some(run) = action.ending {
                     self.context().end(run);
                 }
                 // Whoever waits for the run's answer has another one now, or none to wait for.
                 object.state.notify_all();
             }
-            Effect::Nothing | Effect::Keep | Effect::Discard => {}
+            WatchEffect::Nothing | WatchEffect::Keep | WatchEffect::Discard => {}
         }
     }
 
@@ -136,7 +137,7 @@ impl<K: Object> ImmutableChecks<K> {
                 &object,
                 &ResourceVersion::most_recent(),
             );
-            self.settle(&object, &read, Err(failure.clone()));
+            self.complete_check(&object, &read, Err(failure.clone()));
         }
     }
 
@@ -144,7 +145,7 @@ impl<K: Object> ImmutableChecks<K> {
     fn work(self: &Arc<Self>, stop: &StopToken) {
         while let Some(object) = self.next(stop) {
             let port = format_args!("the check of {} {}", resource_name::<K>(), object.key);
-            if let Err(error) = guard(port, || self.look_at(&object, stop)) {
+            if let Err(error) = guard(port, || self.check_object(&object, stop)) {
                 log::error!("{error}");
             }
         }
@@ -166,10 +167,10 @@ impl<K: Object> ImmutableChecks<K> {
     }
 
     /// One check.
-    fn look_at(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
+    fn check_object(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
         let table = &self.context().table;
         // Let go, or found by a fresh read, while it was in the queue.
-        if !matches!(object.state.lock().state(), State::Rechecking(_)) {
+        if !matches!(object.state.lock().state(), WatchState::Rechecking(_)) {
             return;
         }
         let read = begin_read(table, object, &ResourceVersion::most_recent());
@@ -181,12 +182,12 @@ impl<K: Object> ImmutableChecks<K> {
         };
         let found = table.request(&context, &read.version);
         if !stop.is_stopped() {
-            self.settle(object, &read, found);
+            self.complete_check(object, &read, found);
         }
     }
 
     /// Tells the entry what the check found, unless another read has found it meanwhile.
-    fn settle(
+    fn complete_check(
         self: &Arc<Self>,
         object: &WatchedObject<K>,
         read: &ReadPosition,
@@ -199,12 +200,12 @@ impl<K: Object> ImmutableChecks<K> {
             Err(error) => (None, Some(error)),
         };
         let decided = self.context().table.change(object, |entry| {
-            if !matches!(entry.state(), State::Rechecking(_)) {
+            if !matches!(entry.state(), WatchState::Rechecking(_)) {
                 return None;
             }
             Some(match failure {
                 None => entry.found(read, &mut found, now),
-                Some(error) => (true, entry.not_checked(error, now)),
+                Some(error) => (true, entry.check_failed(error, now)),
             })
         });
         let Some((is_news, action)) = decided else {

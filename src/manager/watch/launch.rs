@@ -1,5 +1,5 @@
-//! How a run gets its thread: a reflector of one object, which begins when the entry owns it and the
-//! run before it has let go (OC-23).
+//! How a run gets its thread: a reflector of one object, which begins when the entry owns it and
+//! the run before it has let go (OC-23).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::writer::{RunContext, Writer};
 use crate::error::Error;
 use crate::guard::guard;
 use crate::list_watch::Api;
-use crate::manager::entry::table::EntryTable;
+use crate::manager::registry::Registry;
 use crate::object::{Object, Scope, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::sync::{Arc, Monitor, Rank};
@@ -69,7 +69,7 @@ impl<K: Object> fmt::Debug for Runs<K> {
 impl<K: Object> Runs<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<EntryTable<K, WatchEntry<K>>>,
+        table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
             limit: ReflectorLimit::new(table.options.reflectors_max),

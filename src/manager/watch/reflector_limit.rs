@@ -26,7 +26,7 @@ static IN_PROCESS: AtomicUsize = AtomicUsize::new(0);
 
 /// The most reflectors there may be, and what says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Limit {
+struct ProcessLimit {
     reflectors: usize,
     reason: String,
 }
@@ -34,10 +34,10 @@ struct Limit {
 /// Grants or refuses room for one more reflector.
 #[derive(Debug)]
 pub(crate) struct ReflectorLimit {
-    option: Limit,
-    read_process: fn() -> Limit,
+    option: ProcessLimit,
+    read_process: fn() -> ProcessLimit,
     /// As it was when it last bound: an operator may raise the limits of a running process.
-    process: Mutex<Limit>,
+    process: Mutex<ProcessLimit>,
 }
 
 impl ReflectorLimit {
@@ -45,8 +45,8 @@ impl ReflectorLimit {
         Self::with(reflectors_max, limit_of_this_process)
     }
 
-    fn with(reflectors_max: usize, read_process: fn() -> Limit) -> Self {
-        let option = Limit {
+    fn with(reflectors_max: usize, read_process: fn() -> ProcessLimit) -> Self {
+        let option = ProcessLimit {
             reflectors: reflectors_max,
             reason: "the option reflectors_max".to_owned(),
         };
@@ -83,7 +83,7 @@ impl ReflectorLimit {
     }
 }
 
-impl Limit {
+impl ProcessLimit {
     fn take_one(&self) -> bool {
         let more = |count: usize| (count < self.reflectors).then(|| count.saturating_add(1));
         let taken = IN_PROCESS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
@@ -99,7 +99,7 @@ impl Limit {
     }
 }
 
-fn limit_of_this_process() -> Limit {
+fn limit_of_this_process() -> ProcessLimit {
     let current = |resource| getrlimit(resource).current.map(clamp);
     let maps = read_number("/proc/sys/vm/max_map_count").unwrap_or(MAPS_DEFAULT);
     let group = read_number("/sys/fs/cgroup/pids.max");
@@ -109,19 +109,19 @@ fn limit_of_this_process() -> Limit {
 
 /// Past these numbers the system refuses sockets, and the standard library may abort when it starts
 /// a thread.
-fn least_limit(descriptors: Option<usize>, maps: usize, threads: Option<usize>) -> Limit {
+fn least_limit(descriptors: Option<usize>, maps: usize, threads: Option<usize>) -> ProcessLimit {
     let free = |granted: usize| granted.saturating_sub(RESERVE);
-    let of_maps = Limit {
+    let of_maps = ProcessLimit {
         reflectors: maps.checked_div(MAPS_PER_REFLECTOR).unwrap_or(0),
         reason: format!("an eighth of vm.max_map_count ({maps})"),
     };
-    let of_descriptors = descriptors.map(|all| Limit {
+    let of_descriptors = descriptors.map(|all| ProcessLimit {
         reflectors: free(all)
             .checked_div(DESCRIPTORS_PER_REFLECTOR)
             .unwrap_or(0),
         reason: format!("half of the descriptor limit ({all}, {RESERVE} kept free)"),
     });
-    let of_threads = threads.map(|all| Limit {
+    let of_threads = threads.map(|all| ProcessLimit {
         reflectors: free(all),
         reason: format!("the process limit ({all}, {RESERVE} kept free)"),
     });
@@ -148,7 +148,7 @@ fn read_number(path: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn limit(descriptors: usize, maps: usize, threads: usize) -> Limit {
+    fn limit(descriptors: usize, maps: usize, threads: usize) -> ProcessLimit {
         least_limit(Some(descriptors), maps, Some(threads))
     }
 
@@ -173,7 +173,7 @@ mod tests {
         ];
         for (least, reflectors, reason) in rows {
             let reason = reason.to_owned();
-            assert_eq!(least, Limit { reflectors, reason });
+            assert_eq!(least, ProcessLimit { reflectors, reason });
         }
         assert_eq!(least_limit(None, 80, None).reflectors, 10);
     }

@@ -1,4 +1,5 @@
-//! Model checks: get, commit, the last reference and the shutdown in every order, without real threads.
+//! Model checks: get, commit, the last reference and the shutdown in every order, without real
+//! threads.
 
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
@@ -8,10 +9,10 @@ use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
 use crate::list_watch::Listed;
-use crate::manager::entry::table::EntryTable;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::ManagerOptions;
+use crate::manager::registry::Registry;
 use crate::manager::tests::fake::{
     FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
 };
@@ -19,10 +20,12 @@ use crate::object::StoredObject;
 use crate::reflector::{Replacement, Sink as _};
 use crate::sync::{Arc, Monitor};
 
-/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were
+/// written.
 const SCHEDULES: usize = 2_000;
 
-/// Bytes of stack per modelled thread: decoding a pod in a debug build takes more than the checker's default.
+/// Bytes of stack per modelled thread: decoding a pod in a debug build takes more than the
+/// checker's default.
 const STACK_BYTES: usize = 512 * 1024;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
@@ -45,7 +48,7 @@ impl Model {
         let gets = Arc::new(getter.clone());
         let store = WatchStore::unattended(
             Box::new(runs.clone()),
-            EntryTable::new(KindTraits::default(), gets, options),
+            Registry::new(KindTraits::default(), gets, options),
         );
         let manager = SecretManager::over(Box::new(store)).unwrap();
         Self {
@@ -71,8 +74,8 @@ impl Model {
         })
     }
 
-    /// A reader for whom the server has no state that is new enough: it waits for the watch to come so far. No pause
-    /// between two requests ends here, so that nothing but a wake-up helps.
+    /// A reader for whom the server has no state that is new enough: it waits for the watch to come
+    /// so far. No pause between two requests ends here, so that nothing but a wake-up helps.
     fn reader_at_least(&self, asked: &'static str) -> thread::JoinHandle<Option<ErrorKind>> {
         self.getter.versions();
         self.getter.answer(Err(too_large()));
@@ -129,7 +132,8 @@ impl Model {
         self
     }
 
-    /// Every run was told to stop, nothing more is answered, and nothing is kept alive by what ended.
+    /// Every run was told to stop, nothing more is answered, and nothing is kept alive by what
+    /// ended.
     fn assert_over(self) {
         assert_eq!(self.runs.at_work("s"), 0);
         assert!(self.manager.get_by("ns", "s", Deadline::NEVER).is_err());
@@ -137,7 +141,8 @@ impl Model {
     }
 }
 
-/// OC-8, OC-27, B1, B6: a reader is woken by the list or by the release, whichever order they come in.
+/// OC-8, OC-27, B1, B6: a reader is woken by the list or by the release, whichever order they come
+/// in.
 #[test]
 fn a_reader_is_woken_by_the_list_or_by_the_release() {
     check(|| {
@@ -186,7 +191,7 @@ fn a_reader_is_woken_by_the_shutdown() {
         let pod = pod("p", &["s"]);
         model.manager.register_pod(&pod);
         let manager = Arc::clone(&model.manager);
-        let stopper = thread::spawn(move || manager.shut_down());
+        let stopper = thread::spawn(move || manager.stop());
         let manager = Arc::clone(&model.manager);
         let late = thread::spawn(move || {
             manager.register_pod(&crate::manager::tests::fake::pod("q", &["s"]))
@@ -196,7 +201,8 @@ fn a_reader_is_woken_by_the_shutdown() {
     });
 }
 
-/// OC-15, OC-16: a run that stops itself because of an immutable object is stopped once and for all, its answer kept.
+/// OC-15, OC-16: a run that stops itself because of an immutable object is stopped once and for
+/// all, its answer kept.
 #[test]
 fn an_immutable_object_stops_its_run_in_every_order() {
     check(|| {
@@ -211,7 +217,8 @@ fn an_immutable_object_stops_its_run_in_every_order() {
     });
 }
 
-/// CM-8, B6: registrations and releases of two pods in any order leave a run exactly if somebody still references.
+/// CM-8, B6: registrations and releases of two pods in any order leave a run exactly if somebody
+/// still references.
 #[test]
 fn registrations_in_any_order_leave_what_is_referenced() {
     check(|| {
@@ -231,8 +238,8 @@ fn registrations_in_any_order_leave_what_is_referenced() {
     });
 }
 
-/// R11: a reader who waits for the watch to come as far as a version is woken by the list or by the bookmark that does,
-/// which brings no other news.
+/// R11: a reader who waits for the watch to come as far as a version is woken by the list or by the
+/// bookmark that does, which brings no other news.
 #[test]
 fn a_reader_of_a_version_is_woken_by_whatever_reaches_it() {
     check(|| {
@@ -265,7 +272,7 @@ fn a_reader_of_a_version_is_woken_by_the_release_and_by_the_shutdown() {
             let manager = Arc::clone(&model.manager);
             let ender = thread::spawn(move || {
                 if shut_down {
-                    manager.shut_down();
+                    manager.stop();
                 } else {
                     manager.unregister_pod(&pod("p", &[]));
                 }
@@ -279,7 +286,8 @@ fn a_reader_of_a_version_is_woken_by_the_release_and_by_the_shutdown() {
     }
 }
 
-/// R11, B18: a fresh read and the watch bring a state each, in any order; cached reads have the later one afterwards.
+/// R11, B18: a fresh read and the watch bring a state each, in any order; cached reads have the
+/// later one afterwards.
 #[test]
 fn a_fresh_read_and_a_commit_leave_the_later_state() {
     check(|| {
@@ -324,7 +332,8 @@ fn the_checker_sees_an_entry_that_is_filled_in_silence() {
     });
 }
 
-/// The negative control of the wait for a version: the same, with a reader whom the server has sent away.
+/// The negative control of the wait for a version: the same, with a reader whom the server has sent
+/// away.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_checker_sees_a_version_that_is_reached_in_silence() {
@@ -340,7 +349,8 @@ fn the_checker_sees_a_version_that_is_reached_in_silence() {
     });
 }
 
-/// The negative control: the checker sees a wake-up that is lost because the data changes outside the waiter's mutex.
+/// The negative control: the checker sees a wake-up that is lost because the data changes outside
+/// the waiter's mutex.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_checker_sees_a_lost_wake_up() {

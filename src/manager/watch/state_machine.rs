@@ -19,16 +19,16 @@ impl RunId {
 
 /// What is going on with an item's watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum WatchState {
     /// A run was decided on; its thread has not been handed over yet.
     Starting,
     /// A run's thread is at work.
     Running,
     /// Nobody is at work.
-    Stopped(Why),
+    Stopped(StopReason),
     /// The object is immutable and its watch stopped; a new reference asked whether it is still the
     /// same one (B7).
-    Rechecking(Check),
+    Rechecking(CheckState),
     /// The last reference is gone. Nothing leads out of here, so nothing is started that nobody
     /// owns (B6).
     Dropped,
@@ -36,7 +36,7 @@ pub(crate) enum State {
 
 /// How far the check of an immutable object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
+pub(crate) enum CheckState {
     /// Under way; readers wait a moment for it.
     First,
     /// It failed; the old copy is served, and the check tried again later.
@@ -47,7 +47,7 @@ pub(crate) enum Check {
 
 /// Why nobody is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum StopReason {
     /// The object cannot change (OC-15).
     Immutable,
     /// Nobody read it for a while (OC-18).
@@ -65,7 +65,7 @@ pub(crate) enum Why {
 
 /// What happens to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum WatchInput {
     /// One more pod references the object.
     Referenced,
     /// A reader wants the object.
@@ -98,7 +98,7 @@ pub(crate) enum Input {
 
 /// What is to be done about it, once the lock is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum WatchEffect {
     Nothing,
     /// Start a run.
     Start(RunId),
@@ -109,21 +109,21 @@ pub(crate) enum Effect {
     /// End the run whose handle the item keeps, if it has come.
     End,
     /// Look whether the immutable object is still the same one.
-    Check,
+    CheckState,
 }
 
 /// The state of one item, and the run it is about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Machine {
-    state: State,
+pub(crate) struct WatchMachine {
+    state: WatchState,
     run: RunId,
 }
 
-impl Machine {
+impl WatchMachine {
     /// A new item whose first run is decided.
     pub(crate) fn starting() -> Self {
         Self {
-            state: State::Starting,
+            state: WatchState::Starting,
             run: RunId::FIRST,
         }
     }
@@ -131,52 +131,62 @@ impl Machine {
     /// A new item of a manager that was shut down: it starts nothing (OC-25).
     pub(crate) fn shut_down() -> Self {
         Self {
-            state: State::Stopped(Why::ShutDown { serves: false }),
+            state: WatchState::Stopped(StopReason::ShutDown { serves: false }),
             run: RunId::default(),
         }
     }
 
-    pub(crate) fn state(self) -> State {
+    pub(crate) fn state(self) -> WatchState {
         self.state
     }
 
     /// Whether what `run` brings is heard: an ended run cannot commit (OC-28).
-    pub(crate) fn hears(self, run: RunId) -> bool {
-        run == self.run && matches!(self.state, State::Starting | State::Running)
+    pub(crate) fn accepts(self, run: RunId) -> bool {
+        run == self.run && matches!(self.state, WatchState::Starting | WatchState::Running)
     }
 
     /// Whether readers are answered from memory, when `filled_by` is the last run that filled it
     /// (OC-12).
     pub(crate) fn serves(self, filled_by: Option<RunId>) -> bool {
         match self.state {
-            State::Starting | State::Running => filled_by == Some(self.run),
-            State::Stopped(Why::Immutable | Why::ShutDown { serves: true })
-            | State::Rechecking(_) => true,
-            State::Stopped(
-                Why::Idle | Why::NoRoom | Why::Crashed | Why::ShutDown { serves: false },
+            WatchState::Starting | WatchState::Running => filled_by == Some(self.run),
+            WatchState::Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true })
+            | WatchState::Rechecking(_) => true,
+            WatchState::Stopped(
+                StopReason::Idle
+                | StopReason::NoRoom
+                | StopReason::Crashed
+                | StopReason::ShutDown { serves: false },
             )
-            | State::Dropped => false,
+            | WatchState::Dropped => false,
         }
     }
 
     /// Moves on.
     #[must_use]
-    pub(crate) fn on(self, input: Input) -> (Self, Effect) {
-        let stay = (self, Effect::Nothing);
+    pub(crate) fn on(self, input: WatchInput) -> (Self, WatchEffect) {
+        let stay = (self, WatchEffect::Nothing);
         match (self.state, input) {
-            (State::Dropped | State::Stopped(Why::ShutDown { .. }), Input::Spawned(_)) => {
-                (self, Effect::Discard)
+            (
+                WatchState::Dropped | WatchState::Stopped(StopReason::ShutDown { .. }),
+                WatchInput::Spawned(_),
+            ) => (self, WatchEffect::Discard),
+            (WatchState::Dropped, _) => stay,
+            (_, WatchInput::Released) => self.to(WatchState::Dropped, WatchEffect::End),
+            (WatchState::Stopped(StopReason::ShutDown { .. }), _) => stay,
+            (state, WatchInput::ShutDown) => {
+                let serves = matches!(
+                    state,
+                    WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)
+                );
+                self.to(
+                    WatchState::Stopped(StopReason::ShutDown { serves }),
+                    WatchEffect::End,
+                )
             }
-            (State::Dropped, _) => stay,
-            (_, Input::Released) => self.to(State::Dropped, Effect::End),
-            (State::Stopped(Why::ShutDown { .. }), _) => stay,
-            (state, Input::ShutDown) => {
-                let serves = matches!(state, State::Stopped(Why::Immutable) | State::Rechecking(_));
-                self.to(State::Stopped(Why::ShutDown { serves }), Effect::End)
-            }
-            (State::Starting | State::Running, input) => self.at_work(input),
-            (State::Stopped(why), input) => self.at_rest(why, input),
-            (State::Rechecking(check), input) => self.rechecking(check, input),
+            (WatchState::Starting | WatchState::Running, input) => self.at_work(input),
+            (WatchState::Stopped(why), input) => self.at_rest(why, input),
+            (WatchState::Rechecking(check), input) => self.rechecking(check, input),
         }
     }
 
@@ -184,35 +194,44 @@ impl Machine {
         clippy::wildcard_enum_match_arm,
         reason = "a table: what no row names changes nothing"
     )]
-    fn at_work(self, input: Input) -> (Self, Effect) {
+    fn at_work(self, input: WatchInput) -> (Self, WatchEffect) {
         match input {
-            Input::Spawned(run) if run == self.run => self.to(State::Running, Effect::Keep),
-            Input::Spawned(_) => (self, Effect::Discard),
-            Input::SpawnFailed(run) if run == self.run => self.rest(Why::NoRoom, Effect::Nothing),
-            Input::Ended(run) if run == self.run => self.rest(Why::Crashed, Effect::End),
-            Input::ImmutableRead => self.rest(Why::Immutable, Effect::End),
-            Input::Idle if self.state == State::Running => self.rest(Why::Idle, Effect::End),
-            _ => (self, Effect::Nothing),
+            WatchInput::Spawned(run) if run == self.run => {
+                self.to(WatchState::Running, WatchEffect::Keep)
+            }
+            WatchInput::Spawned(_) => (self, WatchEffect::Discard),
+            WatchInput::SpawnFailed(run) if run == self.run => {
+                self.rest(StopReason::NoRoom, WatchEffect::Nothing)
+            }
+            WatchInput::Ended(run) if run == self.run => {
+                self.rest(StopReason::Crashed, WatchEffect::End)
+            }
+            WatchInput::ImmutableRead => self.rest(StopReason::Immutable, WatchEffect::End),
+            WatchInput::Idle if self.state == WatchState::Running => {
+                self.rest(StopReason::Idle, WatchEffect::End)
+            }
+            _ => (self, WatchEffect::Nothing),
         }
     }
 
-    fn at_rest(self, why: Why, input: Input) -> (Self, Effect) {
+    fn at_rest(self, why: StopReason, input: WatchInput) -> (Self, WatchEffect) {
         match (why, input) {
-            (_, Input::Spawned(_)) => (self, Effect::Discard),
-            (Why::Immutable, Input::Referenced) => {
-                self.to(State::Rechecking(Check::First), Effect::Check)
-            }
+            (_, WatchInput::Spawned(_)) => (self, WatchEffect::Discard),
+            (StopReason::Immutable, WatchInput::Referenced) => self.to(
+                WatchState::Rechecking(CheckState::First),
+                WatchEffect::CheckState,
+            ),
             // A thread that could not be had drops its writer, which looks like a crash until this
             // is said.
-            (Why::Crashed, Input::SpawnFailed(run)) if run == self.run => {
-                self.rest(Why::NoRoom, Effect::Nothing)
+            (StopReason::Crashed, WatchInput::SpawnFailed(run)) if run == self.run => {
+                self.rest(StopReason::NoRoom, WatchEffect::Nothing)
             }
             // A fresh read is as good as a check.
-            (Why::Immutable, Input::CheckedOther)
-            | (Why::Idle, Input::Wanted)
-            | (Why::NoRoom | Why::Crashed, Input::Wanted | Input::Retry)
-            | (Why::NoRoom, Input::Room) => self.start(),
-            _ => (self, Effect::Nothing),
+            (StopReason::Immutable, WatchInput::CheckedOther)
+            | (StopReason::Idle, WatchInput::Wanted)
+            | (StopReason::NoRoom | StopReason::Crashed, WatchInput::Wanted | WatchInput::Retry)
+            | (StopReason::NoRoom, WatchInput::Room) => self.start(),
+            _ => (self, WatchEffect::Nothing),
         }
     }
 
@@ -220,33 +239,37 @@ impl Machine {
         clippy::wildcard_enum_match_arm,
         reason = "a table: what no row names changes nothing"
     )]
-    fn rechecking(self, check: Check, input: Input) -> (Self, Effect) {
+    fn rechecking(self, check: CheckState, input: WatchInput) -> (Self, WatchEffect) {
         match input {
-            Input::Spawned(_) => (self, Effect::Discard),
-            Input::CheckedSame => self.rest(Why::Immutable, Effect::Nothing),
-            Input::CheckedOther => self.start(),
-            Input::CheckFailed => self.to(State::Rechecking(Check::Failed), Effect::Nothing),
-            Input::Referenced | Input::Retry if check == Check::Failed => {
-                self.to(State::Rechecking(Check::Again), Effect::Check)
-            }
-            _ => (self, Effect::Nothing),
+            WatchInput::Spawned(_) => (self, WatchEffect::Discard),
+            WatchInput::CheckedSame => self.rest(StopReason::Immutable, WatchEffect::Nothing),
+            WatchInput::CheckedOther => self.start(),
+            WatchInput::CheckFailed => self.to(
+                WatchState::Rechecking(CheckState::Failed),
+                WatchEffect::Nothing,
+            ),
+            WatchInput::Referenced | WatchInput::Retry if check == CheckState::Failed => self.to(
+                WatchState::Rechecking(CheckState::Again),
+                WatchEffect::CheckState,
+            ),
+            _ => (self, WatchEffect::Nothing),
         }
     }
 
-    fn start(self) -> (Self, Effect) {
+    fn start(self) -> (Self, WatchEffect) {
         let run = self.run.next();
         let started = Self {
-            state: State::Starting,
+            state: WatchState::Starting,
             run,
         };
-        (started, Effect::Start(run))
+        (started, WatchEffect::Start(run))
     }
 
-    fn rest(self, why: Why, effect: Effect) -> (Self, Effect) {
-        self.to(State::Stopped(why), effect)
+    fn rest(self, why: StopReason, effect: WatchEffect) -> (Self, WatchEffect) {
+        self.to(WatchState::Stopped(why), effect)
     }
 
-    fn to(self, state: State, effect: Effect) -> (Self, Effect) {
+    fn to(self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
         (Self { state, ..self }, effect)
     }
 }
@@ -259,7 +282,7 @@ mod tests {
     const R2: RunId = RunId(2);
 
     /// Drives a machine through inputs; returns where it stands and each effect.
-    fn drive(mut machine: Machine, inputs: &[Input]) -> (State, Vec<Effect>) {
+    fn drive(mut machine: WatchMachine, inputs: &[WatchInput]) -> (WatchState, Vec<WatchEffect>) {
         let mut effects = Vec::new();
         for input in inputs {
             let (next, effect) = machine.on(*input);
@@ -269,8 +292,8 @@ mod tests {
         (machine.state(), effects)
     }
 
-    fn after(inputs: &[Input]) -> Machine {
-        let start = Machine::starting();
+    fn after(inputs: &[WatchInput]) -> WatchMachine {
+        let start = WatchMachine::starting();
         inputs
             .iter()
             .fold(start, |machine, input| machine.on(*input).0)
@@ -279,13 +302,13 @@ mod tests {
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn the_life_of_a_watch_row_by_row() {
-        use Effect::{Check as Look, Discard, End, Keep, Nothing, Start};
-        use Input::{
+        use WatchEffect::{CheckState as Look, Discard, End, Keep, Nothing, Start};
+        use WatchInput::{
             CheckFailed, CheckedOther, CheckedSame, Ended, Idle, ImmutableRead, Referenced,
             Released, Retry, Room, ShutDown, SpawnFailed, Spawned, Wanted,
         };
-        use State::{Dropped, Rechecking, Running, Starting, Stopped};
-        let rows: &[(&str, &[Input], State, &[Effect])] = &[
+        use WatchState::{Dropped, Rechecking, Running, Starting, Stopped};
+        let rows: &[(&str, &[WatchInput], WatchState, &[WatchEffect])] = &[
             ("OC-2", &[Spawned(R1)], Running, &[Keep]),
             (
                 "OC-2: more references start nothing",
@@ -309,19 +332,19 @@ mod tests {
             (
                 "OC-15",
                 &[Spawned(R1), ImmutableRead],
-                Stopped(Why::Immutable),
+                Stopped(StopReason::Immutable),
                 &[Keep, End],
             ),
             (
                 "OC-15: before the thread came",
                 &[ImmutableRead, Spawned(R1)],
-                Stopped(Why::Immutable),
+                Stopped(StopReason::Immutable),
                 &[End, Discard],
             ),
             (
                 "OC-15: a read restarts nothing",
                 &[Spawned(R1), ImmutableRead, Wanted, Retry],
-                Stopped(Why::Immutable),
+                Stopped(StopReason::Immutable),
                 &[Keep, End, Nothing, Nothing],
             ),
             (
@@ -333,7 +356,7 @@ mod tests {
             (
                 "OC-18: only a reader restarts it",
                 &[Spawned(R1), Idle, Retry, Referenced],
-                Stopped(Why::Idle),
+                Stopped(StopReason::Idle),
                 &[Keep, End, Nothing, Nothing],
             ),
             (
@@ -363,7 +386,7 @@ mod tests {
             (
                 "a crash waits for the round",
                 &[Spawned(R1), Ended(R1), Room],
-                Stopped(Why::Crashed),
+                Stopped(StopReason::Crashed),
                 &[Keep, End, Nothing],
             ),
             (
@@ -375,7 +398,7 @@ mod tests {
             (
                 "no thread: its writer is dropped first",
                 &[Ended(R1), SpawnFailed(R1)],
-                Stopped(Why::NoRoom),
+                Stopped(StopReason::NoRoom),
                 &[End, Nothing],
             ),
             (
@@ -387,7 +410,7 @@ mod tests {
             (
                 "B7: same",
                 &[ImmutableRead, Referenced, CheckedSame],
-                Stopped(Why::Immutable),
+                Stopped(StopReason::Immutable),
                 &[End, Look, Nothing],
             ),
             (
@@ -411,13 +434,13 @@ mod tests {
             (
                 "B7: failed and tried again",
                 &[ImmutableRead, Referenced, CheckFailed, Retry, CheckedSame],
-                Stopped(Why::Immutable),
+                Stopped(StopReason::Immutable),
                 &[End, Look, Nothing, Look, Nothing],
             ),
             (
                 "B7: one check at a time",
                 &[ImmutableRead, Referenced, Referenced, Retry],
-                Rechecking(Check::First),
+                Rechecking(CheckState::First),
                 &[End, Look, Nothing, Nothing],
             ),
             (
@@ -429,19 +452,19 @@ mod tests {
             (
                 "OC-25",
                 &[Spawned(R1), ShutDown, Wanted, Retry],
-                Stopped(Why::ShutDown { serves: false }),
+                Stopped(StopReason::ShutDown { serves: false }),
                 &[Keep, End, Nothing, Nothing],
             ),
             (
                 "OC-25: an immutable one is served",
                 &[ImmutableRead, ShutDown, Referenced],
-                Stopped(Why::ShutDown { serves: true }),
+                Stopped(StopReason::ShutDown { serves: true }),
                 &[End, End, Nothing],
             ),
             (
                 "OC-25, B6: shut down before the thread came",
                 &[ShutDown, Spawned(R1)],
-                Stopped(Why::ShutDown { serves: false }),
+                Stopped(StopReason::ShutDown { serves: false }),
                 &[End, Discard],
             ),
             (
@@ -452,7 +475,7 @@ mod tests {
             ),
         ];
         for (what, inputs, state, effects) in rows {
-            let (reached, caused) = drive(Machine::starting(), inputs);
+            let (reached, caused) = drive(WatchMachine::starting(), inputs);
             assert_eq!(reached, *state, "{what}");
             assert_eq!(caused, *effects, "{what}");
         }
@@ -461,7 +484,7 @@ mod tests {
     /// OC-12, OC-21: filled means by the present run; a stop for idleness makes readers wait again.
     #[test]
     fn who_is_answered_from_memory() {
-        use Input::{Idle, ImmutableRead, Referenced, ShutDown, Spawned, Wanted};
+        use WatchInput::{Idle, ImmutableRead, Referenced, ShutDown, Spawned, Wanted};
         let filled = Some(R1);
         assert!(!after(&[Spawned(R1)]).serves(None));
         assert!(after(&[Spawned(R1)]).serves(filled));
@@ -472,18 +495,18 @@ mod tests {
         assert!(after(&[ImmutableRead, Referenced]).serves(filled));
         assert!(after(&[ImmutableRead, ShutDown]).serves(filled));
         assert!(!after(&[Spawned(R1), ShutDown]).serves(filled));
-        assert!(!Machine::shut_down().serves(None));
+        assert!(!WatchMachine::shut_down().serves(None));
     }
 
     /// OC-28: only the present run is heard, and only while it is at work.
     #[test]
     fn who_is_heard() {
-        use Input::{Idle, Released, Spawned, Wanted};
-        assert!(Machine::starting().hears(R1));
-        assert!(after(&[Spawned(R1)]).hears(R1));
-        assert!(!after(&[Spawned(R1), Idle]).hears(R1));
-        assert!(!after(&[Spawned(R1), Idle, Wanted]).hears(R1));
-        assert!(after(&[Spawned(R1), Idle, Wanted]).hears(R2));
-        assert!(!after(&[Released]).hears(R1));
+        use WatchInput::{Idle, Released, Spawned, Wanted};
+        assert!(WatchMachine::starting().accepts(R1));
+        assert!(after(&[Spawned(R1)]).accepts(R1));
+        assert!(!after(&[Spawned(R1), Idle]).accepts(R1));
+        assert!(!after(&[Spawned(R1), Idle, Wanted]).accepts(R1));
+        assert!(after(&[Spawned(R1), Idle, Wanted]).accepts(R2));
+        assert!(!after(&[Released]).accepts(R1));
     }
 }

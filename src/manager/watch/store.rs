@@ -1,19 +1,22 @@
 //! The store of the strategy `Watch`: one entry per referenced object, read from memory, kept by a
 //! watch of its own (OC-1..OC-29).
 
-use super::entry::{Action, WatchEntry, WatchedObject};
-use super::housekeeper::keep_house;
+use super::entry::{WatchAction, WatchEntry, WatchedObject};
+use super::housekeeper::maintain;
 use super::immutable_check::ImmutableChecks;
 use super::launch::{Launcher, Runs};
-use super::state_machine::{Check, Effect, Input, Machine, RunId, State, Why};
+use super::state_machine::{
+    CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
+};
 use crate::clock::{Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::manager::cached::Cached;
-use crate::manager::entry::consistent_reads::read_past;
+use crate::manager::entry::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::entry::table::{EntryState as _, EntryTable, ObjectEntry};
+use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
+use crate::manager::registry::Registry;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::DemandGuard;
@@ -35,12 +38,12 @@ impl<K: Object> WatchStore<K> {
     /// `Resources` when the system has no thread to give.
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<EntryTable<K, WatchEntry<K>>>,
+        table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
         let mut store = Self::unattended(launcher, table);
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
-        let worker = Worker::spawn(name, move |stop| keep_house(&checks, stop));
+        let worker = Worker::spawn(name, move |stop| maintain(&checks, stop));
         store.housekeeper = Some(worker.map_err(|error| {
             Error::new(
                 ErrorKind::Resources,
@@ -53,7 +56,7 @@ impl<K: Object> WatchStore<K> {
     /// A store without a housekeeper, for models that start no thread.
     pub(crate) fn unattended(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<EntryTable<K, WatchEntry<K>>>,
+        table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
             checks: ImmutableChecks::new(Runs::new(launcher, table)),
@@ -70,7 +73,7 @@ impl<K: Object> WatchStore<K> {
     fn act<R>(
         &self,
         object: &WatchedObject<K>,
-        change: impl FnOnce(&mut WatchEntry<K>) -> (R, Action),
+        change: impl FnOnce(&mut WatchEntry<K>) -> (R, WatchAction),
     ) -> R {
         let (result, action) = self.table().change(object, change);
         self.checks.perform(object, action);
@@ -94,10 +97,10 @@ impl<K: Object> WatchStore<K> {
             let entry = object.state.lock();
             // What could not be started is tried once per read; what fell idle meanwhile is started
             // again.
-            if first || entry.state() == State::Stopped(Why::Idle) {
+            if first || entry.state() == WatchState::Stopped(StopReason::Idle) {
                 first = false;
                 drop(entry);
-                self.act(object, |entry| ((), entry.want(clock.now())));
+                self.act(object, |entry| ((), entry.on_wanted(clock.now())));
                 continue;
             }
             let patience = deadline.earlier(entry.patience());
@@ -106,8 +109,8 @@ impl<K: Object> WatchStore<K> {
                 drop(entry);
                 let answer = self.act(object, |entry| {
                     let answer = entry.answer(key, clock, patient);
-                    let given = matches!(answer, Some(Ok(_))).then(|| entry.given());
-                    (answer, given.unwrap_or_else(Action::nothing))
+                    let given = matches!(answer, Some(Ok(_))).then(|| entry.on_given());
+                    (answer, given.unwrap_or_else(WatchAction::nothing))
                 });
                 let Some(answer) = answer else { continue };
                 return answer;
@@ -123,7 +126,7 @@ impl<K: Object> WatchStore<K> {
                 waiting = Some(object.demand.wait());
                 continue;
             }
-            let checking = entry.state() == State::Rechecking(Check::First);
+            let checking = entry.state() == WatchState::Rechecking(CheckState::First);
             let until = if checking { patience } else { deadline };
             drop(clock.wait_until(&object.state, entry, until));
         }
@@ -131,7 +134,7 @@ impl<K: Object> WatchStore<K> {
 }
 
 impl<K: Object> WatchStore<K> {
-    pub(crate) fn table(&self) -> &EntryTable<K, WatchEntry<K>> {
+    pub(crate) fn table(&self) -> &Registry<K, WatchEntry<K>> {
         &self.checks.context().table
     }
 
@@ -169,7 +172,7 @@ impl<K: Object> WatchStore<K> {
         let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
         let (is_news, result, action) = self.table().change(object, |entry| {
             let (is_news, action) = entry.found(read, &mut found, now);
-            let action = action.or(|| entry.given());
+            let action = action.or(|| entry.on_given());
             let result = match (absent, entry.content.undecodable()) {
                 // That was true while this read was under way.
                 (Some(error), _) => Err(error),
@@ -189,37 +192,38 @@ impl<K: Object> WatchStore<K> {
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<EntryTable<K, WatchEntry<K>>>::clone(&self.checks.context().table)
+        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.checks.context().table)
     }
 
     /// Starts, stops and checks what that asks for (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let table = self.table();
-        let due: Vec<(WatchedObject<K>, Action)> = {
+        let due: Vec<(WatchedObject<K>, WatchAction)> = {
             let mut references = table.references.lock();
             // A shutdown raises its stop before it looks for entries under this lock (OC-25).
             let stopped = table.stop.token().is_stopped();
             let make = |key: &ObjectKey| {
                 let machine = if stopped {
-                    Machine::shut_down()
+                    WatchMachine::shut_down()
                 } else {
-                    Machine::starting()
+                    WatchMachine::starting()
                 };
                 ObjectEntry::new(key, WatchEntry::new(table.kind, machine, table.clock()))
             };
             let affected = references.change(owner, change, false, make);
             let due = affected.into_iter().map(|affected| match affected {
-                Affected::Made(object) if stopped => (object, Action::nothing()),
-                Affected::Made(object) => (object, Effect::Start(RunId::FIRST).into()),
+                Affected::Made(object) if stopped => (object, WatchAction::nothing()),
+                Affected::Made(object) => (object, WatchEffect::Start(RunId::FIRST).into()),
                 Affected::Shared(object) if table.options.recheck_immutable => {
                     let now = table.clock().now();
-                    let again = |entry: &mut WatchEntry<K>| entry.try_again(Input::Referenced, now);
+                    let again =
+                        |entry: &mut WatchEntry<K>| entry.try_again(WatchInput::Referenced, now);
                     let action = table.change(&object, again);
                     (object, action)
                 }
-                Affected::Shared(object) => (object, Action::nothing()),
+                Affected::Shared(object) => (object, WatchAction::nothing()),
                 Affected::Released(object) => {
-                    let action = table.change(&object, |entry| entry.act(Input::Released));
+                    let action = table.change(&object, |entry| entry.act(WatchInput::Released));
                     (object, action)
                 }
             });
@@ -254,10 +258,10 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         let object = self.entry_to_read(namespace, name)?;
         let clock = self.table().clock();
         let cached = self.act(&object, |entry| {
-            let cached = entry.whatever_there_is(clock);
+            let cached = entry.held_copy(clock);
             // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
-            let wanted = entry.want(clock.now());
-            (cached, wanted.or(|| entry.given()))
+            let wanted = entry.on_wanted(clock.now());
+            (cached, wanted.or(|| entry.on_given()))
         });
         if let Some(cached) = &cached {
             self.expedite(namespace, name, cached);
@@ -273,7 +277,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let object = self.entry_to_read(namespace, name)?;
-        let answer = read_past(
+        let answer = read_from_server(
             self.table(),
             &object,
             version,
@@ -281,7 +285,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             |read, found, _| self.complete_read(&object, read, found),
         );
         if answer.is_ok() {
-            self.act(&object, |entry| ((), entry.given()));
+            self.act(&object, |entry| ((), entry.on_given()));
         }
         answer
     }
@@ -291,10 +295,10 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     }
 
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
-    fn shut_down(&self) {
+    fn stop(&self) {
         self.table().stop.stop();
         for object in self.table().entries() {
-            self.act(&object, |entry| ((), entry.act(Input::ShutDown)));
+            self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
             self.checks.context().notify(&object, true);
         }
     }
@@ -307,7 +311,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 
 impl<K: Object> Drop for WatchStore<K> {
     fn drop(&mut self) {
-        self.shut_down();
+        self.stop();
         self.checks.end();
         // The housekeeper joins what was stopped, then ends.
         drop(self.housekeeper.take());

@@ -5,12 +5,12 @@ use std::convert::Infallible;
 
 use crossbeam_channel::Sender;
 
-use super::entry::{Action, WatchEntry, WatchedObject};
+use super::entry::{WatchAction, WatchEntry, WatchedObject};
 use super::runs::{PendingWork, Run};
-use super::state_machine::{Input, RunId};
+use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::manager::entry::table::EntryTable;
+use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor};
@@ -18,7 +18,7 @@ use crate::sync::{Arc, Monitor};
 /// The entries of one manager and the work of its housekeeper: what a run's writer needs.
 #[derive(Debug)]
 pub(crate) struct RunContext<K: Object> {
-    pub(crate) table: Arc<EntryTable<K, WatchEntry<K>>>,
+    pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
     pub(crate) work: Arc<Monitor<PendingWork>>,
 }
 
@@ -49,7 +49,7 @@ impl<K: Object> RunContext<K> {
     pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
         object.state.notify_all();
         if is_news {
-            self.table.changes.tell(&object.key);
+            self.table.changes.notify(&object.key);
         }
     }
 }
@@ -92,9 +92,9 @@ impl<K: Object> Writer<K> {
             let is_news = write(entry)?;
             // Whoever waits reads it next.
             let action = if self.object.demand.is_waited_for() {
-                entry.given()
+                entry.on_given()
             } else {
-                Action::nothing()
+                WatchAction::nothing()
             };
             Ok::<_, Error>((is_news, action))
         })?;
@@ -104,7 +104,7 @@ impl<K: Object> Writer<K> {
     }
 
     /// What a run brings can end a run and start none.
-    fn finish(&self, action: Action, is_news: bool) {
+    fn finish(&self, action: WatchAction, is_news: bool) {
         self.context.notify(&self.object, is_news);
         if let Some(run) = action.ending {
             self.context.end(run);
@@ -173,7 +173,7 @@ impl<K: Object> Sink<K> for Writer<K> {
 
 impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
-        let ended = |entry: &mut WatchEntry<K>| entry.act(Input::Ended(self.run));
+        let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(self.run));
         let action = self.context.table.change(&self.object, ended);
         self.finish(action, false);
     }

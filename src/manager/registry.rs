@@ -1,108 +1,71 @@
-//! The referenced objects of one manager: found by key, and changed together with what plain
-//! readers find at once.
+//! The referenced objects of one manager: found by key, changed together with what plain readers
+//! find at once, and asked for at the server.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::consistent_reads::RequestContext;
-use super::content::Content;
-use super::read_cache::ReadCache;
-use crate::clock::{Clock, Coarse};
-use crate::error::Error;
-use crate::failures::Failures;
+use super::changes::Notifier;
+use super::entry::object_entry::{AnswerContext, EntryState, ObjectEntry};
+use super::entry::read_cache::ReadCache;
+use super::kinds::{KindTraits, cache_name};
+use super::metrics::ManagerState;
+use super::options::ManagerOptions;
+use super::references::{Owner, References};
+use super::report::ObjectReport;
+use super::strategy::ReferencedObjects;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
-use crate::manager::cached::{Cached, Ready};
-use crate::manager::changes::Notifier;
-use crate::manager::kinds::KindTraits;
-use crate::manager::metrics::ManagerState;
-use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Owner, References};
-use crate::manager::report::{ObjectReport, ObjectState, Summary};
-use crate::manager::strategy::ReferencedObjects;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
-use crate::reflector::Demand;
-use crate::sync::{Arc, Monitor, Mutex, Rank};
-use crate::worker::StopSource;
+use crate::sync::{Arc, Mutex, Rank};
+use crate::worker::{StopSource, StopToken};
 
-/// One referenced object. `S` is what its strategy keeps of it.
-#[derive(Debug)]
-pub(crate) struct ObjectEntry<S> {
-    pub(crate) key: ObjectKey,
-    /// Who waits for its first sync; each run of its reflector looks at it (B3).
-    pub(crate) demand: Demand,
-    pub(crate) state: Arc<Monitor<S>>,
-}
-
-impl<S> ObjectEntry<S> {
-    pub(crate) fn new(key: &ObjectKey, state: S) -> Arc<Self> {
-        Arc::new(Self {
-            key: key.clone(),
-            demand: Demand::new(),
-            state: Arc::new(Monitor::ranked(Rank::ENTRY, state)),
-        })
-    }
-}
-
-/// What an entry needs to answer: the key of its object, the time, and how long what was fetched
-/// lives at that time (OS-6).
+/// What a request is about, and what ends it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnswerContext<'a> {
+pub(crate) struct RequestContext<'a> {
     pub(crate) key: &'a ObjectKey,
     pub(crate) clock: &'a Clock,
-    pub(crate) now: Instant,
-    /// Read before `now`.
-    pub(crate) coarse: Coarse,
-    pub(crate) ttl: Duration,
+    pub(crate) deadline: Deadline,
+    pub(crate) stop: &'a StopToken,
 }
 
-/// What a strategy keeps of one object.
-pub(crate) trait EntryState<K: Object>: Send + 'static {
-    fn content(&mut self) -> &mut Content<K>;
-
-    /// What plain readers can have at once, with its mark in the [`ReadCache`].
-    fn ready(&self, clock: &Clock) -> Option<(Ready<K>, Coarse)>;
-
-    /// Whether nobody references the object any more, so that another entry may have its key.
-    fn is_detached(&self) -> bool;
-
-    /// What memory answers a reader of a state not older than `version` (R11); `None` while it has
-    /// not come that far.
-    fn reached(
-        &self,
-        version: &ResourceVersion,
-        at: &AnswerContext<'_>,
-    ) -> Option<Result<Cached<K>, Error>>;
-
-    /// Where the object stands, and why.
-    fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String);
-
-    /// When the server last confirmed what is known.
-    fn contact(&self) -> Option<Instant>;
-
-    /// The failures since something last went well.
-    fn failures(&self) -> &Failures;
-
-    /// What may be told of the object.
-    fn summary(&self) -> Option<Summary>;
-
-    /// Whether a watch is open or being opened.
-    fn is_watched(&self) -> bool {
-        false
+impl RequestContext<'_> {
+    /// Whether a request may be sent at all.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` once the stop is raised, `Timeout` once the deadline has passed.
+    pub(crate) fn check<K: Object>(&self, version: &ResourceVersion) -> Result<(), Error> {
+        if self.stop.is_stopped() {
+            return Err(Error::stopped(&cache_name::<K>()));
+        }
+        if self.clock.has_passed(self.deadline) {
+            let what = self.describe::<K>(version);
+            let message = format!("no request for {what} was sent: the deadline had passed");
+            return Err(Error::new(ErrorKind::Timeout, message));
+        }
+        Ok(())
     }
 
-    /// Whether a watch should have heard from the server by `now` (B14).
-    fn is_overdue(&self, _now: Instant) -> bool {
-        false
+    /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
+    pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
     }
 
-    /// Takes note of the mark on an answer that was taken out of the [`ReadCache`].
-    fn note_read(&mut self, _at: Coarse) {}
+    pub(crate) fn describe<K: Object>(&self, version: &ResourceVersion) -> String {
+        let (resource, key) = (resource_name::<K>(), self.key);
+        if version.is_unset() {
+            format!("{resource} {key}")
+        } else {
+            format!("{resource} {key} at version {version} or later")
+        }
+    }
 }
 
 /// The entries of one manager, and what all its reads need.
-pub(crate) struct EntryTable<K: Object, S> {
+pub(crate) struct Registry<K: Object, S> {
     pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
     pub(crate) read_cache: ReadCache<K>,
@@ -113,13 +76,13 @@ pub(crate) struct EntryTable<K: Object, S> {
     pub(crate) kind: KindTraits<K>,
 }
 
-impl<K: Object, S> fmt::Debug for EntryTable<K, S> {
+impl<K: Object, S> fmt::Debug for Registry<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EntryTable").finish_non_exhaustive()
     }
 }
 
-impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
+impl<K: Object, S: EntryState<K>> Registry<K, S> {
     pub(crate) fn new(
         kind: KindTraits<K>,
         getter: Arc<dyn Getter<K>>,
@@ -221,7 +184,7 @@ impl<K: Object, S: EntryState<K>> EntryTable<K, S> {
     }
 }
 
-impl<K: Object, S: EntryState<K>> ReferencedObjects for EntryTable<K, S> {
+impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
     fn options(&self) -> &ManagerOptions {
         &self.options
     }
