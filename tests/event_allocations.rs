@@ -42,10 +42,10 @@ const STAGES: [(&str, usize, &str); 5] = [
         19,
         "its version: the position, which the statuses share",
     ),
-    ("store", 24, "its key; the versions that are compared"),
+    ("store", 20, "the position of the content"),
     (
         "informer",
-        24,
+        20,
         "nothing: the queue of a handler keeps its room, and shares the objects",
     ),
 ];

@@ -16,6 +16,7 @@ pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use stored_object::StoredObject;
 pub(crate) use transform::Transform;
 pub use version::ResourceVersion;
+pub(crate) use version::numeric_order;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -36,21 +37,13 @@ pub trait Object:
 {
     /// The object's namespace and name; the namespace is empty for cluster-scoped objects (KEY-1).
     fn key(&self) -> ObjectKey {
-        let metadata = self.metadata();
-        ObjectKey::new(
-            metadata.namespace.as_deref().unwrap_or_default(),
-            metadata.name.as_deref().unwrap_or_default(),
-        )
+        let KeyRef { namespace, name } = KeyRef::of(self);
+        ObjectKey::new(namespace, name)
     }
 
     /// The object's resource version; empty when the server sent none.
     fn resource_version(&self) -> ResourceVersion {
-        ResourceVersion::from(
-            self.metadata()
-                .resource_version
-                .as_deref()
-                .unwrap_or_default(),
-        )
+        ResourceVersion::from(version_of(self))
     }
 
     /// The object's uid; empty when the server sent none.
@@ -67,6 +60,28 @@ impl<K> Object for K where
         + Sync
         + 'static
 {
+}
+
+impl<'a> KeyRef<'a> {
+    /// The key of an object.
+    pub(crate) fn of<K: Object>(object: &'a K) -> Self {
+        let metadata = object.metadata();
+        Self {
+            namespace: metadata.namespace.as_deref().unwrap_or_default(),
+            name: metadata.name.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+/// The object's version, borrowed; empty when the server sent none.
+pub(crate) fn version_of<K: Object>(object: &K) -> &str {
+    let version = object.metadata().resource_version.as_deref();
+    version.unwrap_or_default()
+}
+
+/// Whether two objects of one key are the same state of the same object.
+pub(crate) fn is_same_state<K: Object>(a: &K, b: &K) -> bool {
+    !version_of(a).is_empty() && version_of(a) == version_of(b) && a.uid() == b.uid()
 }
 
 /// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).

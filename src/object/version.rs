@@ -54,9 +54,14 @@ impl ResourceVersion {
 
     /// The order of two decimal versions of any length; `None` when one of them is not a number.
     pub fn numeric_order(&self, other: &Self) -> Option<Ordering> {
-        let (a, b) = (digits(&self.0)?, digits(&other.0)?);
-        Some(a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
+        numeric_order(&self.0, &other.0)
     }
+}
+
+/// The order of two decimal versions, borrowed.
+pub(crate) fn numeric_order(a: &str, b: &str) -> Option<Ordering> {
+    let (a, b) = (digits(a)?, digits(b)?);
+    Some(a.len().cmp(&b.len()).then_with(|| a.cmp(b)))
 }
 
 fn digits(text: &str) -> Option<&str> {

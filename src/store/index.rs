@@ -1,13 +1,14 @@
 //! Named index functions and their maps: plain data, kept in step by the store's state (IX-1..IX-12).
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
+use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey};
+use crate::store::state::Items;
 use crate::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -42,7 +43,7 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// ```
 #[doc(alias = "IndexFunc")]
 pub struct Indexers<K: Object> {
-    functions: BTreeMap<String, IndexFn<K>>,
+    functions: Vec<(String, IndexFn<K>)>,
     /// How often one of them panicked in the store that has them.
     panics: Arc<AtomicU64>,
 }
@@ -51,7 +52,7 @@ impl<K: Object> Indexers<K> {
     /// No index.
     pub fn new() -> Self {
         Self {
-            functions: BTreeMap::new(),
+            functions: Vec::new(),
             panics: Arc::default(),
         }
     }
@@ -71,51 +72,62 @@ impl<K: Object> Indexers<K> {
         name: impl Into<String>,
         function: impl Fn(&K) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.functions.insert(name.into(), Arc::new(function));
+        let name = name.into();
+        self.functions.retain(|(known, _)| *known != name);
+        self.functions.push((name, Arc::new(function)));
         self
     }
 
-    /// The names of the indices, sorted.
+    /// The names of the indices, in the order in which they were added.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.functions.keys().map(String::as_str)
+        self.functions.iter().map(|(name, _)| name.as_str())
     }
 
     /// Both sets of functions, unless they share a name (IX-9).
     pub(super) fn merged(&self, more: &Self) -> Result<Self, Error> {
-        let shared: Vec<&str> = more
-            .names()
-            .filter(|name| self.functions.contains_key(*name))
-            .collect();
+        let mut shared: Vec<&str> = more.names().collect();
+        shared.retain(|name| self.position(name).is_some());
         if !shared.is_empty() {
             let text = format!("indexer conflict: {}", shared.join(", "));
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let both = self.functions.iter().chain(&more.functions);
         Ok(Self {
-            functions: both
-                .map(|(name, function)| (name.clone(), Arc::clone(function)))
-                .collect(),
+            functions: [&*self.functions, &*more.functions].concat(),
             panics: Arc::clone(&self.panics),
         })
     }
 
-    /// The values of an object, one list per index in the order of their names; user code runs here.
-    pub(super) fn values(&self, object: &K) -> Values {
-        let functions = self.functions.iter();
-        let values = functions.map(|(name, function)| self.call(name, function, object));
-        values
-            .map(|values| values.map(sorted).unwrap_or_default())
-            .collect()
+    /// The values of an item, one list per index; none for what does not decode. User code runs
+    /// here.
+    pub(super) fn values(&self, item: &Listed<K>) -> Values {
+        let Some(object) = item.decoded() else {
+            return Values::default();
+        };
+        let values = self.calls(self, object);
+        values.map(Result::unwrap_or_default).collect()
     }
 
-    /// As [`values`](Self::values), but the panic of one of `new` is an error.
-    pub(super) fn values_with(&self, new: &Self, object: &K) -> Result<Values, Error> {
-        let functions = self.functions.iter();
-        let values = functions.map(|(name, function)| match self.call(name, function, object) {
-            Err(error) if new.functions.contains_key(name) => Err(error),
-            values => Ok(values.map(sorted).unwrap_or_default()),
-        });
-        values.collect()
+    /// The values that `new` functions give of an object; their panic is an error.
+    pub(super) fn values_by(&self, new: &Self, object: &K) -> Result<Values, Error> {
+        self.calls(new, object).collect()
+    }
+
+    /// The values of one object under one index; an error when there is no such index.
+    pub(super) fn values_in(&self, name: &str, object: &K) -> Result<Vec<String>, Error> {
+        let position = self.position(name).ok_or_else(|| unknown(name))?;
+        let function = self.functions.get(position);
+        function.map_or(Ok(Vec::new()), |(name, function)| {
+            self.call(name, function, object)
+        })
+    }
+
+    fn calls(&self, of: &Self, object: &K) -> impl Iterator<Item = Result<Box<[Arc<str>]>, Error>> {
+        of.functions.iter().map(|(name, function)| {
+            let mut values = self.call(name, function, object)?;
+            values.sort_unstable();
+            values.dedup();
+            Ok(values.into_iter().map(Arc::from).collect())
+        })
     }
 
     /// How often a function panicked.
@@ -139,7 +151,7 @@ impl<K: Object> Indexers<K> {
     }
 
     fn position(&self, name: &str) -> Option<usize> {
-        self.functions.keys().position(|known| known == name)
+        self.names().position(|known| known == name)
     }
 }
 
@@ -161,87 +173,57 @@ impl<K: Object> Default for Indexers<K> {
 
 impl<K: Object> fmt::Debug for Indexers<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.functions.keys()).finish()
+        f.debug_set().entries(self.names()).finish()
     }
-}
-
-fn sorted(mut values: Vec<String>) -> Box<[Arc<str>]> {
-    values.sort_unstable();
-    values.dedup();
-    values.into_iter().map(Arc::from).collect()
 }
 
 /// The values one object stands under, per index. They are remembered, not computed again, when it goes (IX-7).
 pub(super) type Values = Box<[Box<[Arc<str>]>]>;
 
-/// The keys under each value of one index.
-#[derive(Default)]
-struct Index(HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>);
-
-impl Index {
-    fn enlist(&mut self, key: &Arc<ObjectKey>, value: &str) {
-        self.0.entry_ref(value).or_default().insert(Arc::clone(key));
-    }
-
-    /// A value nobody has any more leaves no trace (IX-8).
-    fn strike(&mut self, key: &ObjectKey, value: &str) {
-        if let Some(keys) = self.0.get_mut(value) {
-            keys.remove(key);
-            if keys.is_empty() {
-                self.0.remove(value);
-            }
-        }
-    }
-}
-
-/// The indices of a store, in the order of their names.
+/// The indices of a store, in the order of their functions.
 pub(super) struct Indices<K: Object> {
     functions: Arc<Indexers<K>>,
-    maps: Vec<Index>,
+    /// The keys under each value of each index.
+    maps: Vec<HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>>,
 }
 
 impl<K: Object> Indices<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>) -> Self {
-        let maps = functions
-            .functions
-            .iter()
-            .map(|_| Index::default())
-            .collect();
+        let maps = functions.names().map(|_| HashMap::new()).collect();
         Self { functions, maps }
+    }
+
+    /// The indices of a whole content, built before the lock is taken (IX-11).
+    pub(super) fn of(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Self {
+        let mut indices = Self::new(Arc::clone(functions));
+        for (key, entry) in items {
+            indices.replace(key, &Values::default(), &entry.values);
+        }
+        indices
     }
 
     pub(super) fn functions(&self) -> &Arc<Indexers<K>> {
         &self.functions
     }
 
-    pub(super) fn insert(&mut self, key: &Arc<ObjectKey>, values: &Values) {
-        for (map, values) in self.maps.iter_mut().zip(values) {
-            for value in values {
-                map.enlist(key, value);
-            }
-        }
-    }
-
-    /// Takes a key out.
-    pub(super) fn remove(&mut self, key: &ObjectKey, values: &Values) {
-        for (map, values) in self.maps.iter_mut().zip(values) {
-            for value in values {
-                map.strike(key, value);
-            }
-        }
-    }
-
-    /// Moves a key to other values; those it keeps are not touched (IX-8).
+    /// Moves a key to other values; those it keeps are not touched, and one that nobody has any
+    /// more leaves no trace (IX-8).
     pub(super) fn replace(&mut self, key: &Arc<ObjectKey>, before: &Values, after: &Values) {
         let none: &[Arc<str>] = &[];
         for (nth, map) in self.maps.iter_mut().enumerate() {
             let before = before.get(nth).map_or(none, |values| values);
             let after = after.get(nth).map_or(none, |values| values);
             for gone in before.iter().filter(|value| !after.contains(value)) {
-                map.strike(key, gone);
+                if let Some(keys) = map.get_mut(gone) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        map.remove(gone);
+                    }
+                }
             }
             for new in after.iter().filter(|value| !before.contains(value)) {
-                map.enlist(key, new);
+                let keys = map.entry(Arc::clone(new)).or_default();
+                keys.insert(Arc::clone(key));
             }
         }
     }
@@ -253,33 +235,23 @@ impl<K: Object> Indices<K> {
         values: &[&str],
     ) -> Result<HashSet<&'a Arc<ObjectKey>>, Error> {
         let map = self.map(name)?;
-        let sets = values.iter().filter_map(|value| map.0.get(*value));
+        let sets = values.iter().filter_map(|value| map.get(*value));
         Ok(sets.flatten().collect())
     }
 
     /// Every value some object has; none for an unknown index (IX-2).
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         self.map(name)
-            .map(|map| map.0.keys().map(|value| (**value).to_owned()).collect())
+            .map(|map| map.keys().map(|value| (**value).to_owned()).collect())
             .unwrap_or_default()
     }
 
-    fn map(&self, name: &str) -> Result<&Index, Error> {
+    fn map(&self, name: &str) -> Result<&HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>, Error> {
         self.functions
             .position(name)
             .and_then(|position| self.maps.get(position))
             .ok_or_else(|| unknown(name))
     }
-}
-
-/// The values of one object under one index; an error when there is no such index.
-pub(super) fn values_of<K: Object>(
-    functions: &Indexers<K>,
-    name: &str,
-    object: &K,
-) -> Result<Vec<String>, Error> {
-    let function = functions.functions.get(name).ok_or_else(|| unknown(name))?;
-    functions.call(name, function, object)
 }
 
 fn unknown(name: &str) -> Error {

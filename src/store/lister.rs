@@ -18,81 +18,70 @@ use crate::sync::Arc;
 ///
 /// let indexers = Indexers::<ConfigMap>::new().by_namespace();
 /// let (store, _writer) = Store::new(indexers, Clock::system());
-/// let lister = store.lister();
-/// assert!(lister.namespace("shop").list(&LabelMatcher::everything()).is_empty());
+/// let lister = store.lister().namespace("shop");
+/// assert!(lister.list(&LabelMatcher::everything()).is_empty());
 ///
-/// let error = lister.namespace("shop").get("settings").unwrap_err();
+/// let error = lister.get("settings").unwrap_err();
 /// assert!(error.is_not_found());
 /// assert_eq!(error.to_string(), "configmap \"settings\" not found");
 /// # }
 /// ```
 #[doc(alias = "GenericLister")]
-#[derive(Debug)]
-pub struct Lister<K: Object>(Store<K>);
-
-/// The part of a [`Lister`] that is one namespace.
 #[doc(alias = "GenericNamespaceLister")]
 #[derive(Debug)]
-pub struct NamespaceLister<K: Object> {
+pub struct Lister<K: Object> {
     store: Store<K>,
-    namespace: Box<str>,
+    /// Empty for all.
+    namespace: Arc<str>,
 }
 
 impl<K: Object> Store<K> {
     /// The store, read as a lister.
     pub fn lister(&self) -> Lister<K> {
-        Lister(self.clone())
+        Lister {
+            store: self.clone(),
+            namespace: Arc::default(),
+        }
     }
 }
 
 impl<K: Object> Lister<K> {
-    /// The objects whose labels match, in no particular order (LS-1).
-    ///
-    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at the labels. Objects
-    /// that do not decode are left out (B12).
-    #[doc(alias = "ListAll")]
-    pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
-        if labels.is_nothing() {
-            return Vec::new();
-        }
-        matching(self.0.list(), labels)
-    }
-
-    /// A cluster-scoped object by its name.
-    ///
-    /// # Errors
-    ///
-    /// As [`NamespaceLister::get`].
-    pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
-        get(&self.0, "", name)
-    }
-
     /// The part that is one namespace; the empty one stands for all (LS-3).
+    #[must_use]
     #[doc(alias = "ByNamespace")]
-    pub fn namespace(&self, namespace: impl Into<Box<str>>) -> NamespaceLister<K> {
-        NamespaceLister {
-            store: self.0.clone(),
+    pub fn namespace(&self, namespace: impl Into<Arc<str>>) -> Self {
+        Self {
+            store: self.store.clone(),
             namespace: namespace.into(),
         }
     }
-}
 
-impl<K: Object> NamespaceLister<K> {
-    /// The objects of the namespace whose labels match, in no particular order (LS-3).
+    /// The objects whose labels match, in no particular order (LS-1, LS-3).
     ///
-    /// The cost grows with the namespace where the store has the index
+    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at the labels. Objects
+    /// that do not decode are left out (B12). The cost grows with the namespace where the store has the index
     /// [`by_namespace`](crate::store::Indexers::by_namespace); without it the whole store is looked through, with a
     /// warning in the log.
+    #[doc(alias = "ListAll")]
     #[doc(alias = "ListAllByNamespace")]
     pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
         if labels.is_nothing() {
             return Vec::new();
         }
-        if self.namespace.is_empty() {
-            return matching(self.store.list(), labels);
+        let mut objects = if self.namespace.is_empty() {
+            self.store.list()
+        } else {
+            self.list_namespace()
+        };
+        if !labels.is_everything() {
+            objects.retain(|object| labels.matches(object.metadata().labels.as_ref()));
         }
+        objects
+    }
+
+    fn list_namespace(&self) -> Vec<Arc<StoredObject<K>>> {
         let objects = self.store.by_index(NAMESPACE_INDEX, &self.namespace);
-        let objects = objects.unwrap_or_else(|error| {
+        objects.unwrap_or_else(|error| {
             log::warn!(
                 "listing a namespace of {} without the index for it: {error}",
                 K::KIND
@@ -101,8 +90,7 @@ impl<K: Object> NamespaceLister<K> {
             let namespace = Some(&*self.namespace);
             objects.retain(|object| object.metadata().namespace.as_deref() == namespace);
             objects
-        });
-        matching(objects, labels)
+        })
     }
 
     /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one (where LS-5 finds nothing).
@@ -112,40 +100,13 @@ impl<K: Object> NamespaceLister<K> {
     /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not found` (LS-4);
     /// `Undecodable` when it is there but is not a `K` (B12).
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
-        get(&self.store, &self.namespace, name)
+        let found = self.store.get(&self.namespace, name)?;
+        found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))
     }
-}
-
-fn get<K: Object>(
-    store: &Store<K>,
-    namespace: &str,
-    name: &str,
-) -> Result<Arc<StoredObject<K>>, Error> {
-    let found = store.get(namespace, name)?;
-    found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))
-}
-
-fn matching<K: Object>(
-    mut objects: Vec<Arc<StoredObject<K>>>,
-    labels: &LabelMatcher,
-) -> Vec<Arc<StoredObject<K>>> {
-    if !labels.is_everything() {
-        objects.retain(|object| labels.matches(object.metadata().labels.as_ref()));
-    }
-    objects
 }
 
 impl<K: Object> Clone for Lister<K> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-impl<K: Object> Clone for NamespaceLister<K> {
-    fn clone(&self) -> Self {
-        Self {
-            store: self.store.clone(),
-            namespace: self.namespace.clone(),
-        }
+        self.namespace(Arc::clone(&self.namespace))
     }
 }

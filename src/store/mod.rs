@@ -16,16 +16,13 @@ mod schedules;
 mod state;
 #[cfg(test)]
 mod tests;
-mod undelta;
 mod version_guard;
 mod writer;
 
-pub(crate) use change::{Change, Reporter};
+pub(crate) use change::Change;
 pub use index::{Indexers, NAMESPACE_INDEX};
-pub use lister::{Lister, NamespaceLister};
+pub use lister::Lister;
 pub use mutation::{MutationCache, MutationCacheOptions};
-pub(crate) use reader::Outlook;
 pub use reader::Store;
-pub use undelta::UndeltaWriter;
-pub(crate) use version_guard::{Identity, VersionGuard};
+pub(crate) use version_guard::VersionGuard;
 pub use writer::{Staging, StoreWriter};

@@ -1,16 +1,14 @@
 //! The mutation cache: a store with the program's own writes laid over it until the watch has brought them (MX-4).
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind};
-use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, numeric_order};
 use crate::store::Store;
-use crate::store::index::values_of;
-use crate::store::state::{Content, State};
+use crate::store::state::State;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// Options of a [`MutationCache`]; start from the default and set what differs.
@@ -83,42 +81,29 @@ impl Default for MutationCacheOptions {
 pub struct MutationCache<K: Object> {
     store: Store<K>,
     options: MutationCacheOptions,
-    own: Mutex<Own<K>>,
+    /// The own writes, one of a key at most, the oldest first.
+    own: Mutex<Vec<Arc<Write<K>>>>,
 }
 
 /// One own write.
 struct Write<K: Object> {
-    state: Written<K>,
+    key: Arc<ObjectKey>,
+    uid: Box<str>,
+    /// Of the object as it was written, or as it was before its deletion.
+    version: ResourceVersion,
+    /// `None` if it was deleted.
+    object: Option<Arc<StoredObject<K>>>,
     /// When it was handed in.
     at: Instant,
-    number: u64,
-}
-
-enum Written<K: Object> {
-    Is(Arc<StoredObject<K>>, ResourceVersion),
-    /// The object of that uid was deleted; its version when it was last known.
-    Gone(Arc<str>, ResourceVersion),
-}
-
-/// The own writes, by key and by age.
-struct Own<K: Object> {
-    writes: HashMap<ObjectKey, Write<K>>,
-    ages: BTreeMap<u64, ObjectKey>,
-    next: u64,
 }
 
 impl<K: Object> MutationCache<K> {
     /// A cache over `store` that knows of no write yet. Time is that of the store's clock.
     pub fn new(store: Store<K>, options: MutationCacheOptions) -> Self {
-        let own = Own {
-            writes: HashMap::new(),
-            ages: BTreeMap::new(),
-            next: 0,
-        };
         Self {
             store,
             options,
-            own: Mutex::ranked(Rank::OWN_WRITES, own),
+            own: Mutex::ranked(Rank::OWN_WRITES, Vec::new()),
         }
     }
 
@@ -151,7 +136,8 @@ impl<K: Object> MutationCache<K> {
             );
             return Err(Error::new(ErrorKind::Config, text));
         }
-        self.put(key, Written::Is(Arc::new(object), version));
+        let object = Arc::new(object);
+        self.put(key, object.uid(), version, Some(Arc::clone(&object)));
         Ok(())
     }
 
@@ -161,13 +147,12 @@ impl<K: Object> MutationCache<K> {
     /// For a deletion that is complete; while finalizers or a grace period keep the object, hand in the server's answer by
     /// [`mutated`](Self::mutated). An object made anew under the name is not hidden. (client-go's has no such thing.)
     pub fn deleted(&self, last: &K) {
-        let gone = Written::Gone(Arc::from(last.uid()), last.resource_version());
-        self.put(last.key(), gone);
+        self.put(last.key(), last.uid(), last.resource_version(), None);
     }
 
     /// How many own writes are kept: those the store was not yet seen to have caught up with.
     pub fn pending(&self) -> usize {
-        self.own.lock().writes.len()
+        self.own.lock().len()
     }
 
     /// The object of that name, in the state of the program's own write if the store is not there yet.
@@ -177,43 +162,23 @@ impl<K: Object> MutationCache<K> {
     /// As [`Store::get`].
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
-        let key = ObjectKey::new(namespace, name);
-        let Some(write) = self.written(&key) else {
-            return self.store.get(namespace, name);
-        };
-        let read = self.store.look(|state| {
-            let held = state.get(&KeyRef { namespace, name });
-            match write.state.shown(held.map(|entry| &entry.content), state) {
-                Shown::Own(object) => Ok(object),
-                Shown::Stores { for_good } => {
-                    Err((held.map(|entry| entry.content.clone()), for_good))
-                }
+        let is_it = |key: &ObjectKey| key.namespace() == namespace && key.name() == name;
+        let mut writes = self.writes();
+        writes.retain(|write| is_it(&write.key));
+        if let Some(write) = writes.first() {
+            if self.store.look(|state| write.is_ahead_of(state)) {
+                return Ok(write.object.clone());
             }
-        });
-        match read {
-            Ok(own) => Ok(own),
-            Err((held, for_good)) => {
-                if for_good {
-                    self.forget(&[(key, write.number)]);
-                }
-                match held {
-                    None => Ok(None),
-                    Some(Content::Object(object)) => Ok(Some(object)),
-                    Some(Content::Undecodable { why, .. }) => Err(why.error),
-                }
-            }
+            self.forget_past(&writes);
         }
+        self.store.get(namespace, name)
     }
 
     /// Every object that decodes, the program's own writes among them, in no particular order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
-        let base = |state: &State<K>| {
-            let entries = state.items.values();
-            let objects = entries.filter_map(|entry| entry.content.object().map(Arc::clone));
-            Ok::<_, Error>(objects.collect())
-        };
+        let all = self.read(|state| Ok(state.list()), |_own| Ok(true));
         // Without an index there is none that could be unknown.
-        self.read(base, |_own| Ok(true)).unwrap_or_default()
+        all.unwrap_or_default()
     }
 
     /// The objects an index lists under a value, the program's own writes by the values they have now.
@@ -226,19 +191,12 @@ impl<K: Object> MutationCache<K> {
         let functions = self
             .store
             .look(|state| Arc::clone(state.indices.functions()));
-        let base = |state: &State<K>| {
-            let keys = state.indices.keys(index, &[value])?;
-            let entries = keys.into_iter().filter_map(|key| state.items.get(key));
-            let objects = entries.filter_map(|entry| entry.content.object().map(Arc::clone));
-            Ok(objects.collect())
-        };
-        self.read(base, |own| {
-            match values_of(&functions, index, own) {
-                Ok(values) => Ok(values.iter().any(|known| known == value)),
-                // The store's indices do not list such an object either (IX-6).
-                Err(error) if error.kind() == ErrorKind::Panicked => Ok(false),
-                Err(unknown) => Err(unknown),
-            }
+        let base = |state: &State<K>| state.by_values(index, &[value]);
+        self.read(base, |own| match functions.values_in(index, own) {
+            Ok(values) => Ok(values.iter().any(|known| known == value)),
+            // The store's indices do not list such an object either (IX-6).
+            Err(error) if error.kind() == ErrorKind::Panicked => Ok(false),
+            Err(unknown) => Err(unknown),
         })
     }
 
@@ -248,205 +206,122 @@ impl<K: Object> MutationCache<K> {
         base: impl Fn(&State<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
         fits: impl Fn(&K) -> Result<bool, Error>,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
-        let writes = self.all_written();
-        let (objects, shown) = self.store.look(|state| {
-            let shown: Vec<Shown<K>> = writes
+        let writes = self.writes();
+        let (objects, ahead) = self.store.look(|state| {
+            let ahead: Vec<bool> = writes
                 .iter()
-                .map(|(key, write)| {
-                    let held = state.get(&KeyRef::from(key));
-                    write.state.shown(held.map(|entry| &entry.content), state)
-                })
+                .map(|write| write.is_ahead_of(state))
                 .collect();
-            base(state).map(|objects| (objects, shown))
-        })?;
-        let mut own = HashMap::new();
-        let mut caught_up = Vec::new();
-        for ((key, write), shown) in writes.into_iter().zip(shown) {
-            match shown {
-                Shown::Own(object) => drop(own.insert(key, object)),
-                Shown::Stores { for_good: true } => caught_up.push((key, write.number)),
-                Shown::Stores { for_good: false } => {}
-            }
-        }
-        self.forget(&caught_up);
-        let mut objects = objects;
-        objects.retain(|object| !own.contains_key(&object.key()));
+            (base(state), ahead)
+        });
+        let mut objects = objects?;
+        self.forget_past(&writes);
+        let ahead = writes.iter().zip(ahead).filter(|(_, ahead)| *ahead);
+        let own: HashMap<_, _> = ahead
+            .map(|(write, _)| (Arc::clone(&write.key), &write.object))
+            .collect();
+        objects.retain(|object| !own.contains_key(&KeyRef::of::<K>(object)));
         for object in own.into_values().flatten() {
-            if fits(&object)? {
-                objects.push(object);
+            if fits(object)? {
+                objects.push(Arc::clone(object));
             }
         }
         Ok(objects)
     }
 
-    fn put(&self, key: ObjectKey, state: Written<K>) {
-        let now = self.store.clock().now();
-        let is_past = self.store.look(|store| {
-            let held = store.get(&KeyRef::from(&key)).map(|entry| &entry.content);
-            matches!(state.shown(held, store), Shown::Stores { for_good: true })
-        });
-        if is_past {
+    fn put(
+        &self,
+        key: ObjectKey,
+        uid: &str,
+        version: ResourceVersion,
+        object: Option<Arc<StoredObject<K>>>,
+    ) {
+        let write = Write {
+            key: Arc::new(key),
+            uid: uid.into(),
+            version,
+            object,
+            at: self.store.clock().now(),
+        };
+        if self.store.look(|state| write.is_past(state)) {
             return;
         }
         let mut own = self.own.lock();
-        let mut dropped = own.expired(now, self.options.ttl);
-        if own
-            .writes
-            .get(&key)
-            .is_none_or(|held| state.follows(&held.state))
-        {
-            dropped.extend(own.insert(key, state, now));
+        let mut kept = self.young(&own);
+        let held = kept.iter().position(|held| held.key == write.key);
+        if held.is_some_and(|held| kept.get(held).is_some_and(|held| !write.follows(held))) {
+            return;
         }
-        while own.writes.len() > self.options.capacity {
-            dropped.extend(own.oldest());
-        }
+        kept.retain(|held| held.key != write.key);
+        kept.push(Arc::new(write));
+        let excess = kept.len().saturating_sub(self.options.capacity);
+        kept.drain(..excess);
+        let before = std::mem::replace(&mut *own, kept);
         drop(own);
         // Objects overwrite their secrets when they are dropped: not under the lock.
-        drop(dropped);
+        drop(before);
     }
 
-    fn written(&self, key: &ObjectKey) -> Option<Write<K>> {
+    /// The writes that are not too old to be shown.
+    fn writes(&self) -> Vec<Arc<Write<K>>> {
+        self.young(&self.own.lock())
+    }
+
+    fn young(&self, own: &[Arc<Write<K>>]) -> Vec<Arc<Write<K>>> {
         let now = self.store.clock().now();
-        let own = self.own.lock();
-        let write = own.writes.get(key)?;
-        (!write.is_expired(now, self.options.ttl)).then(|| write.clone())
+        let is_young =
+            |write: &&Arc<Write<K>>| now.saturating_duration_since(write.at) <= self.options.ttl;
+        own.iter().filter(is_young).map(Arc::clone).collect()
     }
 
-    fn all_written(&self) -> Vec<(ObjectKey, Write<K>)> {
-        let now = self.store.clock().now();
-        let own = self.own.lock();
-        let writes = own.writes.iter();
-        let young = writes.filter(|(_, write)| !write.is_expired(now, self.options.ttl));
-        young
-            .map(|(key, write)| (key.clone(), write.clone()))
-            .collect()
-    }
-
-    /// Drops writes that the store has caught up with, unless others have taken their place.
-    fn forget(&self, caught_up: &[(ObjectKey, u64)]) {
-        if caught_up.is_empty() {
-            return;
-        }
-        let mut own = self.own.lock();
-        let dropped: Vec<_> = caught_up
-            .iter()
-            .filter_map(|(key, number)| {
-                let write = own.writes.get(key)?;
-                let same = write.number == *number;
-                same.then(|| own.remove(key)).flatten()
-            })
-            .collect();
-        drop(own);
-        drop(dropped);
-    }
-}
-
-/// Whose state a read shows.
-enum Shown<K: Object> {
-    Own(Option<Arc<StoredObject<K>>>),
-    /// `for_good` once the store is past the write.
-    Stores {
-        for_good: bool,
-    },
-}
-
-impl<K: Object> Written<K> {
-    /// The store's, once it has the write's state or a newer one.
-    fn shown(&self, held: Option<&Content<K>>, store: &State<K>) -> Shown<K> {
-        let held = held.map(Content::identity);
-        let is_reached = |version: &ResourceVersion, by: &ResourceVersion| {
-            by.numeric_order(version)
-                .is_some_and(std::cmp::Ordering::is_ge)
-        };
-        match self {
-            Self::Is(object, version) => {
-                let object_is_there = held.is_some_and(|(_, by)| is_reached(version, &by));
-                if object_is_there || is_reached(version, &store.resource_version) {
-                    Shown::Stores { for_good: true }
-                } else {
-                    Shown::Own(Some(Arc::clone(object)))
-                }
-            }
-            Self::Gone(uid, last) => {
-                let is_of_it =
-                    |held: &str, by: &ResourceVersion| *held == **uid || by.is_older_than(last);
-                if held.is_some_and(|(held, by)| is_of_it(held, &by)) {
-                    Shown::Own(None)
-                } else {
-                    // A store that has not come to where the object was may bring it yet.
-                    let for_good = is_reached(last, &store.resource_version);
-                    Shown::Stores { for_good }
-                }
-            }
-        }
-    }
-
-    /// Whether this write came after `before`, as far as the two tell.
-    fn follows(&self, before: &Self) -> bool {
-        match (before, self) {
-            (Self::Is(_, before), Self::Is(_, version)) => !version.is_older_than(before),
-            (Self::Gone(uid, last), Self::Is(object, version)) => {
-                object.uid() != &**uid && !version.is_older_than(last)
-            }
-            (Self::Is(object, version), Self::Gone(uid, last)) => {
-                object.uid() == &**uid || version.is_older_than(last)
-            }
-            (Self::Gone(_, before), Self::Gone(_, last)) => !last.is_older_than(before),
+    /// Drops those of the writes that the store has caught up with, unless others have taken their
+    /// place. The caller still shares them, so that they end under no lock.
+    fn forget_past(&self, writes: &[Arc<Write<K>>]) {
+        let mut past = writes.to_vec();
+        self.store
+            .look(|state| past.retain(|write| write.is_past(state)));
+        let is_past = |write: &Arc<Write<K>>| past.iter().any(|past| Arc::ptr_eq(past, write));
+        if !past.is_empty() {
+            self.own.lock().retain(|write| !is_past(write));
         }
     }
 }
 
 impl<K: Object> Write<K> {
-    fn is_expired(&self, now: Instant, ttl: Duration) -> bool {
-        now.saturating_duration_since(self.at) > ttl
-    }
-}
-
-impl<K: Object> Clone for Write<K> {
-    fn clone(&self) -> Self {
-        Self {
-            state: match &self.state {
-                Written::Is(object, version) => Written::Is(Arc::clone(object), version.clone()),
-                Written::Gone(uid, last) => Written::Gone(Arc::clone(uid), last.clone()),
-            },
-            at: self.at,
-            number: self.number,
+    /// Whether the store has not come to this write yet, so that reads show it.
+    fn is_ahead_of(&self, store: &State<K>) -> bool {
+        let held = store.items.get(&KeyRef::from(&*self.key));
+        let held = held.map(|held| held.item.identity());
+        if self.object.is_none() {
+            // An older state of the object, or of another one that was there before it.
+            return held.is_some_and(|(uid, by)| *uid == *self.uid || !self.is_reached(by));
         }
-    }
-}
-
-impl<K: Object> Own<K> {
-    fn insert(&mut self, key: ObjectKey, state: Written<K>, at: Instant) -> Option<Write<K>> {
-        let before = self.remove(&key);
-        let number = self.next;
-        self.next = self.next.saturating_add(1);
-        self.ages.insert(number, key.clone());
-        self.writes.insert(key, Write { state, at, number });
-        before
+        let is_there = held.is_some_and(|(_, by)| self.is_reached(by));
+        !is_there && !self.is_reached(store.guard.position().as_str())
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<Write<K>> {
-        let write = self.writes.remove(key)?;
-        self.ages.remove(&write.number);
-        Some(write)
+    /// Whether the store is past this write for good. One that has not come to where a deleted
+    /// object was may bring it yet.
+    fn is_past(&self, store: &State<K>) -> bool {
+        let is_reached = || self.is_reached(store.guard.position().as_str());
+        !self.is_ahead_of(store) && (self.object.is_some() || is_reached())
     }
 
-    fn oldest(&mut self) -> Option<Write<K>> {
-        let (_, key) = self.ages.pop_first()?;
-        self.writes.remove(&key)
+    fn is_reached(&self, by: &str) -> bool {
+        let order = numeric_order(by, self.version.as_str());
+        order.is_some_and(std::cmp::Ordering::is_ge)
     }
 
-    /// Takes out what is too old.
-    fn expired(&mut self, now: Instant, ttl: Duration) -> Vec<Write<K>> {
-        let mut expired = Vec::new();
-        while let Some((_, key)) = self.ages.first_key_value() {
-            let is_expired = |write: &Write<K>| write.is_expired(now, ttl);
-            if !self.writes.get(key).is_some_and(is_expired) {
-                break;
+    /// Whether this write came after `before`, as far as the two tell.
+    fn follows(&self, before: &Self) -> bool {
+        let is_newer = !self.version.is_older_than(&before.version);
+        match (&before.object, &self.object) {
+            (Some(_), Some(_)) | (None, None) => is_newer,
+            (None, Some(_)) => self.uid != before.uid && is_newer,
+            (Some(_), None) => {
+                self.uid == before.uid || before.version.is_older_than(&self.version)
             }
-            expired.extend(self.oldest());
         }
-        expired
     }
 }
 

@@ -9,11 +9,11 @@ use hashbrown::HashMap;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::list_watch::{ListerWatcher, Undecodable};
+use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
-use crate::store::index::{Indexers, values_of};
-use crate::store::state::{Content, Entry, State, index};
+use crate::store::index::{Indexers, Indices, Values};
+use crate::store::state::State;
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
@@ -116,19 +116,31 @@ impl<K: Object> Store<K> {
         read(&self.state.lock())
     }
 
-    pub(super) fn of_informer(&mut self, name: Arc<str>, demand: Demand) {
-        self.name = Some(name);
-        self.demand = demand;
+    /// The same, as an informer has it: with a name for errors, and waiters of its own.
+    pub(crate) fn of_informer(self, name: Arc<str>, demand: Demand) -> Self {
+        Self {
+            demand,
+            name: Some(name),
+            ..self
+        }
     }
 
-    /// Why a wait for the content would end by now, or for what it would go on waiting.
-    pub(crate) fn outlook(&self) -> Outlook {
+    /// The failures of a wait for the first sync so far; `None` once it is synced.
+    pub(crate) fn sync_failures(&self) -> Option<Failures> {
         let state = self.state.lock();
-        Outlook {
-            synced: state.synced,
-            failures: state.status.failures_of_wait(state.since, self.clock.now()),
-            ended: state.ended.then(|| ended(&state, &self.name())),
-        }
+        let now = self.clock.now();
+        (!state.synced).then(|| state.status.failures_of_wait(state.since, now))
+    }
+
+    /// Why nothing will fill the store any more, if that is so.
+    pub(crate) fn end_error(&self) -> Option<Error> {
+        let state = self.state.lock();
+        state.ended.then(|| ended(&state, &self.name()))
+    }
+
+    /// Ends every wait, although the writer may be held up: `cause` is what ended it, if nobody asked.
+    pub(crate) fn end(&self, cause: Option<Error>) {
+        State::end(&self.state, cause);
     }
 
     /// Whether a list has reached the store.
@@ -169,7 +181,7 @@ impl<K: Object> Store<K> {
         deadline: Deadline,
     ) -> Result<(), Error> {
         let is_there =
-            |state: &State<K>| state.synced && !state.resource_version.is_older_than(version);
+            |state: &State<K>| state.synced && !state.guard.position().is_older_than(version);
         if is_there(&self.state.lock()) {
             return Ok(());
         }
@@ -185,28 +197,34 @@ impl<K: Object> Store<K> {
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let state = self.state.lock();
-        match state.get(&KeyRef { namespace, name }).map(|e| &e.content) {
+        match state
+            .items
+            .get(&KeyRef { namespace, name })
+            .map(|held| &held.item)
+        {
             None => Ok(None),
-            Some(Content::Object(object)) => Ok(Some(Arc::clone(object))),
-            Some(Content::Undecodable { why, .. }) => Err(why.error.clone()),
+            Some(Listed::Object(object)) => Ok(Some(Arc::clone(object))),
+            Some(Listed::Undecodable(why)) => Err(why.error.clone()),
         }
     }
 
     /// The last state of the object that decoded, which may not be its present one (B12).
     pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
-        let entry = state.get(&KeyRef { namespace, name })?;
-        entry.content.last_good().map(Arc::clone)
+        let held = state.items.get(&KeyRef { namespace, name })?;
+        held.last_good().map(Arc::clone)
     }
 
     /// Every object that decodes, in no particular order (ST-7).
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
+        self.state.lock().list()
+    }
+
+    /// The last state that decodes of every object that has one.
+    pub(crate) fn last_good_of_all(&self) -> Vec<Arc<StoredObject<K>>> {
         let state = self.state.lock();
-        state
-            .items
-            .values()
-            .filter_map(|entry| entry.content.object().map(Arc::clone))
-            .collect()
+        let last_good = state.items.values().filter_map(|held| held.last_good());
+        last_good.map(Arc::clone).collect()
     }
 
     /// Every key, in no particular order: those of objects that do not decode included.
@@ -229,24 +247,11 @@ impl<K: Object> Store<K> {
     /// The objects set aside because they are not of this type, with the reason (B12).
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let state = self.state.lock();
-        let set_aside = state
-            .items
-            .values()
-            .filter_map(|entry| match &entry.content {
-                Content::Object(_) => None,
-                Content::Undecodable { why, .. } => Some((**why).clone()),
-            });
+        let set_aside = state.items.values().filter_map(|held| match &held.item {
+            Listed::Object(_) => None,
+            Listed::Undecodable(why) => Some((**why).clone()),
+        });
         set_aside.collect()
-    }
-
-    /// How many objects are set aside because they are not of this type (B12). The cost grows with the store.
-    pub fn undecodable_len(&self) -> usize {
-        let state = self.state.lock();
-        let set_aside = state
-            .items
-            .values()
-            .filter(|entry| entry.content.object().is_none());
-        set_aside.count()
     }
 
     /// The objects an index lists under a value. The cost grows with the answer, not with the store.
@@ -255,7 +260,7 @@ impl<K: Object> Store<K> {
     ///
     /// `Config` for an unknown index: `Index with name … does not exist` (IX-2).
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
-        self.by_values(index, &[value])
+        self.state.lock().by_values(index, &[value])
     }
 
     /// The objects that share a value with `object`, which need not be in the store, each once (IX-4).
@@ -266,9 +271,9 @@ impl<K: Object> Store<K> {
     #[doc(alias = "Index")]
     pub fn like(&self, index: &str, object: &K) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let functions = Arc::clone(self.state.lock().indices.functions());
-        let values = values_of(&functions, index, object)?;
+        let values = functions.values_in(index, object)?;
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        self.by_values(index, &values)
+        self.state.lock().by_values(index, &values)
     }
 
     /// The keys an index lists under a value, sorted (IX-5).
@@ -299,53 +304,47 @@ impl<K: Object> Store<K> {
     /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when one of the functions panics at an
     /// object that is there. Nothing changes then.
     pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
-        let mut known: HashMap<ObjectKey, Entry<K>> = HashMap::new();
+        let mut known: HashMap<Arc<ObjectKey>, (Arc<StoredObject<K>>, Values)> = HashMap::new();
         let mut state = self.state.lock();
-        let mut functions = Arc::new(state.indices.functions().merged(indexers)?);
-        let mut based_on = Arc::clone(state.indices.functions());
         loop {
-            if !Arc::ptr_eq(state.indices.functions(), &based_on) {
-                based_on = Arc::clone(state.indices.functions());
-                functions = Arc::new(based_on.merged(indexers)?);
-                let outdated = std::mem::take(&mut known);
-                // What is dropped may be the last share of an object: not under the lock.
-                drop(state);
-                drop(outdated);
-                state = self.state.lock();
-                continue;
-            }
-            let missing = missing(&state, &known);
+            let functions = Arc::new(state.indices.functions().merged(indexers)?);
+            let missing = state.items.iter().filter_map(|(key, held)| {
+                let object = held.object()?;
+                let same = known
+                    .get(key)
+                    .is_some_and(|(known, _)| Arc::ptr_eq(known, object));
+                (!same).then(|| (Arc::clone(key), Arc::clone(object)))
+            });
+            let missing: Vec<_> = missing.collect();
             if missing.is_empty() {
-                break;
+                for (key, held) in &mut state.items {
+                    if let (Some(_), Some((_, new))) = (held.object(), known.get(key)) {
+                        held.values = [&*held.values, &**new].concat().into();
+                    }
+                }
+                state.indices = Indices::of(&state.items, &functions);
+                return Ok(());
             }
-            // Index functions are user code: they run outside the lock, on what has changed since the last look.
+            // Index functions are user code: they run outside the lock, on what has changed since
+            // the last look.
             drop(state);
-            for (key, content) in missing {
-                let object = content.object();
-                let values = object.map(|object| functions.values_with(indexers, object));
-                let values = values.transpose()?.unwrap_or_default();
-                known.insert(key, Entry { content, values });
+            for (key, object) in missing {
+                let values = functions.values_by(indexers, &object)?;
+                known.insert(key, (object, values));
             }
             state = self.state.lock();
         }
-        for (key, entry) in &mut state.items {
-            if let Some(fresh) = known.get_mut(&**key) {
-                entry.values = std::mem::take(&mut fresh.values);
-            }
-        }
-        state.indices = index(&state.items, &functions);
-        Ok(())
     }
 
     /// The version of the content: that of the last list, event or bookmark.
     #[doc(alias = "LastStoreSyncResourceVersion")]
     pub fn resource_version(&self) -> ResourceVersion {
-        self.state.lock().resource_version.clone()
+        self.state.lock().guard.position().clone()
     }
 
     /// How many events were refused because they would have taken an object back in time (B18).
     pub fn refused(&self) -> u64 {
-        self.state.lock().refused
+        self.state.lock().guard.refused()
     }
 
     /// What ended it, if nobody asked it to end.
@@ -430,48 +429,11 @@ impl<K: Object> Store<K> {
         }
     }
 
-    fn by_values(&self, index: &str, values: &[&str]) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
-        let state = self.state.lock();
-        let keys = state.indices.keys(index, values)?;
-        let entries = keys.into_iter().filter_map(|key| state.items.get(key));
-        Ok(entries
-            .filter_map(|entry| entry.content.object().map(Arc::clone))
-            .collect())
-    }
-
     fn not_synced(&self, state: &State<K>) -> Error {
         let now = self.clock.now();
         let failures = state.status.failures_of_wait(state.since, now);
         failures.not_synced(&self.name(), now)
     }
-}
-
-/// How it stands with a store's first sync, for those who wait for something that comes after it.
-pub(crate) struct Outlook {
-    pub(crate) synced: bool,
-    pub(crate) failures: Failures,
-    /// Why nothing will fill the store any more.
-    pub(crate) ended: Option<Error>,
-}
-
-/// What has changed since `known` was computed.
-fn missing<K: Object>(
-    state: &State<K>,
-    known: &HashMap<ObjectKey, Entry<K>>,
-) -> Vec<(ObjectKey, Content<K>)> {
-    let unknown = state.items.iter().filter(|(key, entry)| {
-        let same = known.get(&***key).is_some_and(|known| {
-            match (known.content.object(), entry.content.object()) {
-                (Some(known), Some(now)) => Arc::ptr_eq(known, now),
-                (None, None) => true,
-                (Some(_), None) | (None, Some(_)) => false,
-            }
-        });
-        !same
-    });
-    unknown
-        .map(|(key, entry)| ((**key).clone(), entry.content.clone()))
-        .collect()
 }
 
 /// The error of a wait that nobody can end any more.
@@ -508,7 +470,7 @@ impl<K: Object> fmt::Debug for Store<K> {
             .field("kind", &K::KIND)
             .field("objects", &state.items.len())
             .field("synced", &state.synced)
-            .field("resource_version", &state.resource_version)
+            .field("resource_version", state.guard.position())
             .finish_non_exhaustive()
     }
 }

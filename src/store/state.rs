@@ -5,80 +5,39 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::error::Error;
-use crate::list_watch::Undecodable;
-use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::list_watch::Listed;
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
+use crate::store::change::Change;
 use crate::store::index::{Indexers, Indices, Values};
+use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor};
 
-/// What is known of one object.
-pub(super) enum Content<K: Object> {
-    Object(Arc<StoredObject<K>>),
-    /// It is there but does not decode (B12).
-    Undecodable {
-        why: Box<Undecodable>,
-        last_good: Option<Arc<StoredObject<K>>>,
-    },
-}
-
-impl<K: Object> Content<K> {
-    pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
-        match self {
-            Self::Object(object) => Some(object),
-            Self::Undecodable { .. } => None,
-        }
-    }
-
-    pub(super) fn last_good(&self) -> Option<&Arc<StoredObject<K>>> {
-        match self {
-            Self::Object(object) => Some(object),
-            Self::Undecodable { last_good, .. } => last_good.as_ref(),
-        }
-    }
-
-    pub(super) fn uid(&self) -> &str {
-        match self {
-            Self::Object(object) => object.uid(),
-            Self::Undecodable { why, .. } => &why.uid,
-        }
-    }
-
-    /// Uid and version of the latest state, decodable or not.
-    pub(super) fn identity(&self) -> (&str, ResourceVersion) {
-        let version = match self {
-            Self::Object(object) => object.resource_version(),
-            Self::Undecodable { why, .. } => why.resource_version.clone(),
-        };
-        (self.uid(), version)
-    }
-}
-
-impl<K: Object> Clone for Content<K> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Object(object) => Self::Object(Arc::clone(object)),
-            Self::Undecodable { why, last_good } => Self::Undecodable {
-                why: why.clone(),
-                last_good: last_good.clone(),
-            },
-        }
-    }
-}
-
-/// An object with the index values it stands under; both change together.
+/// What is known of one object, with the index values it stands under; both change together.
 pub(super) struct Entry<K: Object> {
-    pub(super) content: Content<K>,
+    pub(super) item: Listed<K>,
+    /// The last state that decoded, of an object that does not (B12).
+    pub(super) last_good: Option<Arc<StoredObject<K>>>,
     pub(super) values: Values,
 }
 
 impl<K: Object> Entry<K> {
-    /// Runs the index functions: not under a lock.
-    pub(super) fn new(content: Content<K>, functions: &Indexers<K>) -> Self {
-        let values = content
-            .object()
-            .map(|object| functions.values(object))
-            .unwrap_or_default();
-        Self { content, values }
+    pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
+        self.item.decoded()
+    }
+
+    pub(super) fn last_good(&self) -> Option<&Arc<StoredObject<K>>> {
+        self.object().or(self.last_good.as_ref())
+    }
+
+    /// The last state that decoded of an item that does not and takes this one's place.
+    pub(super) fn last_good_of(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
+        let Listed::Undecodable(why) = item else {
+            return None;
+        };
+        let last_good = self.last_good()?;
+        let is_same = why.uid.is_empty() || last_good.uid() == why.uid;
+        is_same.then(|| Arc::clone(last_good))
     }
 }
 
@@ -88,13 +47,13 @@ pub(super) type Items<K> = HashMap<Arc<ObjectKey>, Entry<K>>;
 pub(super) struct State<K: Object> {
     pub(super) items: Items<K>,
     pub(super) indices: Indices<K>,
+    /// What is too old for the content, and how far the content has come.
+    pub(super) guard: VersionGuard,
     pub(super) synced: bool,
     /// The writer is gone: nothing will ever change.
     pub(super) ended: bool,
     /// What ended it, if nobody asked it to end.
     pub(super) cause: Option<Error>,
-    pub(super) resource_version: ResourceVersion,
-    pub(super) refused: u64,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,
 }
@@ -104,11 +63,10 @@ impl<K: Object> State<K> {
         Self {
             items: Items::new(),
             indices: Indices::new(functions),
+            guard: VersionGuard::of_collection(),
             synced: false,
             ended: false,
             cause: None,
-            resource_version: ResourceVersion::default(),
-            refused: 0,
             status: ReflectorStatus::default(),
             since,
         }
@@ -147,52 +105,66 @@ impl<K: Object> State<K> {
         }
     }
 
-    pub(super) fn get(&self, key: &KeyRef<'_>) -> Option<&Entry<K>> {
-        self.items.get(key)
+    /// The objects that decode.
+    pub(super) fn list(&self) -> Vec<Arc<StoredObject<K>>> {
+        let objects = self.items.values().filter_map(Entry::object);
+        objects.map(Arc::clone).collect()
     }
 
-    /// The key as it is held, to be shared.
-    pub(super) fn held_key(&self, key: &ObjectKey) -> Option<&Arc<ObjectKey>> {
-        self.items
-            .get_key_value(&KeyRef::from(key))
-            .map(|(held, _)| held)
+    /// The objects that decode and stand under any of the values, each once.
+    pub(super) fn by_values(
+        &self,
+        index: &str,
+        values: &[&str],
+    ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
+        let keys = self.indices.keys(index, values)?.into_iter();
+        let objects = keys.filter_map(|key| self.items.get(key)?.object());
+        Ok(objects.map(Arc::clone).collect())
     }
 
-    /// Puts an entry under its key; what it replaces is for dropping after unlocking.
-    pub(super) fn put(&mut self, key: ObjectKey, entry: Entry<K>) -> Option<Entry<K>> {
-        if let Some((key, held)) = self.items.get_key_value_mut(&KeyRef::from(&key)) {
+    /// Puts an item in, unless that would take its object back in time (B18). Gives what that
+    /// changed, and what is for dropping after unlocking.
+    pub(super) fn put(
+        &mut self,
+        item: Listed<K>,
+        values: Values,
+    ) -> (Option<Change<K>>, Option<Entry<K>>) {
+        let held = self.items.get_key_value_mut(&item.key_ref());
+        let identity = held.as_ref().map(|(_, held)| held.item.identity());
+        let admitted = self.guard.admits_change(identity, item.identity());
+        let last_good = held.as_ref().and_then(|(_, held)| held.last_good_of(&item));
+        let entry = Entry {
+            item,
+            last_good,
+            values,
+        };
+        if !admitted {
+            return (None, Some(entry));
+        }
+        if let Some((key, held)) = held {
             self.indices.replace(key, &held.values, &entry.values);
-            return Some(std::mem::replace(held, entry));
+            let change = Change::of(Some(held), Some(&entry));
+            return (change, Some(std::mem::replace(held, entry)));
         }
-        let key = Arc::new(key);
-        self.indices.insert(&key, &entry.values);
-        self.items.insert(key, entry)
+        let key = Arc::new(entry.item.key());
+        self.indices
+            .replace(&key, &Values::default(), &entry.values);
+        let change = Change::of(None, Some(&entry));
+        (change, self.items.insert(key, entry))
     }
 
-    /// Takes an entry out; it is for dropping after unlocking.
-    pub(super) fn take(&mut self, key: &ObjectKey) -> Option<Entry<K>> {
-        let entry = self.items.remove(&KeyRef::from(key))?;
-        self.indices.remove(key, &entry.values);
-        Some(entry)
-    }
-
-    pub(super) fn count_refusal(&mut self) {
-        self.refused = self.refused.saturating_add(1);
-    }
-
-    /// Moves the position, never back unless the content was replaced.
-    pub(super) fn advance(&mut self, version: &ResourceVersion) {
-        if !version.is_empty() && !version.is_older_than(&self.resource_version) {
-            self.resource_version = version.clone();
+    /// Takes the object out of which `item` is the last state, unless it is newer than that (B18).
+    /// Gives what that changed, and what is for dropping after unlocking.
+    pub(super) fn delete(&mut self, item: &Listed<K>) -> (Option<Change<K>>, Option<Entry<K>>) {
+        let held = self.items.get(&item.key_ref());
+        let identity = held.map(|held| held.item.identity());
+        if !self.guard.admits_delete(identity, item.identity()) {
+            return (None, None);
         }
+        let Some((key, gone)) = self.items.remove_entry(&item.key_ref()) else {
+            return (None, None);
+        };
+        self.indices.replace(&key, &gone.values, &Values::default());
+        (Change::of(Some(&gone), None), Some(gone))
     }
-}
-
-/// The indices of a whole content, built before the lock is taken (IX-11).
-pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Indices<K> {
-    let mut indices = Indices::new(Arc::clone(functions));
-    for (key, entry) in items {
-        indices.insert(key, &entry.values);
-    }
-    indices
 }

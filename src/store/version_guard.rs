@@ -4,32 +4,24 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use crate::error::{Error, ErrorKind};
-use crate::object::ResourceVersion;
+use crate::object::{ResourceVersion, numeric_order};
 use crate::reflector::Replacement;
 
 /// Deletions remembered of a collection since its last list, so that a repeated old event does not
 /// bring an object back. Uids are never used twice; what repeats is recent.
 const TOMBSTONES_MAX: usize = 64;
 
-/// What identifies one state of one object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity<'a> {
-    /// The object's uid.
-    pub(crate) uid: &'a str,
-    /// The version of this state.
-    pub(crate) resource_version: &'a ResourceVersion,
-}
-
 /// Refuses what would take an object back in time (B18), and counts it.
 ///
 /// An object that is held is judged by its own version. One that is not held had ended, or was not
 /// there yet, when the content was last listed: a state that is not newer than the list is old.
 /// What was deleted since then has a tombstone. Versions that are not numbers are always accepted.
+/// A state is told by its uid and its version, in that order.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionGuard {
     position: ResourceVersion,
     listed: ResourceVersion,
-    tombstones: VecDeque<(Box<str>, ResourceVersion)>,
+    tombstones: VecDeque<(Box<str>, Box<str>)>,
     tombstones_max: usize,
     refused: u64,
 }
@@ -69,55 +61,82 @@ impl VersionGuard {
     /// object is held there, nothing older of that one may come back.
     pub(crate) fn admits_change(
         &mut self,
-        held: Option<Identity<'_>>,
-        incoming: Identity<'_>,
+        held: Option<(&str, &str)>,
+        incoming: (&str, &str),
     ) -> bool {
-        let same = held.filter(|held| held.uid == incoming.uid);
-        let same = same.map(|held| held.resource_version);
-        let stale = match same.and_then(|held| incoming.resource_version.numeric_order(held)) {
+        let (uid, version) = incoming;
+        let same = held.filter(|(held, _)| *held == uid);
+        let stale = match same.and_then(|(_, held)| numeric_order(version, held)) {
             Some(order) => order.is_lt(),
             // What is held says nothing of this object, which may be one that has ended.
-            None => self.has_ended(incoming),
+            None => self.has_ended(uid, version),
         };
-        if let Some(other) = held.filter(|held| !stale && held.uid != incoming.uid) {
-            self.bury(other.uid, incoming.resource_version);
+        if let Some((other, _)) = held.filter(|(held, _)| !stale && *held != uid) {
+            self.bury(other, version);
         }
-        self.judge(!stale, incoming.resource_version)
+        self.judge(!stale, version)
     }
 
     /// Whether a deletion may remove what is held under its key. An admitted deletion is
     /// remembered.
     pub(crate) fn admits_delete(
         &mut self,
-        held: Option<Identity<'_>>,
-        incoming: Identity<'_>,
+        held: Option<(&str, &str)>,
+        incoming: (&str, &str),
     ) -> bool {
-        let stale = held.is_some_and(|held| {
-            incoming
-                .resource_version
-                .is_older_than(held.resource_version)
-        });
+        let (uid, version) = incoming;
+        let order = held.and_then(|(_, held)| numeric_order(version, held));
+        let stale = order.is_some_and(Ordering::is_lt);
         if !stale {
-            self.bury(incoming.uid, incoming.resource_version);
+            self.bury(uid, version);
         }
-        self.judge(!stale, incoming.resource_version)
+        self.judge(!stale, version)
     }
 
     /// Whether a list may replace the content: one read at the most recent version always may, and
     /// so may one that follows an expired version. The list tells of all that ended before it.
-    pub(crate) fn admits_replacement(&mut self, of: &Replacement) -> bool {
-        let version = &of.resource_version;
-        let resets = of.consistent || of.history_expired;
-        if !resets && version.is_older_than(&self.position) {
-            return self.judge(false, version);
+    ///
+    /// # Errors
+    ///
+    /// `Stale`, with both versions.
+    pub(crate) fn admits_replacement(&mut self, of: &Replacement) -> Result<(), Error> {
+        let is_older = of.resource_version.is_older_than(&self.position);
+        if is_older && !of.consistent && !of.history_expired {
+            self.refuse();
+            return Err(self.stale(of));
         }
-        if resets {
-            self.position = ResourceVersion::default();
-        }
-        self.raise(version);
+        self.replaced(&of.resource_version);
+        Ok(())
+    }
+
+    /// A list, or a read at the most recent version, is the content now. It tells of all that ended
+    /// before it.
+    pub(crate) fn replaced(&mut self, version: &ResourceVersion) {
+        self.position = version.clone();
         self.listed = version.clone();
         self.tombstones.clear();
-        true
+    }
+
+    /// Raises the position to a version that is known from elsewhere, such as a fresh read; never
+    /// lowers it.
+    pub(crate) fn raise(&mut self, version: &ResourceVersion) {
+        if self.is_raised_by(version.as_str()) {
+            self.position = version.clone();
+        }
+    }
+
+    fn is_raised_by(&self, version: &str) -> bool {
+        let order = numeric_order(version, self.position.as_str());
+        !version.is_empty() && order.is_none_or(Ordering::is_gt)
+    }
+
+    fn judge(&mut self, admitted: bool, version: &str) -> bool {
+        if !admitted {
+            self.refused = self.refused.saturating_add(1);
+        } else if self.is_raised_by(version) {
+            self.position = ResourceVersion::from(version);
+        }
+        admitted
     }
 
     /// The refusal of a list in words.
@@ -129,51 +148,34 @@ impl VersionGuard {
         Error::new(ErrorKind::Stale, text)
     }
 
-    /// Raises the position to a version that is known from elsewhere, such as a fresh read; never
-    /// lowers it.
-    pub(crate) fn raise(&mut self, version: &ResourceVersion) {
-        if self.position.is_unset() || self.position.is_older_than(version) {
-            self.position = version.clone();
-        }
-    }
-
-    fn judge(&mut self, admitted: bool, version: &ResourceVersion) -> bool {
-        if admitted {
-            self.raise(version);
-        } else {
-            self.refuse();
-        }
-        admitted
-    }
-
     /// Counts what its place refuses for reasons of its own.
     pub(crate) fn refuse(&mut self) {
         self.refused = self.refused.saturating_add(1);
     }
 
-    fn bury(&mut self, uid: &str, end: &ResourceVersion) {
+    fn bury(&mut self, uid: &str, end: &str) {
         if uid.is_empty() {
             return;
         }
         if self.tombstones.len() >= self.tombstones_max {
             self.tombstones.pop_front();
         }
-        self.tombstones.push_back((uid.into(), end.clone()));
+        self.tombstones.push_back((uid.into(), end.into()));
     }
 
-    fn has_ended(&self, incoming: Identity<'_>) -> bool {
-        let is_past = |end: &ResourceVersion| {
-            let order = incoming.resource_version.numeric_order(end);
-            order.is_some_and(Ordering::is_le)
-        };
+    fn has_ended(&self, uid: &str, version: &str) -> bool {
+        let is_past = |end: &str| numeric_order(version, end).is_some_and(Ordering::is_le);
         let mut tombstones = self.tombstones.iter();
-        is_past(&self.listed) || tombstones.any(|(uid, end)| **uid == *incoming.uid && is_past(end))
+        is_past(self.listed.as_str())
+            || tombstones.any(|(ended, end)| **ended == *uid && is_past(end))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    type Rule = fn(&mut VersionGuard, Option<(&str, &str)>, (&str, &str)) -> bool;
 
     fn is_change_admitted(held: Option<(&str, &str)>, incoming: (&str, &str)) -> bool {
         judge(
@@ -197,20 +199,8 @@ mod tests {
         guard: &mut VersionGuard,
         held: Option<(&str, &str)>,
         incoming: (&str, &str),
-        rule: fn(&mut VersionGuard, Option<Identity<'_>>, Identity<'_>) -> bool,
+        rule: Rule,
     ) -> bool {
-        let version = held.map(|(_, version)| ResourceVersion::from(version));
-        let held = held
-            .zip(version.as_ref())
-            .map(|((uid, _), version)| Identity {
-                uid,
-                resource_version: version,
-            });
-        let version = ResourceVersion::from(incoming.1);
-        let incoming = Identity {
-            uid: incoming.0,
-            resource_version: &version,
-        };
         rule(guard, held, incoming)
     }
 
@@ -307,7 +297,7 @@ mod tests {
     #[test]
     fn b18_what_a_list_went_without_stays_away() {
         let mut guard = VersionGuard::of_collection();
-        assert!(guard.admits_replacement(&at("9")));
+        assert!(guard.admits_replacement(&at("9")).is_ok());
         let change = VersionGuard::admits_change;
         for old in ["8", "9"] {
             assert!(!judge(&mut guard, None, ("a", old), change));
@@ -345,7 +335,7 @@ mod tests {
     fn b18_a_list_from_before_forgets_what_has_ended() {
         for expired in [true, false] {
             let mut guard = VersionGuard::of_collection();
-            assert!(guard.admits_replacement(&at("5")));
+            assert!(guard.admits_replacement(&at("5")).is_ok());
             assert!(judge(
                 &mut guard,
                 Some(("a", "5")),
@@ -357,7 +347,7 @@ mod tests {
                 history_expired: expired,
                 ..at("5")
             };
-            assert!(guard.admits_replacement(&of));
+            assert!(guard.admits_replacement(&of).is_ok());
             assert!(judge(
                 &mut guard,
                 None,
@@ -378,10 +368,10 @@ mod tests {
             resource_version: ResourceVersion::from("8"),
             ..Replacement::default()
         };
-        assert!(!guard.admits_replacement(&of));
+        assert!(guard.admits_replacement(&of).is_err());
         assert_eq!(guard.position().as_str(), "9");
         of.consistent = true;
-        assert!(guard.admits_replacement(&of));
+        assert!(guard.admits_replacement(&of).is_ok());
         assert_eq!(guard.position().as_str(), "8");
     }
 }

@@ -5,12 +5,12 @@ use std::fmt;
 use hashbrown::HashSet;
 
 use crate::error::Error;
-use crate::list_watch::{EventKind, Listed, ObjectEvent, Undecodable};
-use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::store::index::Indexers;
-use crate::store::state::{Content, Entry, Items, State, index};
-use crate::store::version_guard::{Identity, VersionGuard};
+use crate::store::change::Change;
+use crate::store::index::{Indexers, Indices};
+use crate::store::state::{Entry, Items, State};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
@@ -19,10 +19,13 @@ use crate::sync::{Arc, Monitor};
 /// and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
     state: Arc<Monitor<State<K>>>,
-    guard: VersionGuard,
     /// As in the state when last looked at: index functions run outside the lock.
     functions: Arc<Indexers<K>>,
+    push: Option<Push<K>>,
 }
+
+/// What is called with the whole list after each change.
+type Push<K> = Box<dyn FnMut(Vec<Arc<StoredObject<K>>>) + Send>;
 
 /// A replacement of a store's content in the making; dropping it leaves the content as it was.
 ///
@@ -34,203 +37,157 @@ pub struct Staging<K: Object> {
     functions: Arc<Indexers<K>>,
 }
 
-impl<K: Object> Staging<K> {
-    /// The keys in the list's order, each once.
-    pub(super) fn take_order(&mut self) -> Vec<Arc<ObjectKey>> {
-        let mut order = std::mem::take(&mut self.order);
-        if order.len() != self.items.len() {
-            // A streamed list took objects back, and may have brought them again.
-            let mut known = HashSet::new();
-            order.retain(|key| self.items.contains_key(key) && known.insert(Arc::clone(key)));
-        }
-        order
-    }
-}
-
-/// The change was refused: it would have taken an object back in time.
-pub(super) struct Refused;
-
 impl<K: Object> StoreWriter<K> {
     pub(super) fn new(state: Arc<Monitor<State<K>>>, functions: Arc<Indexers<K>>) -> Self {
         Self {
             state,
-            guard: VersionGuard::of_collection(),
             functions,
+            push: None,
         }
     }
 
-    /// What is staged for an item: the object already held if it has not changed, else the new one.
-    fn entry(&self, staging: &Staging<K>, item: Listed<K>) -> (ObjectKey, Entry<K>) {
-        match item {
-            Listed::Object(object) => {
-                let key = object.key();
-                let object = self.unchanged(&key, &object).unwrap_or(object);
-                (key, Entry::new(Content::Object(object), &staging.functions))
-            }
-            Listed::Undecodable(why) => {
-                let (key, content) = self.set_aside(why);
-                (key, Entry::new(content, &staging.functions))
-            }
+    /// The same, which calls `push` with the whole list after each change: for programs that work on
+    /// "all pods of this node" and not on single events, as the kubelet's source of pods does (MX-2).
+    ///
+    /// The function is called on the reflector's thread, under no lock: with the objects that
+    /// decode, in no particular order, after every list and every event that was not refused.
+    /// Bookmarks, reads and failures push nothing. Pushes come in the order of the changes, each
+    /// with exactly the content after its change. (In client-go writers can push the same state
+    /// twice, or an older one after a newer one.)
+    ///
+    /// The function holds up the watch while it runs, and each push costs as much as there are
+    /// objects: hand the list on to another thread if the work is long. A panic of it ends the
+    /// reflector, and every wait on the store ends with an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use std::sync::Arc;
+    ///
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use kubecache::clock::Clock;
+    /// use kubecache::reflector::{Reflector, ReflectorOptions};
+    /// use kubecache::store::{Indexers, Store};
+    /// use kubecache::testing::{FakeSource, objects};
+    ///
+    /// let source = FakeSource::<Pod>::new();
+    /// source.set(objects::pod("shop", "web-0", "node-1", &[], &[]));
+    ///
+    /// let (pushes, all_pods) = std::sync::mpsc::channel();
+    /// let (store, writer) = Store::new(Indexers::new(), Clock::system());
+    /// let writer = writer.with_snapshots(move |pods| drop(pushes.send(pods)));
+    /// let mut options = ReflectorOptions::default();
+    /// options.demand = Some(store.demand());
+    /// let reflector = Reflector::spawn("pods", Arc::new(source.clone()), writer, options)?;
+    ///
+    /// assert_eq!(all_pods.recv().map(|pods| pods.len()), Ok(1));
+    /// source.set(objects::pod("shop", "web-1", "node-1", &[], &[]));
+    /// assert_eq!(all_pods.recv().map(|pods| pods.len()), Ok(2));
+    /// # drop(reflector);
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    #[must_use]
+    #[doc(alias = "UndeltaStore")]
+    pub fn with_snapshots(
+        mut self,
+        push: impl FnMut(Vec<Arc<StoredObject<K>>>) + Send + 'static,
+    ) -> Self {
+        self.push = Some(Box::new(push));
+        self
+    }
+
+    fn push(&mut self) {
+        if let Some(push) = &mut self.push {
+            let objects = self.state.lock().list();
+            push(objects);
         }
     }
 
     /// The object that is held already, if the listed one is no other state of it.
-    pub(crate) fn unchanged(
-        &self,
-        key: &ObjectKey,
-        object: &StoredObject<K>,
-    ) -> Option<Arc<StoredObject<K>>> {
+    pub(crate) fn unchanged(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
-        let held = state.get(&KeyRef::from(key))?.content.object()?;
-        object.is_same_state(held).then(|| Arc::clone(held))
+        let held = state.items.get(&item.key_ref())?.object()?;
+        let is_same = is_same_state::<K>(item.decoded()?, held);
+        is_same.then(|| Arc::clone(held))
     }
 
-    /// The last state that decoded, if it is of the same object.
-    fn last_good(&self, of: &Undecodable) -> Option<Arc<StoredObject<K>>> {
-        let state = self.state.lock();
-        let held = state.get(&KeyRef::from(&of.key))?.content.last_good()?;
-        (of.uid.is_empty() || held.uid() == of.uid).then(|| Arc::clone(held))
-    }
-
-    pub(super) fn shared(&self) -> &Arc<Monitor<State<K>>> {
-        &self.state
-    }
-
-    /// What is held of an object that does not decode.
-    pub(super) fn set_aside(&self, why: Undecodable) -> (ObjectKey, Content<K>) {
-        let key = why.key.clone();
-        let content = Content::Undecodable {
-            last_good: self.last_good(&why),
-            why: Box::new(why),
-        };
-        (key, content)
-    }
-
-    /// Puts one object in, unless that would take it back in time. Gives what was there.
-    pub(super) fn put(
-        &mut self,
-        key: ObjectKey,
-        content: &Content<K>,
-    ) -> Result<Option<Entry<K>>, Refused> {
-        loop {
-            let entry = Entry::new(content.clone(), &self.functions);
-            let mut state = self.state.lock();
-            if !Arc::ptr_eq(state.indices.functions(), &self.functions) {
-                self.functions = Arc::clone(state.indices.functions());
-                continue;
-            }
-            let held = state.get(&KeyRef::from(&key)).map(|entry| &entry.content);
-            let admitted = with_identities(held, content, |held, incoming| {
-                self.guard.admits_change(held, incoming)
-            });
-            if admitted {
-                state.advance(&content.identity().1);
-            }
-            let before = if admitted {
-                Ok(state.put(key, entry))
-            } else {
-                state.count_refusal();
-                Err(entry)
-            };
-            drop(state);
-            self.state.notify_all();
-            // Dropped objects overwrite their secrets: not under the lock, and so by the caller.
-            return before.map_err(|_refused_entry| Refused);
-        }
-    }
-
-    /// Takes one object out, unless it is newer than its end. Gives what was there.
-    pub(super) fn delete(
-        &mut self,
-        key: &ObjectKey,
-        uid: &str,
-        version: &ResourceVersion,
-    ) -> Option<Entry<K>> {
-        let mut state = self.state.lock();
-        let held = state.get(&KeyRef::from(key)).map(|entry| &entry.content);
-        let incoming = Identity {
-            uid,
-            resource_version: version,
-        };
-        let admitted = match held.map(Content::identity) {
-            Some((uid, version)) => {
-                let held = Identity {
-                    uid,
-                    resource_version: &version,
-                };
-                self.guard.admits_delete(Some(held), incoming)
-            }
-            None => self.guard.admits_delete(None, incoming),
-        };
-        if admitted {
-            state.advance(version);
-        }
-        let gone = if admitted {
-            state.take(key)
+    /// Applies one event of the watch, and says what it changed; nothing if it was refused (B18).
+    pub(crate) fn apply_and_tell(&mut self, event: ObjectEvent<K>) -> Option<Change<K>> {
+        let ObjectEvent { kind, object } = event;
+        let (change, before) = if kind == EventKind::Deleted {
+            self.state.lock().delete(&object)
         } else {
-            state.count_refusal();
-            None
+            let mut values = self.functions.values(&object);
+            let mut state = self.state.lock();
+            while !Arc::ptr_eq(state.indices.functions(), &self.functions) {
+                self.functions = Arc::clone(state.indices.functions());
+                drop(state);
+                values = self.functions.values(&object);
+                state = self.state.lock();
+            }
+            state.put(object, values)
         };
-        drop(state);
         self.state.notify_all();
-        gone
+        // Dropped objects overwrite their secrets: not under the lock.
+        drop(before);
+        change
     }
 
-    /// Makes what is staged the content, and gives what was there.
-    pub(super) fn replace(
+    /// Replaces the whole content, and says what that changed: first what is gone, then the items
+    /// in the list's order (CT-6).
+    ///
+    /// # Errors
+    ///
+    /// As [`commit`](crate::reflector::Sink::commit).
+    pub(crate) fn commit_and_tell(
         &mut self,
         mut staging: Staging<K>,
         of: &Replacement,
-    ) -> Result<Items<K>, Error> {
-        if !self.guard.admits_replacement(of) {
-            self.state.lock().count_refusal();
-            return Err(self.guard.stale(of));
+    ) -> Result<Vec<Change<K>>, Error> {
+        let mut listed = std::mem::take(&mut staging.order);
+        if listed.len() != staging.items.len() {
+            // A streamed list took objects back, and may have brought them again.
+            let mut known = HashSet::new();
+            listed.retain(|key| staging.items.contains_key(key) && known.insert(Arc::clone(key)));
         }
+        let before = self.replace(staging, of)?;
+        let state = self.state.lock();
+        let of_listed = listed
+            .iter()
+            .filter_map(|key| Change::of(before.get(key), state.items.get(key)));
+        let gone = before
+            .iter()
+            .filter(|(key, _)| !state.items.contains_key(*key));
+        let of_gone = gone.filter_map(|(_, entry)| Change::of(Some(entry), None));
+        Ok(of_gone.chain(of_listed).collect())
+    }
+
+    /// Makes what is staged the content, and gives what was there.
+    fn replace(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<Items<K>, Error> {
         let (before, indices) = loop {
-            let indices = index(&staging.items, &staging.functions);
+            let indices = Indices::of(&staging.items, &staging.functions);
             let mut state = self.state.lock();
             if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
+                state.guard.admits_replacement(of)?;
+                state.synced = true;
                 let items = std::mem::take(&mut staging.items);
-                let before = (
+                break (
                     std::mem::replace(&mut state.items, items),
                     std::mem::replace(&mut state.indices, indices),
                 );
-                state.resource_version = of.resource_version.clone();
-                state.synced = true;
-                break before;
             }
             // An index was added while this was staged.
             staging.functions = Arc::clone(state.indices.functions());
             drop(state);
             for entry in staging.items.values_mut() {
-                *entry = Entry::new(entry.content.clone(), &staging.functions);
+                entry.values = staging.functions.values(&entry.item);
             }
         };
         self.state.notify_all();
         drop(indices);
         Ok(before)
-    }
-}
-
-fn with_identities<K: Object>(
-    held: Option<&Content<K>>,
-    incoming: &Content<K>,
-    judge: impl FnOnce(Option<Identity<'_>>, Identity<'_>) -> bool,
-) -> bool {
-    let (uid, version) = incoming.identity();
-    let incoming = Identity {
-        uid,
-        resource_version: &version,
-    };
-    match held.map(Content::identity) {
-        Some((uid, version)) => {
-            let held = Identity {
-                uid,
-                resource_version: &version,
-            };
-            judge(Some(held), incoming)
-        }
-        None => judge(None, incoming),
     }
 }
 
@@ -247,33 +204,51 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     }
 
     fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
+        let mut item = event.object;
         if event.kind == EventKind::Deleted {
-            staging.items.remove(&KeyRef::from(&event.object.key()));
+            staging.items.remove(&item.key_ref());
             return;
         }
-        let (key, entry) = self.entry(staging, event.object);
-        if let Some(staged) = staging.items.get_mut(&KeyRef::from(&key)) {
+        if let Some(held) = self.unchanged(&item) {
+            item = Listed::Object(held);
+        }
+        let (key, last_good) = {
+            let state = self.state.lock();
+            let held = state.items.get_key_value(&item.key_ref());
+            held.map(|(key, held)| (Arc::clone(key), held.last_good_of(&item)))
+        }
+        .unwrap_or_else(|| (Arc::new(item.key()), None));
+        let values = staging.functions.values(&item);
+        let entry = Entry {
+            item,
+            last_good,
+            values,
+        };
+        if let Some(staged) = staging.items.get_mut(&key) {
             *staged = entry;
-            return;
+        } else {
+            staging.order.push(Arc::clone(&key));
+            staging.items.insert(key, entry);
         }
-        let held = self.state.lock().held_key(&key).map(Arc::clone);
-        let key = held.unwrap_or_else(|| Arc::new(key));
-        staging.order.push(Arc::clone(&key));
-        staging.items.insert(key, entry);
     }
 
     fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
-        self.replace(staging, of).map(drop)
+        drop(self.replace(staging, of)?);
+        self.push();
+        Ok(())
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        let refused = self.state.lock().guard.refused();
         drop(self.apply_and_tell(event));
+        if self.state.lock().guard.refused() == refused {
+            self.push();
+        }
         Ok(())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        self.guard.raise(version);
-        self.state.lock().advance(version);
+        self.state.lock().guard.raise(version);
         self.state.notify_all();
     }
 
@@ -290,9 +265,7 @@ impl<K: Object> Drop for StoreWriter<K> {
 
 impl<K: Object> fmt::Debug for StoreWriter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreWriter")
-            .field("position", &self.guard.position())
-            .finish_non_exhaustive()
+        f.debug_struct("StoreWriter").finish_non_exhaustive()
     }
 }
 

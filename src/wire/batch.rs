@@ -126,9 +126,7 @@ pub(super) fn listed<K: Object>(
 ) -> Result<Listed<K>, Error> {
     match decoded {
         Ok(object) => Ok(Listed::Object(object)),
-        Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => {
-            Ok(Listed::Undecodable(aside))
-        }
+        Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => Ok(Listed::from(aside)),
         Err(Fault::Malformed(why)) => Err(Error::new(
             ErrorKind::Protocol,
             format!("item {nth} of the list is not JSON: {why}"),

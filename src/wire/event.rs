@@ -327,7 +327,7 @@ fn change<K: Object>(
         Err(Fault::Undecodable(object)) if object.key.name().is_empty() => {
             return Ok(not_understood(&object.error.to_string()));
         }
-        Err(Fault::Undecodable(object)) => Listed::Undecodable(object),
+        Err(Fault::Undecodable(object)) => Listed::from(object),
     };
     Ok(WatchEvent::Object(ObjectEvent { kind, object }))
 }

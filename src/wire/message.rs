@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, version_of};
 use crate::sync::Arc;
 
 /// The metadata of one page of a list.
@@ -22,7 +22,7 @@ pub enum Listed<K: Object> {
     /// The decoded object.
     Object(Arc<StoredObject<K>>),
     /// A well-formed item that does not decode into a `K`.
-    Undecodable(Undecodable),
+    Undecodable(Box<Undecodable>),
 }
 
 /// A well-formed object that does not decode into its type. A cache counts it and reports it to
@@ -107,6 +107,22 @@ impl<K: Object> Listed<K> {
         }
     }
 
+    /// Its namespace and name, borrowed.
+    pub(crate) fn key_ref(&self) -> KeyRef<'_> {
+        match self {
+            Self::Object(object) => KeyRef::of(&**object.as_ref()),
+            Self::Undecodable(aside) => KeyRef::from(&aside.key),
+        }
+    }
+
+    /// Its uid and its version, borrowed; each empty when it has none.
+    pub(crate) fn identity(&self) -> (&str, &str) {
+        match self {
+            Self::Object(object) => (object.uid(), version_of(&**object.as_ref())),
+            Self::Undecodable(aside) => (&aside.uid, aside.resource_version.as_str()),
+        }
+    }
+
     /// Its uid; empty when it has none.
     pub fn uid(&self) -> &str {
         match self {
@@ -154,7 +170,7 @@ impl<K: Object> From<Arc<StoredObject<K>>> for Listed<K> {
 
 impl<K: Object> From<Undecodable> for Listed<K> {
     fn from(aside: Undecodable) -> Self {
-        Self::Undecodable(aside)
+        Self::Undecodable(Box::new(aside))
     }
 }
 

@@ -6,7 +6,7 @@ fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
     let mut staging = rig.writer.begin();
     rig.writer
         .stage(&mut staging, ObjectEvent::added(held(good)));
-    let bad = Listed::Undecodable(undecodable(bad));
+    let bad = Listed::from(undecodable(bad));
     rig.writer.stage(&mut staging, ObjectEvent::added(bad));
     rig.writer.commit(staging, &at("100")).unwrap();
 }

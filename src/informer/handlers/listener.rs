@@ -232,11 +232,13 @@ impl<K: Object> Listener<K> {
         call: Option<(&'static str, Duration)>,
         processor: Option<&Processor<K>>,
     ) -> Error {
-        let outlook = processor.filter(|_| !complete).map(Processor::outlook);
-        let informer = match &outlook {
+        let failures = processor
+            .filter(|_| !complete)
+            .map(Processor::sync_failures);
+        let informer = match &failures {
             _ if complete => "",
-            Some(outlook) if outlook.synced => ", and the handler has not been told of all of it",
-            Some(_) | None => ", and the informer has not synced",
+            Some(None) => ", and the handler has not been told of all of it",
+            Some(Some(_)) | None => ", and the informer has not synced",
         };
         let call = call.map_or_else(String::new, |(method, taken)| {
             format!("; {method} has been running for {taken:.1?}")
@@ -244,11 +246,8 @@ impl<K: Object> Listener<K> {
         let detail = format!("{left} additions of the initial list are left{informer}{call}");
         let name = &self.sync_name;
         let text = format!("failed to sync {name}: timed out waiting for the condition\n{detail}");
-        match outlook.filter(|outlook| !outlook.synced) {
-            Some(outlook) => {
-                let now = self.clock.now();
-                outlook.failures.explain(ErrorKind::NotSynced, text, now)
-            }
+        match failures.flatten() {
+            Some(failures) => failures.explain(ErrorKind::NotSynced, text, self.clock.now()),
             None => Error::new(ErrorKind::NotSynced, text),
         }
     }

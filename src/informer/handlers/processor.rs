@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::hooks::Hook;
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::registration::Registered as _;
@@ -13,7 +14,7 @@ use crate::informer::spent::Spent;
 use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::object::Object;
 use crate::reflector::DemandGuard;
-use crate::store::{Outlook, Store};
+use crate::store::Store;
 use crate::sync::{
     Arc, Monitor, ProcessCounter, Rank,
     atomic::{AtomicBool, Ordering},
@@ -350,9 +351,9 @@ impl<K: Object> Processor<K> {
         self.store.demand().wait()
     }
 
-    /// How the informer's first sync stands.
-    pub(super) fn outlook(&self) -> Outlook {
-        self.store.outlook()
+    /// The failures of a wait for the informer's first sync; `None` once it is synced.
+    pub(super) fn sync_failures(&self) -> Option<Failures> {
+        self.store.sync_failures()
     }
 
     /// Moves handlers that were ended, or ended themselves, to the leaving ones.
@@ -450,7 +451,7 @@ impl<K: Object> Processor<K> {
     /// Why handlers end with the informer, in the words of their waits for the first sync.
     fn why_stopped(&self) -> String {
         let why = "the informer stopped before it was synced";
-        match self.store.outlook().ended {
+        match self.store.end_error() {
             Some(cause) => format!("{why}\n{cause}"),
             None => why.to_owned(),
         }

@@ -119,7 +119,7 @@ impl<K: Object> SharedInformer<K> {
     /// Ends every wait, and lets no further call of a handler begin; the first cause is told.
     fn end_because(&self, cause: Option<Error>) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.reporter.end(cause);
+        self.store.end(cause);
         self.processor.end();
     }
 

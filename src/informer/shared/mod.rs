@@ -21,7 +21,7 @@ use crate::informer::{EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
-use crate::store::{Indexers, Reporter, Store};
+use crate::store::{Indexers, Store};
 use crate::sync::{
     Arc, Monitor, Rank,
     atomic::{AtomicBool, Ordering},
@@ -105,7 +105,6 @@ pub struct SharedInformer<K: Object> {
     name: Arc<str>,
     clock: Clock,
     store: Store<K>,
-    reporter: Reporter<K>,
     processor: Arc<Processor<K>>,
     life: Arc<Monitor<Life<K>>>,
     /// The reflector's, once it is started.
@@ -123,13 +122,8 @@ impl<K: Object> SharedInformer<K> {
         let name: Arc<str> = options.name.unwrap_or_else(|| plural::<K>()).into();
         let clock = options.reflector.clock.clone();
         let demand = Demand::new();
-        let (store, writer) = Store::behind(
-            sync_name.into(),
-            demand.clone(),
-            options.indexers,
-            clock.clone(),
-        );
-        let reporter = writer.reporter();
+        let (store, writer) = Store::new(options.indexers, clock.clone());
+        let store = store.of_informer(sync_name.into(), demand.clone());
         let own = options.metrics.as_ref();
         let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
         let processor = Processor::new(
@@ -160,7 +154,6 @@ impl<K: Object> SharedInformer<K> {
             name,
             clock,
             store,
-            reporter,
             processor,
             life: Arc::new(Monitor::ranked(Rank::INFORMER_LIFE, life)),
             thread: WorkerGroup::default(),

@@ -68,7 +68,7 @@ impl<K: Object> InformerSink<K> {
             let processor = processor.upgrade();
             InformerState {
                 resource_version: store.resource_version(),
-                undecodable: store.undecodable_len(),
+                undecodable: store.undecodable().len(),
                 handlers: processor.map_or_else(Vec::new, |processor| processor.registrations()),
             }
         };
@@ -137,7 +137,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
                 kind: kind @ (EventKind::Added | EventKind::Modified),
                 object: Listed::Object(object),
             } if self.transform.is_some() => {
-                let held = self.writer.unchanged(&object.key(), &object);
+                let held = self.writer.unchanged(&Listed::Object(Arc::clone(&object)));
                 match held.map_or_else(|| self.transformed(object), Ok) {
                     Ok(object) => ObjectEvent {
                         kind,
@@ -245,7 +245,7 @@ impl<K: Object> Drop for InformerSink<K> {
         self.processor.set_burst(false);
         self.processor.spent().rest();
         if let Some(cause) = self.cause.take() {
-            self.writer.reporter().end(Some(cause));
+            self.store.end(Some(cause));
             self.processor.end();
         }
     }

@@ -9,7 +9,7 @@ use crate::manager::kinds::KindTraits;
 use crate::manager::report::ObjectSummary;
 use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
-use crate::store::{Identity, VersionGuard};
+use crate::store::VersionGuard;
 use crate::sync::Arc;
 
 /// The content of one entry.
@@ -126,10 +126,9 @@ impl<K: Object> EntryContent<K> {
         let from_the_past = uid.is_some_and(|uid| self.has_tombstone(uid)) && !judged.consistent;
         if from_the_past {
             self.guard.refuse();
-        }
-        if from_the_past || !self.guard.admits_replacement(&judged) {
             return Err(self.guard.stale(of));
         }
+        self.guard.admits_replacement(&judged)?;
         self.tombstone = None;
         Ok(self.take_in(item))
     }
@@ -251,11 +250,7 @@ impl<K: Object> EntryContent<K> {
                 return None;
             }
         } else if self.is_put_back(object.uid(), &version) {
-            self.guard.admits_replacement(&Replacement {
-                resource_version: version.clone(),
-                consistent: true,
-                history_expired: false,
-            });
+            self.guard.replaced(&version);
         }
         self.tombstone = None;
         self.guard.raise(&version);
@@ -291,15 +286,8 @@ impl<K: Object> EntryContent<K> {
         }
         let held_version = self.object.as_ref().map(|held| held.resource_version());
         let held = self.object.as_ref().zip(held_version.as_ref());
-        let held = held.map(|(object, resource_version)| Identity {
-            uid: object.uid(),
-            resource_version,
-        });
-        let incoming = Identity {
-            uid,
-            resource_version: version,
-        };
-        self.guard.admits_change(held, incoming)
+        let held = held.map(|(object, version)| (object.uid(), version.as_str()));
+        self.guard.admits_change(held, (uid, version.as_str()))
     }
 
     fn has_tombstone(&self, uid: &str) -> bool {
@@ -311,7 +299,7 @@ impl<K: Object> EntryContent<K> {
         let mut object = match state.take() {
             Some(Listed::Object(object)) => Some(object),
             Some(Listed::Undecodable(set_aside)) => {
-                self.set_aside(set_aside);
+                self.set_aside(*set_aside);
                 return true;
             }
             None => None,

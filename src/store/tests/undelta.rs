@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::list_watch::Listed;
-use crate::store::UndeltaWriter;
 use crate::sync::Mutex;
 
 type Pushes = Arc<Mutex<Vec<Vec<String>>>>;
@@ -22,7 +21,8 @@ fn pushing() -> (Store<ConfigMap>, impl Sink<ConfigMap>, Pushes) {
         list.sort();
         kept.lock().push(list);
     };
-    let (store, writer) = UndeltaWriter::new(by_label(), Clock::system(), push);
+    let (store, writer) = Store::new(by_label(), Clock::system());
+    let writer = writer.with_snapshots(push);
     (store, writer, pushes)
 }
 
@@ -120,7 +120,8 @@ fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {
     let source = FakeSource::<ConfigMap>::new();
     let push =
         |objects: Vec<Arc<StoredObject<ConfigMap>>>| assert_eq!(objects.len(), 1, "made to fail");
-    let (store, writer) = UndeltaWriter::new(Indexers::new(), Clock::system(), push);
+    let (store, writer) = Store::new(Indexers::new(), Clock::system());
+    let writer = writer.with_snapshots(push);
     let options = ReflectorOptions {
         demand: Some(store.demand()),
         ..ReflectorOptions::default()

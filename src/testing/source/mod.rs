@@ -138,7 +138,7 @@ impl<K: Object> FakeSource<K> {
             let key = ObjectKey::new(namespace, name);
             let version = server.model.next_version();
             let uid = server.model.uid(&key);
-            let item = Listed::Undecodable(undecodable(&key, uid, version));
+            let item = Listed::from(undecodable(&key, uid, version));
             server.model.record(key, item);
             version
         })
@@ -362,9 +362,7 @@ impl<K: Object + Clone> FakeSource<K> {
                     object.metadata_mut().resource_version = Some(version.to_string());
                     Listed::Object(Arc::new(StoredObject::new(object)))
                 }
-                Listed::Undecodable(object) => {
-                    Listed::Undecodable(undecodable(&key, object.uid, version))
-                }
+                Listed::Undecodable(object) => Listed::from(undecodable(&key, object.uid, version)),
             };
             server.model.remove(key, last);
             Some(version)
