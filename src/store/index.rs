@@ -8,7 +8,6 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey};
-use crate::store::state::Items;
 use crate::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -191,15 +190,6 @@ impl<K: Object> Indices<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>) -> Self {
         let maps = functions.names().map(|_| HashMap::new()).collect();
         Self { functions, maps }
-    }
-
-    /// The indices of a whole content, built before the lock is taken (IX-11).
-    pub(super) fn of(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Self {
-        let mut indices = Self::new(Arc::clone(functions));
-        for (key, entry) in items {
-            indices.replace(key, &Values::default(), &entry.values);
-        }
-        indices
     }
 
     pub(super) fn functions(&self) -> &Arc<Indexers<K>> {

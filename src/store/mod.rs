@@ -6,7 +6,6 @@
 //! as far behind as the watch is; `status()` says how it goes. Not promised: that a read right after a write
 //! elsewhere sees it.
 
-mod change;
 mod index;
 mod lister;
 mod mutation;
@@ -19,10 +18,10 @@ mod tests;
 mod version_guard;
 mod writer;
 
-pub(crate) use change::Change;
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::Lister;
 pub use mutation::{MutationCache, MutationCacheOptions};
 pub use reader::Store;
+pub(crate) use state::Change;
 pub(crate) use version_guard::VersionGuard;
 pub use writer::{Staging, StoreWriter};

@@ -12,8 +12,8 @@ use crate::failures::Failures;
 use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
-use crate::store::index::{Indexers, Indices, Values};
-use crate::store::state::State;
+use crate::store::index::{Indexers, Values};
+use crate::store::state::{State, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
@@ -322,7 +322,7 @@ impl<K: Object> Store<K> {
                         held.values = [&*held.values, &**new].concat().into();
                     }
                 }
-                state.indices = Indices::of(&state.items, &functions);
+                state.indices = index(&state.items, &functions);
                 return Ok(());
             }
             // Index functions are user code: they run outside the lock, on what has changed since

@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
-use crate::store::change::Change;
 use crate::store::index::{Indexers, Indices, Values};
 use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor};
@@ -166,5 +165,43 @@ impl<K: Object> State<K> {
         };
         self.indices.replace(&key, &gone.values, &Values::default());
         (Change::of(Some(&gone), None), Some(gone))
+    }
+}
+
+/// The indices of a whole content, built before the lock is taken (IX-11).
+pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Indices<K> {
+    let mut indices = Indices::new(Arc::clone(functions));
+    for (key, entry) in items {
+        indices.replace(key, &Values::default(), &entry.values);
+    }
+    indices
+}
+
+/// What became of one object, by the last states of it that decode: what somebody who follows the store knows of it.
+///
+/// An object that does not decode stays what it last was, until it decodes again or goes (B12).
+pub(crate) enum Change<K: Object> {
+    /// It was not known, and is.
+    Appeared(Arc<StoredObject<K>>),
+    /// It is in a new state, or was put in once more as it is.
+    Changed {
+        old: Arc<StoredObject<K>>,
+        new: Arc<StoredObject<K>>,
+    },
+    /// It was known, and is not any more.
+    Gone(Arc<StoredObject<K>>),
+}
+
+impl<K: Object> Change<K> {
+    pub(super) fn of(before: Option<&Entry<K>>, after: Option<&Entry<K>>) -> Option<Self> {
+        let old = before.and_then(Entry::last_good).map(Arc::clone);
+        let new = after.and_then(Entry::last_good).map(Arc::clone);
+        let decodes = after.is_some_and(|after| after.object().is_some());
+        match (old, new) {
+            (Some(old), Some(new)) => decodes.then_some(Self::Changed { old, new }),
+            (None, Some(new)) => Some(Self::Appeared(new)),
+            (Some(old), None) => Some(Self::Gone(old)),
+            (None, None) => None,
+        }
     }
 }

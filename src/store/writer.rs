@@ -8,9 +8,8 @@ use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::store::change::Change;
-use crate::store::index::{Indexers, Indices};
-use crate::store::state::{Entry, Items, State};
+use crate::store::index::Indexers;
+use crate::store::state::{Change, Entry, Items, State, index};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
@@ -167,7 +166,7 @@ impl<K: Object> StoreWriter<K> {
     /// Makes what is staged the content, and gives what was there.
     fn replace(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<Items<K>, Error> {
         let (before, indices) = loop {
-            let indices = Indices::of(&staging.items, &staging.functions);
+            let indices = index(&staging.items, &staging.functions);
             let mut state = self.state.lock();
             if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
                 state.guard.admits_replacement(of)?;
