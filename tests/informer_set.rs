@@ -80,7 +80,7 @@ fn is_9_one_client_serves_kinds_with_and_without_namespaces() {
 
     let clock = Clock::system();
     let deadline = clock.after(PATIENCE);
-    let result = set.wait_for_sync(deadline);
+    let result = set.wait_until_synced(deadline);
     assert!(!clock.has_passed(deadline), "{result:?}");
     assert_eq!(synced(&result), ["secrets", "nodes"], "{result:?}");
     let unknown = result
@@ -97,7 +97,7 @@ fn is_9_one_client_serves_kinds_with_and_without_namespaces() {
             .len(),
         1
     );
-    let handlers = set.wait_for_handlers(deadline);
+    let handlers = set.wait_until_handlers_synced(deadline);
     assert_eq!(synced(&handlers), [added.sync_name()]);
 
     let watches = server.wait_for_requests(deadline, |requests| {

@@ -31,7 +31,7 @@ impl<K: Object> Controller<K> {
     /// `name` stands in log lines. Returns at once. The queue's demand takes the place of
     /// [`ReflectorOptions::demand`]. `process` runs under no lock. It holds up lists, resyncs, and
     /// events above the queue's bound while it runs, nothing else. A panic of it ends the
-    /// controller: [`join`](Self::join) and every wait for a sync give the cause.
+    /// controller: [`shutdown`](Self::shutdown) and every wait for a sync give the cause.
     ///
     /// # Errors
     ///
@@ -78,12 +78,12 @@ impl<K: Object> Controller<K> {
         })
     }
 
-    /// The queue: to wait until it has synced, and to look at it (CT-3).
+    /// The queue: to wait until it has synced, and to look at it.
     pub fn queue(&self) -> &DeltaFifoHandle<K> {
         &self.queue
     }
 
-    /// Asks both threads to end; returns at once. What is still queued then is dropped (CT-2).
+    /// Asks both threads to end; returns at once. What is still queued then is dropped.
     pub fn stop(&self) {
         self.consumer.stop();
     }
@@ -93,18 +93,26 @@ impl<K: Object> Controller<K> {
         self.consumer.is_finished()
     }
 
-    /// Stops the controller and blocks until both threads have ended: milliseconds, and as long as
-    /// the process function runs.
+    /// Stops the controller and blocks until both threads have ended, at most until `deadline`.
+    ///
+    /// They end within milliseconds, except that a call of the process function ends when it
+    /// returns. May be called again with a later deadline.
     ///
     /// # Errors
     ///
-    /// `Panicked` when the process function panicked.
-    pub fn join(self) -> Result<(), Error> {
-        let Self { queue, consumer } = self;
-        if let Err(text) = consumer.join() {
-            return Err(Error::new(ErrorKind::Panicked, text));
+    /// `Panicked` when the process function panicked. `Timeout` at the deadline, and at once when
+    /// the process function calls this, or waits for the calling thread.
+    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        self.stop();
+        let end = self.consumer.ending();
+        if !matches!(end.wait_until(&self.queue.clock, deadline), Ok(true)) {
+            let text = format!(
+                "timed out waiting for a controller: thread {} still runs, in its process function",
+                end.name()
+            );
+            return Err(Error::new(ErrorKind::Timeout, text));
         }
-        let cause = queue.state.lock().cause.take();
+        let cause = self.queue.state.lock().cause.clone();
         cause.map_or(Ok(()), Err)
     }
 }

@@ -7,9 +7,9 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
 use crate::sync::Arc;
 
-/// One change on its way to the consumer (DF-2).
+/// One change on its way to the consumer.
 ///
-/// The consumer's own store decides whether an object is new to the consumer, not the delta (CT-4):
+/// The consumer's own store decides whether an object is new to the consumer, not the delta:
 /// an object that comes back in a list is `Replaced`, whether it was known or not.
 ///
 /// `Debug` prints keys and versions only.
@@ -29,17 +29,17 @@ pub enum Delta<K: Object> {
     Sync(Arc<StoredObject<K>>),
     /// The object is gone.
     Deleted(Box<Deletion<K>>),
-    /// A whole list, with [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only (RQ-10).
+    /// A whole list, with [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only.
     ReplacedAll(Box<ReplacedAll<K>>),
     /// A resync of everything known, with
-    /// [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only (RQ-10).
+    /// [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only.
     SyncAll,
     /// The server's position moved: everything up to this version came before. With
-    /// [`bookmarks`](super::DeltaFifoOptions::bookmarks) only (RQ-10).
+    /// [`bookmarks`](super::DeltaFifoOptions::bookmarks) only.
     Bookmark(ResourceVersion),
 }
 
-/// The end of an object: a deletion that cannot be taken for an object (B13).
+/// The end of an object: a deletion that cannot be taken for an object.
 ///
 /// `Debug` prints key and version only.
 #[doc(alias = "DeletedFinalStateUnknown")]
@@ -54,11 +54,11 @@ pub struct Deletion<K: Object> {
     /// of changes behind.
     pub last_known: Option<Arc<StoredObject<K>>>,
     /// Whether a list came without the object. The object is gone then, whatever versions say; a
-    /// deletion that only the watch told of may be old news (B18).
+    /// deletion that only the watch told of may be old news.
     pub unlisted: bool,
 }
 
-/// A whole list as one delta (RQ-10).
+/// A whole list as one delta.
 #[non_exhaustive]
 pub struct ReplacedAll<K: Object> {
     /// The version of the list, and how it was read.
@@ -67,9 +67,9 @@ pub struct ReplacedAll<K: Object> {
     pub items: Vec<Listed<K>>,
 }
 
-/// The changes of one object that waited together, oldest first; never none (DF-1, DF-3, DF-19).
+/// The changes of one object that waited together, oldest first; never none.
 ///
-/// In order it is always one delta (RQ-1). Bookmarks, whole lists and resyncs of everything are
+/// In order it is always one delta. Bookmarks, whole lists and resyncs of everything are
 /// about no single object.
 pub struct Deltas<K: Object> {
     key: Option<Arc<ObjectKey>>,
@@ -79,7 +79,7 @@ pub struct Deltas<K: Object> {
 
 impl<K: Object> Delta<K> {
     /// Namespace and name of the object that the delta is about; `None` for those about no single
-    /// object (DF-3).
+    /// object.
     #[doc(alias = "KeyOf")]
     pub fn key(&self) -> Option<ObjectKey> {
         match self {
@@ -162,7 +162,7 @@ impl<K: Object> Deletion<K> {
     }
 
     /// Whether this stays when `newer` tells the same: an event is more than what a list implies,
-    /// and a repeated event does not take the place of a later one (DF-6).
+    /// and a repeated event does not take the place of a later one.
     fn outweighs(&self, newer: &Self) -> bool {
         match (&self.seen, &newer.seen) {
             (Some(older), Some(newer)) => {
@@ -195,7 +195,7 @@ impl<K: Object> Deltas<K> {
         }
     }
 
-    /// The object that they are about; `None` for a delta about no single object (DF-3).
+    /// The object that they are about; `None` for a delta about no single object.
     #[doc(alias = "KeyOf")]
     pub fn key(&self) -> Option<&ObjectKey> {
         self.key.as_deref()

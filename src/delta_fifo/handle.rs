@@ -17,7 +17,7 @@ pub struct DeltaFifoHandle<K: Object> {
 }
 
 impl<K: Object> DeltaFifoHandle<K> {
-    /// Whether the consumer has processed everything that the first list brought (DF-14, RQ-6).
+    /// Whether the consumer has processed everything that the first list brought.
     ///
     /// A queue whose first input is a change and not a list counts as synced from then on; an empty
     /// first list syncs at once.
@@ -28,15 +28,15 @@ impl<K: Object> DeltaFifoHandle<K> {
     /// Blocks until the consumer has processed everything that the first list brought, at most
     /// until `deadline`.
     ///
-    /// While somebody waits, a reflector that has this queue's [`demand`](Self::demand) retries a
-    /// failing first list fast (B3). The wait also ends when the server's refusal, or its word that
-    /// it knows no such resource, has become an answer (R4), and when the queue can no longer sync.
+    /// The wait also ends when the server refuses the resource or does not know it, and when the
+    /// queue can no longer sync. During the wait, a reflector that has this queue's
+    /// [`demand`](Self::demand) retries a failing first list fast.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the
-    /// server's refusal (`Forbidden`, `NotFound`); `Stopped` when the queue was closed before a
-    /// list came, or the consumer is gone, with the cause as its source.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
+    /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the queue was closed
+    /// before a list came, or when the consumer is gone; its source is the cause.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -67,7 +67,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.len() == 0
     }
 
-    /// Closes the queue: the consumer still gets what waits, and then an error (DF-17). Never
+    /// Closes the queue: the consumer still gets what waits, and then an error. Never
     /// blocks; closing twice does nothing.
     ///
     /// What is written after this is still queued, as long as the consumer is there and the writer
@@ -82,7 +82,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.state.notify_all();
     }
 
-    /// What the reflector that fills the queue last reported (B14).
+    /// What the reflector that fills the queue last reported.
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
     }

@@ -8,11 +8,12 @@
 //! to be told of changes, take a [`SharedInformer`](crate::informer::SharedInformer), which needs
 //! no queue.
 //!
-//! What holds: no deletion is lost, whether the watch or a list tells of it; the changes of one
-//! object come in their order; an event waits for the consumer only above a
-//! [bound](DeltaFifoOptions::max_events); [`has_synced`](DeltaFifoHandle::has_synced) is true only
-//! after the consumer has processed the last initial item. Not promised: any order between the
-//! objects of one list, unless in order.
+//! - No deletion is lost, whether the watch or a list tells of it.
+//! - The changes of one object come in their order. The order of different objects of a list is
+//!   only kept with [`in_order`](DeltaFifoOptions::in_order).
+//! - An event waits for the consumer only above a [bound](DeltaFifoOptions::max_events).
+//! - [`has_synced`](DeltaFifoHandle::has_synced) is true only after the consumer has processed the
+//!   last initial item.
 //!
 //! # Examples
 //!
@@ -102,7 +103,7 @@
 //! source.delete("shop", "settings");
 //! assert_eq!(told.recv().as_deref(), Ok("shop/settings added, true"));
 //! assert_eq!(told.recv().as_deref(), Ok("shop/settings deleted"));
-//! controller.join()?;
+//! controller.shutdown(Clock::system().after(Duration::from_mins(1)))?;
 //! # }
 //! # Ok::<(), kubecache::Error>(())
 //! ```
@@ -197,8 +198,8 @@ impl<K: Object> DeltaFifo<K> {
     }
 
     /// Takes what waits first and processes it: the changes of one object that came together, in
-    /// order one delta. `process` is told too whether the queue had not synced when they were taken
-    /// (DF-13, RQ-7).
+    /// order one delta. `process` is told too whether the queue had not synced when they were
+    /// taken.
     ///
     /// Blocks until something waits, the queue is closed and empty, or `deadline`; then as long as
     /// `process` does, under no lock. What is processed does not wait any more, and a panic ends
@@ -206,9 +207,9 @@ impl<K: Object> DeltaFifo<K> {
     ///
     /// # Errors
     ///
-    /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue`
-    /// (DF-17); `Timeout` at the deadline, though something that waits wins over both; `Panicked`
-    /// when `process` panicked.
+    /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue`;
+    /// `Timeout` at the deadline, though something that waits wins over both; `Panicked` when
+    /// `process` panicked.
     pub fn pop<R>(
         &mut self,
         deadline: Deadline,
@@ -220,7 +221,7 @@ impl<K: Object> DeltaFifo<K> {
     }
 
     /// Takes up to `max` entries at once, each about another object, and processes them together:
-    /// under one lock of the consumer's store, say (RQ-13).
+    /// under one lock of the consumer's store, say.
     ///
     /// A batch holds entries of the first list only, or none of them. A delta about no single
     /// object comes alone. Blocks and ends as [`pop`](Self::pop).

@@ -9,15 +9,17 @@ use crate::object::{Object, ObjectKey, StoredObject, Transform};
 use crate::store::Store;
 use crate::sync::Arc;
 
-/// Events of the watch that wait before the writer does (RQ-12).
+/// Events of the watch that wait before the writer does.
 const EVENTS_MAX: usize = 2_000;
 
-/// What the consumer of a queue holds: a [`Store`], or whatever else it applies deltas to (DF-1).
+/// What the consumer of a queue holds: a [`Store`], or whatever else it applies deltas to.
 ///
-/// The queue asks the view under no lock of its own: on the reflector's thread, while nothing is
-/// processed where it asks for more than one object, and on the consumer's thread before it
-/// processes a deletion. The view must show what the deltas processed so far have made, and nothing
-/// else may change that. A view that panics is an error of the call that asked it.
+/// The queue asks the view under no lock of its own. It asks on the reflector's thread, and there
+/// for many objects only while nothing is processed. It asks on the consumer's thread before that
+/// processes a deletion.
+///
+/// The view must show what the deltas processed so far have made, and nothing else may change that.
+/// A view that panics is an error of the call that asked it.
 #[doc(alias = "KeyListerGetter")]
 pub trait KnownObjects<K: Object>: Send + Sync {
     /// Every key, those of objects that do not decode included.
@@ -28,13 +30,12 @@ pub trait KnownObjects<K: Object>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why the view cannot give an object that may be there. A deletion of it is queued then
-    /// (DF-5), and a resync leaves it out (DF-16).
+    /// Why the view cannot give an object that may be there. A deletion of it is queued then, and a
+    /// resync leaves it out.
     #[doc(alias = "GetByKey")]
     fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<K>>>, Error>;
 
-    /// The last state of that key that decoded, which may not be its present one: for deletions
-    /// (B12).
+    /// The last state of that key that decoded, which may not be its present one: for deletions.
     fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<K>>> {
         self.get(key).ok().flatten()
     }
@@ -92,13 +93,14 @@ pub struct DeltaFifoOptions<K: Object> {
 }
 
 impl<K: Object> DeltaFifoOptions<K> {
-    /// One delta after the other, in the order in which they came (RQ-1 to RQ-9). Default: the
-    /// changes of one object wait together, at the place of the first of them (DF-1 to DF-19).
+    /// One delta after the other, in the order in which they came. Default: the changes of one
+    /// object wait together, at the place of the first of them.
     ///
-    /// In order, the consumer sees every change, across objects too, in the order of the watch. Of
-    /// a list, it sees what is gone first, and then the items in the list's order. By default, an
-    /// object that changes often is overtaken by others that changed later, two deletions in a row
-    /// are one, and of a list the consumer sees the items first.
+    /// In order, the consumer sees every change in the order of the watch, across objects too. Of a
+    /// list, it sees the deletions first, and then the items in the list's order.
+    ///
+    /// By default, an object that changes often is overtaken by others that changed later. Two
+    /// deletions in a row are one. Of a list, the consumer sees the items first.
     #[doc(alias = "RealFIFO")]
     #[must_use]
     pub fn in_order(mut self) -> Self {
@@ -106,7 +108,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// In order, and a list and a resync are one delta each (RQ-10). Default: one delta per object.
+    /// In order, and a list and a resync are one delta each. Default: one delta per object.
     ///
     /// The consumer finds out itself what a list went without, and so can exchange its content in
     /// one step. Such a list waits for no processing.
@@ -127,7 +129,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// How many events of the watch may wait; the writer waits above that (RQ-12). Items of lists
+    /// How many events of the watch may wait; the writer waits above that. Items of lists
     /// do not count. Default and least: 2,000 and 1.
     #[doc(alias = "UnlockWhileProcessing")]
     #[must_use]
@@ -136,12 +138,11 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// What the consumer holds. Default: nothing is known of that.
+    /// What the consumer holds. Default: nothing.
     ///
-    /// Without it only what is queued can be found missing from a list, a resync does nothing, and
-    /// compressed, a deletion of what is not queued is left out (DF-5). With
-    /// [`atomic_lists`](Self::atomic_lists) it decides nothing: the unchanged objects of a list
-    /// keep their memory by it.
+    /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
+    /// A compressed queue then leaves out the deletion of an object that is not queued. With
+    /// [`atomic_lists`](Self::atomic_lists) it only keeps the memory of a list's unchanged objects.
     #[doc(alias = "KnownObjects")]
     #[must_use]
     pub fn known(mut self, known: Arc<dyn KnownObjects<K>>) -> Self {
@@ -150,7 +151,7 @@ impl<K: Object> DeltaFifoOptions<K> {
     }
 
     /// Changes each object before it is queued: once per object that the server sent, final states
-    /// included, and not what a list or a resync brings up from memory (DF-7, RQ-8). Default:
+    /// included, and not what a list or a resync brings up from memory. Default:
     /// objects are queued as they came.
     ///
     /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they

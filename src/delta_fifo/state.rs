@@ -29,7 +29,7 @@ pub(super) enum QueueEnd {
 }
 
 /// An object of the consumer that a list does not hold, with its last state that decodes.
-pub(super) type Known<K> = (Arc<ObjectKey>, Option<Arc<StoredObject<K>>>);
+pub(super) type MissingObject<K> = (Arc<ObjectKey>, Option<Arc<StoredObject<K>>>);
 
 /// Everything under the queue's one mutex.
 pub(super) struct QueueState<K: Object> {
@@ -155,7 +155,7 @@ impl<K: Object> QueueState<K> {
     pub(super) fn replace(
         &mut self,
         items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
-        missing: Vec<Known<K>>,
+        missing: Vec<MissingObject<K>>,
     ) -> Vec<Delta<K>> {
         if self.compressed {
             self.forget_bookmarks();
@@ -210,7 +210,7 @@ impl<K: Object> QueueState<K> {
     fn end_unlisted(
         &mut self,
         is_listed: impl Fn(&ObjectKey) -> bool,
-        missing: Vec<Known<K>>,
+        missing: Vec<MissingObject<K>>,
     ) -> Vec<(Arc<ObjectKey>, Delta<K>)> {
         // By key: the order, the newest entry that waits, the last state.
         let mut gone: HashMap<Arc<ObjectKey>, (usize, Option<usize>, Option<_>)> = HashMap::new();

@@ -13,11 +13,12 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
+use crate::store::VersionGuard;
 use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// The producing side of a [`DeltaFifo`](super::DeltaFifo): exclusive, and a [`Sink`]. Dropping it
-/// closes the queue (CT-1).
+/// closes the queue.
 ///
 /// An event does not wait for the consumer, unless more events wait than
 /// [`max_events`](DeltaFifoOptions::max_events). A list and a resync wait until nothing is being
@@ -27,13 +28,13 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 /// Every write from inside the process function is an error, because it could wait for itself.
 ///
 /// A list that is older than what was written before is refused, so that the reflector asks for the
-/// most recent (B4, B18). Events are not compared: the store that holds the final content refuses
+/// most recent. Events are not compared: the store that holds the final content refuses
 /// old news.
 pub struct DeltaFifoWriter<K: Object> {
     queue: DeltaFifoHandle<K>,
     options: DeltaFifoOptions<K>,
-    /// The version up to which the queue was told.
-    position: ResourceVersion,
+    /// Knows the version up to which the queue was told.
+    guard: VersionGuard,
     /// The stop of the reflector that writes.
     stop: Option<(StopToken, WakeRegistration)>,
 }
@@ -53,32 +54,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         Self {
             queue,
             options,
-            position: ResourceVersion::default(),
+            guard: VersionGuard::of_collection(),
             stop: None,
-        }
-    }
-
-    /// Whether a list may be queued.
-    ///
-    /// # Errors
-    ///
-    /// `Stale` when it is older than what was written before, and not read at the most recent
-    /// version.
-    fn admit(&self, of: &Replacement) -> Result<(), Error> {
-        let is_certain = of.consistent || of.history_expired;
-        if is_certain || !of.resource_version.is_older_than(&self.position) {
-            return Ok(());
-        }
-        let text = format!(
-            "the list at version {} is older than version {}",
-            of.resource_version, self.position
-        );
-        Err(Error::new(ErrorKind::Stale, text))
-    }
-
-    fn come_to(&mut self, version: &ResourceVersion) {
-        if self.position.is_unset() || self.position.is_older_than(version) {
-            self.position = version.clone();
         }
     }
 
@@ -241,7 +218,9 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         if let Some(error) = staging.failed.take() {
             return Err(error);
         }
-        self.admit(of)?;
+        // A list that fails further on has not moved the position.
+        let mut guard = self.guard.clone();
+        guard.admits_replacement(of)?;
         if self.options.atomic_lists {
             let mut items: Vec<_> = staging.items.into_values().collect();
             items.sort_unstable_by_key(|(place, _)| *place);
@@ -254,7 +233,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         } else {
             self.replace(staging)?;
         }
-        self.position = of.resource_version.clone();
+        self.guard = guard;
         self.queue.state.notify_all();
         Ok(())
     }
@@ -279,12 +258,12 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             .push(Some(Arc::new(key)), delta);
         self.queue.state.notify_all();
         drop(left_out);
-        self.come_to(&version);
+        self.guard.raise(&version);
         Ok(())
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        self.come_to(version);
+        self.guard.raise(version);
         if self.options.bookmarks {
             match self.queue_for_all(Delta::Bookmark(version.clone())) {
                 Ok(()) => self.queue.state.notify_all(),

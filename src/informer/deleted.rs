@@ -1,4 +1,5 @@
-//! A delete, told with its type: the last known object, and whether that was the object's final state (B13).
+//! A delete, told with its type: the last known object, and whether that was the object's final
+//! state.
 
 use std::fmt;
 
@@ -7,18 +8,21 @@ use crate::sync::Arc;
 
 /// An object is gone: its last known state, and whether that was its final one.
 ///
-/// What client-go hides in an untyped tombstone (`DeletedFinalStateUnknown`) is a field here (B13): a handler gets every
-/// delete as this type, and cannot take one for something else. The object is always there.
+/// What client-go hides in an untyped tombstone (`DeletedFinalStateUnknown`) is a field here: a
+/// handler gets every delete as this type, and cannot take one for something else. The object is
+/// always there.
 #[doc(alias = "DeletedFinalStateUnknown")]
 #[doc(alias = "DeletedObject")]
 #[expect(clippy::exhaustive_structs, reason = "this is what a delete tells")]
 pub struct Deleted<K: Object> {
     /// The newest state of the object that was seen here.
     pub last_known: Arc<StoredObject<K>>,
-    /// Whether `last_known` is the state in which the object was deleted: the server told of the delete.
+    /// Whether `last_known` is the state in which the object was deleted: the server told of the
+    /// delete.
     ///
-    /// `false` when the delete was not seen, such as while the watch was broken, and the object was then missing from a
-    /// list: it may have changed before it went, and an object of the same name may have come and gone since.
+    /// `false` when the delete was not seen, such as while the watch was broken, and the object was
+    /// then missing from a list: it may have changed before it went, and an object of the same name
+    /// may have come and gone since.
     pub final_state_known: bool,
 }
 
@@ -31,7 +35,8 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// A delete that was not seen: the object is missing from a list, and this is the last state known of it.
+    /// A delete that was not seen: the object is missing from a list, and this is the last state
+    /// known of it.
     pub fn missed(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,
@@ -39,7 +44,7 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// Namespace and name of the object, as they stand in it: nothing is parsed, so nothing fails (KEY-6 to KEY-8).
+    /// Namespace and name of the object, as they stand in it: nothing is parsed, so nothing fails.
     pub fn key(&self) -> ObjectKey {
         self.last_known.key()
     }
@@ -91,8 +96,9 @@ mod tests {
         }
     }
 
-    /// `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`, `TestDeletedObjectGetKey`: there a tombstone's
-    /// key is text that is cut at its slashes, and cutting may fail.
+    /// `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`,
+    /// `TestDeletedObjectGetKey`: there a tombstone's key is text that is cut at its slashes, and
+    /// cutting may fail.
     #[test]
     fn key_7_key_8_the_key_of_a_delete_is_the_objects_own_whatever_stands_in_it() {
         let rows = [

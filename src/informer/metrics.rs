@@ -20,8 +20,8 @@ pub enum InformerMetric {
     /// An informer starts. Told on the thread that starts it.
     Started(Reading<InformerState>),
     /// A list, an event or a resync is in the store and in the queues of the handlers, after so
-    /// long. The handlers' own time is not in it: [`Registration::readings`] tells of that. Told on the
-    /// reflector's thread; the watch and every handler wait for it.
+    /// long. The handlers' own time is not in it: [`Registration::readings`] tells of that. Told on
+    /// the reflector's thread; the watch and every handler wait for it.
     Processed(Duration),
     /// A handler lost a notification by a panic. Told on the handler's thread. The name is that of
     /// its options; `None` if it was given none, so that handlers without a name are no series

@@ -7,22 +7,26 @@
 //!
 //! # Several informers
 //!
-//! An [`InformerSet`] has informers by type over one client, as client-go's factory does: made when they are first asked for,
-//! started, waited for and stopped together. One that does not sync holds up no other.
+//! An [`InformerSet`] has informers by type over one client, as client-go's factory does: made when
+//! they are first asked for, started, waited for and stopped together. One that does not sync holds
+//! up no other.
 //!
 //! # The handlers
 //!
-//! Each [`EventHandler`] has a thread and a bounded queue of its own. What holds: a handler is called with one thing at a
-//! time, under no lock, for each object in order; one that is slow or panics costs no other anything; once
-//! [`Registration::remove`] has returned, no call runs or will run. Not promised: any order between handlers, or between
-//! different objects.
+//! Each [`EventHandler`] has a thread and a bounded queue of its own.
+//!
+//! - A handler is called with one notification at a time, under no lock, in order for each object.
+//! - A handler that is slow or panics delays no other.
+//! - Once [`Registration::remove`] has returned, no call runs or will run.
+//!
+//! There is no order between handlers, nor between different objects.
 
 mod deleted;
 mod handlers;
 mod metrics;
+mod reclaimer;
 mod set;
 mod shared;
-mod spent;
 #[cfg(test)]
 mod tests;
 

@@ -1,4 +1,5 @@
-//! Tests of threads that fail instead of hanging: what they leave behind, and how long they may take.
+//! Tests of threads that fail instead of hanging: what they leave behind, and how long they may
+//! take.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use crate::worker::Worker;
 /// What a test may take on a busy machine; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is left behind.
+/// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is
+/// left behind.
 pub(super) struct Apart(Option<Worker>);
 
 impl Drop for Apart {
@@ -30,9 +32,11 @@ pub(super) fn apart<T: Send + 'static>(
     (Apart(Some(worker)), receiver)
 }
 
-/// Bounds all waits of a test at once: while it is held for too long, the test's name is told and the process ends.
+/// Bounds all waits of a test at once: while it is held for too long, the test's name is told and
+/// the process ends.
 ///
-/// The waits themselves have deadlines of a fake clock, which stands still when a test hangs, or none.
+/// The waits themselves have deadlines of a fake clock, which stands still when a test hangs, or
+/// none.
 pub(super) struct Patience {
     _thread: Worker,
 }

@@ -122,7 +122,7 @@ fn wt_1_a_set_goes_on_without_the_types_that_are_refused_or_unknown() {
 
     // Refusals are answers: nobody waits for the deadline.
     let deadline = clock.after(PATIENCE);
-    let result = set.wait_for_sync(deadline);
+    let result = set.wait_until_synced(deadline);
     assert!(!clock.has_passed(deadline), "{result:#?}");
     assert_partial(result);
     assert!(settings.namespace(NAMESPACE).get("settings").is_ok());
@@ -137,7 +137,7 @@ fn wt_1_a_set_goes_on_without_the_types_that_are_refused_or_unknown() {
     allow("Role", "", "secrets");
     let told = view.wait_until(clock.after(PATIENCE), |told| told.added > 0);
     assert!(told.content.contains_key("key"), "{:?}", secrets.status());
-    let result = set.wait_for_sync(clock.after(PATIENCE));
+    let result = set.wait_until_synced(clock.after(PATIENCE));
     let unsynced: Vec<_> = result.unsynced().map(|outcome| &*outcome.name).collect();
     assert_eq!(unsynced, [UNKNOWN], "{result:?}");
 

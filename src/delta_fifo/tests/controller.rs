@@ -54,7 +54,7 @@ fn ct_1_ct_3_what_comes_is_processed() {
     assert_eq!(told.recv(), Ok(("shop/a".to_owned(), true)));
     assert_eq!(told.recv(), Ok(("shop/b".to_owned(), false)));
     assert!(!controller.queue().status().resource_version.is_empty());
-    controller.join().unwrap();
+    controller.shutdown(Deadline::NEVER).unwrap();
     assert_eq!(told.recv().ok(), None, "the process function is dropped");
 }
 
@@ -75,7 +75,7 @@ fn ct_2_a_stop_drops_what_waits() {
     assert!(!controller.is_finished());
     drop(go);
     let queue = controller.queue().clone();
-    controller.join().unwrap();
+    controller.shutdown(Deadline::NEVER).unwrap();
     assert!(told.recv().is_err(), "nothing more is processed");
     assert!(queue.is_empty());
     assert!(queue.wait_until_synced(soon()).unwrap_err().is_stopped());
@@ -101,7 +101,27 @@ fn ct_1_a_stop_ends_a_list_that_waits() {
     source.wait_for_requests(lists.checked_add(1).unwrap());
     controller.stop();
     drop(go);
-    controller.join().unwrap();
+    controller.shutdown(Deadline::NEVER).unwrap();
+}
+
+/// A process function that does not return is named at the deadline, and may be waited for again.
+#[test]
+fn ct_1_a_shutdown_names_the_thread_that_is_late() {
+    let source = source(&["a"]);
+    let (tells, told) = bounded(9);
+    let (go, gate) = bounded::<()>(0);
+    let mut process = tell(tells);
+    let controller = controller(&source, move |deltas, is_initial| {
+        process(deltas, is_initial);
+        let _open = gate.recv();
+    });
+    told.recv().unwrap();
+    let passed = Clock::system().after(Duration::ZERO);
+    let error = controller.shutdown(passed).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert!(error.to_string().contains("thread dq-"), "{error}");
+    drop(go);
+    controller.shutdown(soon()).unwrap();
 }
 
 /// CT-1: a process function that panics ends the controller whole, with the cause in its end and in
@@ -115,7 +135,7 @@ fn ct_1_a_panic_of_the_process_function_ends_the_controller() {
     let cause = std::error::Error::source(&error).unwrap().to_string();
     let text = "the process function of a ConfigMap queue panicked: made up";
     assert_eq!(cause, text);
-    let error = controller.join().unwrap_err();
+    let error = controller.shutdown(Deadline::NEVER).unwrap_err();
     assert_eq!(
         (error.kind(), &*error.to_string()),
         (ErrorKind::Panicked, text)
@@ -135,5 +155,5 @@ fn df_17_a_closed_queue_ends_its_controller() {
         std::thread::yield_now();
     }
     assert_eq!(told.iter().count(), 1);
-    controller.join().unwrap();
+    controller.shutdown(Deadline::NEVER).unwrap();
 }

@@ -7,9 +7,10 @@ use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Passes on to `handler` what concerns the objects for which `filter` says yes (CT-10).
+/// Passes on to `handler` what concerns the objects for which `filter` says yes.
 ///
-/// An object that begins to match is told as added (and not as part of the initial list), one that ceases to match as deleted:
+/// An object that begins to match is told as added (and not as part of the initial list), one that
+/// ceases to match as deleted:
 ///
 /// | notification | old matches | new matches | the handler gets |
 /// |---|---|---|---|
@@ -19,9 +20,9 @@ use crate::worker::StopToken;
 /// | updated | yes | no | `on_delete` with `old` as the final state: the last one that matched |
 /// | deleted | last known state matches | | `on_delete`, as it was |
 ///
-/// The filter always sees an object, also for a delete that was missed; client-go's typed filter sees a null pointer there
-/// (CT-11). It runs on the handler's thread. A filter that reads something which changes elsewhere can let an object in and
-/// never out: let it depend on the object alone.
+/// The filter always sees an object, also for a delete that was missed; client-go's typed filter
+/// sees a null pointer there. It runs on the handler's thread. A filter that reads something which
+/// changes elsewhere can let an object in and never out: let it depend on the object alone.
 ///
 /// # Examples
 ///

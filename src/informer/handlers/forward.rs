@@ -11,14 +11,16 @@ use crate::worker::StopToken;
 
 /// Sends every notification into a crossbeam channel.
 ///
-/// While the channel is full only the handler's own thread waits, and its queue grows and is bounded as any handler's. The wait
-/// ends when the receiver takes something, when the receiver is gone, or when the handler is removed; what was to be sent is
-/// then dropped. Once the receiver is gone the handler ends by itself, at its next notification.
+/// While the channel is full, only the handler's own thread waits; its queue grows and is bounded
+/// as any handler's. The wait ends when the receiver takes a notification, when the receiver is
+/// gone, or when the handler is removed. In the last two cases the notification is dropped. Once
+/// the receiver is gone, the handler ends at its next notification.
 ///
-/// The channel closes when the handler ends, so `for notification in &receiver` ends with the informer.
+/// The channel closes when the handler ends, so `for notification in &receiver` ends with the
+/// informer.
 ///
-/// The handler counts as synced when the initial objects are *in the channel* (SI-16). With room for 0 notifications that
-/// means: taken by the receiver.
+/// The handler counts as synced when the initial objects are *in the channel*. With room for 0
+/// notifications that means: taken by the receiver.
 ///
 /// # Examples
 ///
@@ -54,8 +56,8 @@ pub struct Forward<K: Object> {
 impl<K: Object> Forward<K> {
     /// A handler and the receiver of what it is told; the channel has room for `notifications_max`.
     ///
-    /// Keep the room small: what waits in the handler's queue is bounded and can be read, what waits in the channel is
-    /// neither coalesced nor counted as lag.
+    /// Keep the room small: what waits in the handler's queue is bounded and can be read, what
+    /// waits in the channel is neither coalesced nor counted as lag.
     pub fn bounded(notifications_max: usize) -> (Self, Receiver<Notification<K>>) {
         let (sender, receiver) = bounded(notifications_max);
         (Self::from(sender), receiver)
@@ -63,7 +65,8 @@ impl<K: Object> Forward<K> {
 
     /// A handler and the receiver of what it is told, with room for everything.
     ///
-    /// A receiver that is too slow then grows memory without bound: the handler's queue is always empty.
+    /// A receiver that is too slow then grows memory without bound: the handler's queue is always
+    /// empty.
     pub fn unbounded() -> (Self, Receiver<Notification<K>>) {
         let (sender, receiver) = unbounded();
         (Self::from(sender), receiver)

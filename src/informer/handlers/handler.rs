@@ -1,4 +1,5 @@
-//! What a handler is and what it is told: the trait, the notification, and handlers made of closures.
+//! What a handler is and what it is told: the trait, the notification, and handlers made of
+//! closures.
 
 use std::fmt;
 
@@ -7,17 +8,18 @@ use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Is told of the objects of one informer: what is there, what changes, what goes.
+/// Is told of the objects of one informer: what exists, what changes, what is deleted.
 ///
-/// Every handler has a thread of its own (`hd-1`), on which all its methods are called, one at a time and under no lock of the
-/// crate. So a handler may block: it holds up nobody but itself, while its queue grows (see
-/// [`HandlerOptions`](crate::informer::HandlerOptions)). A method that panics loses that one notification; the panic is
-/// counted and reported, and the next notification comes as if nothing had happened.
+/// Every handler has a thread of its own, such as `hd-1`. All its methods are called there, one at
+/// a time and under no lock of the crate. So a handler may block: only its own queue grows
+/// meanwhile (see [`HandlerOptions`](crate::informer::HandlerOptions)). A method that panics loses
+/// that one notification. The panic is counted and logged, and the next notification comes as
+/// usual.
 ///
-/// For one object the calls come in order: `on_add`, any number of `on_update`, `on_delete`, and so on. Between different
-/// objects, and between different handlers, there is no promise of order (SI-17, SI-20).
+/// For one object the calls come in order: `on_add`, any number of `on_update`, `on_delete`, and so
+/// on. Between different objects, and between different handlers, there is no order.
 ///
-/// Methods that are not written do nothing (CT-10). [`Handlers`] makes a handler of closures,
+/// Methods that are not written do nothing. [`Handlers`] makes a handler of closures,
 /// [`Forward`](crate::informer::Forward) one that sends into a channel.
 ///
 /// # Examples
@@ -55,20 +57,23 @@ use crate::worker::StopToken;
 pub trait EventHandler<K: Object>: Send + 'static {
     /// Called once, on the handler's thread, before anything else.
     ///
-    /// `stop` is raised when the handler is removed or its informer stops: a handler that blocks ends its wait by it.
+    /// `stop` is raised when the handler is removed or its informer stops: a handler that blocks
+    /// ends its wait by it.
     fn on_start(&mut self, _stop: &StopToken) {}
 
-    /// The object is there and was not before; `is_in_initial_list` says whether it was there when the handler began.
+    /// The object is there and was not before; `is_in_initial_list` says whether it was there when
+    /// the handler began.
     #[doc(alias = "OnAdd")]
     fn on_add(&mut self, _object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {}
 
     /// The object changed from `old` to `new`, or, at a resync, is delivered once more as it is.
     ///
-    /// Several changes may be told as one, after a relist or beyond the bound of the handler's queue.
+    /// Several changes may be told as one, after a relist or beyond the bound of the handler's
+    /// queue.
     #[doc(alias = "OnUpdate")]
     fn on_update(&mut self, _old: &Arc<StoredObject<K>>, _new: &Arc<StoredObject<K>>) {}
 
-    /// The object is gone; [`Deleted`] says whether its final state is known (B13).
+    /// The object is gone; [`Deleted`] says whether its final state is known.
     #[doc(alias = "OnDelete")]
     fn on_delete(&mut self, _deleted: Deleted<K>) {}
 
@@ -100,7 +105,8 @@ impl<K: Object, H: EventHandler<K> + ?Sized> EventHandler<K> for Box<H> {
     }
 }
 
-/// What one handler is told at a time. Cloning copies pointers; `Debug` prints keys and versions only.
+/// What one handler is told at a time. Cloning copies pointers; `Debug` prints keys and versions
+/// only.
 #[expect(
     clippy::exhaustive_enums,
     reason = "the three things a handler is told"
@@ -215,9 +221,10 @@ impl<K: Object> fmt::Debug for Notification<K> {
 type OnAdd<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, bool) + Send>;
 type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send>;
 
-/// A handler made of closures; what is left out does nothing (CT-10).
+/// A handler made of closures; what is left out does nothing.
 ///
-/// All of them are called on the handler's own thread, so they may block, and may hold what is only `Send`.
+/// All of them are called on the handler's own thread, so they may block, and may hold what is only
+/// `Send`.
 ///
 /// # Examples
 ///
@@ -266,7 +273,8 @@ impl<K: Object> Handlers<K> {
         self
     }
 
-    /// Calls `closure` with the old and the new state for every [`on_update`](EventHandler::on_update).
+    /// Calls `closure` with the old and the new state for every
+    /// [`on_update`](EventHandler::on_update).
     pub fn on_update(
         mut self,
         closure: impl FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send + 'static,

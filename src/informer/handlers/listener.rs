@@ -1,19 +1,18 @@
 //! One handler and its thread: the informer queues notifications, the thread calls the handler.
 
-use std::fmt;
-use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_with_words};
 use crate::hooks::Hook;
-use crate::informer::handlers::processor::Processor;
-use crate::informer::handlers::registration::Registered;
-use crate::informer::handlers::state::{Effects, HandlerReadings, Life, State};
-use crate::informer::spent::Spent;
+use crate::informer::handlers::state::{
+    HandlerEffects, HandlerPhase, HandlerReadings, HandlerState,
+};
+use crate::informer::reclaimer::Reclaimer;
 use crate::informer::{EventHandler, HandlerOptions, Notification};
 use crate::object::{Object, StoredObject};
+use crate::store::Store;
 use crate::sync::{
     Arc, Monitor, Rank, ThreadId,
     atomic::{AtomicBool, Ordering},
@@ -35,47 +34,47 @@ pub(super) struct Listener<K: Object> {
     /// In errors of waits for its first sync (WT-4).
     sync_name: String,
     clock: Clock,
-    state: Arc<Monitor<State<K>>>,
+    store: Store<K>,
+    state: Arc<Monitor<HandlerState<K>>>,
     stop: StopSource,
     /// Whether the updates of a resync are for this handler (SI-24).
     is_syncing: AtomicBool,
     /// Something waits, and the handler's thread was not woken for it.
     is_wake_due: AtomicBool,
-    spent: Arc<Spent<K>>,
-    /// Gone with the informer.
-    processor: Weak<Processor<K>>,
+    reclaimer: Arc<Reclaimer<K>>,
 }
 
 impl<K: Object> Listener<K> {
     /// A handler of the type `type_name`, which `thread` is to call.
     pub(super) fn new(
-        processor: &Arc<Processor<K>>,
+        store: &Store<K>,
+        clock: Clock,
+        reclaimer: Arc<Reclaimer<K>>,
         options: HandlerOptions,
-        type_name: &str,
-        thread: &str,
+        (type_name, thread): (&str, &str),
     ) -> Self {
         let is_named = options.name.is_some();
         let name = options.name.unwrap_or_else(|| thread.to_owned());
-        let sync_name = processor.sync_name();
+        let sync_name = store.name();
         let sync_name = if is_named {
             format!("{sync_name} + event handler {name}")
         } else {
             let label = type_label(type_name);
             format!("{sync_name} + event handler {label} ({name})")
         };
-        let state = State::new(options.queue_max);
+        let state = HandlerState::new(options.queue_max);
         Self {
             name,
             is_named,
             sync_name,
-            clock: processor.clock().clone(),
+            clock,
+            store: store.clone(),
             state: Arc::new(Monitor::ranked(Rank::HANDLER_QUEUE, state)),
             stop: StopSource::new(),
             // Until the first look at the clock every handler counts as due (SI-24).
             is_syncing: AtomicBool::new(true),
             is_wake_due: AtomicBool::new(false),
-            spent: Arc::clone(processor.spent()),
-            processor: Arc::downgrade(processor),
+            reclaimer,
         }
     }
 
@@ -88,7 +87,7 @@ impl<K: Object> Listener<K> {
         let now = self.clock.now();
         let mut running = false;
         self.change(|state| {
-            running = state.life == Life::Running;
+            running = state.phase == HandlerPhase::Running;
             let mut effects = state.push(notification, is_resync, now);
             let is_due = effects.wake || self.is_wake_due.load(Ordering::SeqCst);
             effects.wake = is_due && state.queued() >= UNWOKEN_MAX;
@@ -114,7 +113,7 @@ impl<K: Object> Listener<K> {
 
     /// No more of the initial list comes.
     pub(super) fn complete_initial(&self) {
-        self.change(State::complete_initial);
+        self.change(HandlerState::complete_initial);
     }
 
     /// Lets no further call begin; returns at once. The stop is raised for a handler that blocks.
@@ -152,7 +151,7 @@ impl<K: Object> Listener<K> {
     ) {
         self.runs_on(current_thread());
         let token = self.stop.token();
-        if self.life() == Life::Running {
+        if self.phase() == HandlerPhase::Running {
             self.guard("on_start", || handler.on_start(&token));
         }
         while let Some(notification) = self.next() {
@@ -176,9 +175,9 @@ impl<K: Object> Listener<K> {
     /// Waits for a notification; `None` at the end.
     pub(super) fn next(&self) -> Option<Notification<K>> {
         let state = self.state.lock();
-        let next = |state: &mut State<K>| match state.life {
-            Life::Running => state.next(self.clock.now()).map(Some),
-            Life::Ending | Life::Ended => Some(None),
+        let next = |state: &mut HandlerState<K>| match state.phase {
+            HandlerPhase::Running => state.next(self.clock.now()).map(Some),
+            HandlerPhase::Ending | HandlerPhase::Ended => Some(None),
         };
         let (next, _) = self
             .clock
@@ -192,8 +191,8 @@ impl<K: Object> Listener<K> {
         self.change(|state| state.finish(panic, now));
     }
 
-    pub(super) fn life(&self) -> Life {
-        self.state.lock().life
+    pub(super) fn phase(&self) -> HandlerPhase {
+        self.state.lock().phase
     }
 
     pub(super) fn is_own_thread(&self) -> bool {
@@ -207,7 +206,7 @@ impl<K: Object> Listener<K> {
     /// The call under way waits for the caller, or is the caller's: neither can go on first.
     pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, String> {
         let state = self.state.lock();
-        if state.life == Life::Ended {
+        if state.phase == HandlerPhase::Ended {
             return Ok(true);
         }
         let thread = state.thread;
@@ -217,7 +216,7 @@ impl<K: Object> Listener<K> {
         let (ended, _) = self
             .clock
             .wait_for(&self.state, self.state.lock(), deadline, |state| {
-                (state.life == Life::Ended).then_some(())
+                (state.phase == HandlerPhase::Ended).then_some(())
             });
         Ok(ended.is_some())
     }
@@ -225,20 +224,12 @@ impl<K: Object> Listener<K> {
     /// The error of a wait for the first sync at its deadline, or how it ended before.
     ///
     /// It says what is left, what the handler is at, and how the informer fares (B2, R28).
-    fn late(
-        &self,
-        left: usize,
-        complete: bool,
-        call: Option<(&'static str, Duration)>,
-        processor: Option<&Processor<K>>,
-    ) -> Error {
-        let failures = processor
-            .filter(|_| !complete)
-            .map(Processor::sync_failures);
+    fn late(&self, left: usize, complete: bool, call: Option<(&'static str, Duration)>) -> Error {
+        let failures = (!complete).then(|| self.store.sync_failures());
         let informer = match &failures {
-            _ if complete => "",
+            None => "",
             Some(None) => ", and the handler has not been told of all of it",
-            Some(Some(_)) | None => ", and the informer has not synced",
+            Some(Some(_)) => ", and the informer has not synced",
         };
         let call = call.map_or_else(String::new, |(method, taken)| {
             format!("; {method} has been running for {taken:.1?}")
@@ -266,7 +257,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Changes the state, then does what follows from it under no lock.
-    fn change(&self, change: impl FnOnce(&mut State<K>) -> Effects<K>) {
+    fn change(&self, change: impl FnOnce(&mut HandlerState<K>) -> HandlerEffects<K>) {
         let effects = change(&mut self.state.lock());
         if effects.wake {
             self.state.notify_all();
@@ -294,7 +285,7 @@ impl<K: Object> Listener<K> {
             log::error!("{error}; the handler goes on with the next notification");
             words
         });
-        self.guard("drop", || self.spent.leave_all(told));
+        self.guard("drop", || self.reclaimer.release_all(told));
         called
     }
 
@@ -303,34 +294,31 @@ impl<K: Object> Listener<K> {
         let called = guard(format_args!("handler {}, in {method},", self.name), call);
         called.map_err(|error| log::error!("{error}")).ok()
     }
-}
 
-impl<K: Object> Registered for Listener<K> {
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    fn given_name(&self) -> Option<&str> {
+    pub(super) fn given_name(&self) -> Option<&str> {
         self.is_named.then_some(&*self.name)
     }
 
-    fn sync_name(&self) -> &str {
+    pub(super) fn sync_name(&self) -> &str {
         &self.sync_name
     }
 
-    fn readings(&self) -> HandlerReadings {
+    pub(super) fn readings(&self) -> HandlerReadings {
         let now = self.clock.now();
         self.state.lock().readings(now)
     }
 
-    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    pub(super) fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.state.lock().synced {
             return Ok(());
         }
-        let processor = self.processor.upgrade();
-        let _demand = processor.as_ref().map(|processor| processor.demand());
+        let _demand = self.store.demand().wait();
         let thread = current_thread();
-        let end = |state: &mut State<K>| {
+        let end = |state: &mut HandlerState<K>| {
             let left = state.initial_left();
             if state.synced {
                 return Some(Ok(()));
@@ -354,37 +342,8 @@ impl<K: Object> Registered for Listener<K> {
             let (left, complete) = (state.initial_left(), state.initial_complete);
             let call = state.call(self.clock.now());
             drop(state);
-            Err(self.late(left, complete, call, processor.as_deref()))
+            Err(self.late(left, complete, call))
         })
-    }
-
-    fn remove(&self, deadline: Deadline) -> Result<(), Error> {
-        self.end("it was removed before it was synced");
-        let processor = self.processor.upgrade();
-        if let Some(processor) = &processor {
-            processor.let_leave();
-        }
-        if self.is_own_thread() {
-            return Ok(());
-        }
-        let waited = self.wait_until_ended(deadline);
-        if let Some(processor) = &processor {
-            let late: &[&Self] = if matches!(waited, Ok(true)) {
-                &[]
-            } else {
-                &[self]
-            };
-            processor.name_late(late);
-        }
-        let text = match waited {
-            Ok(true) => return Ok(()),
-            Ok(false) => still_run(&[self.straggler()]),
-            Err(circle) => {
-                let name = &self.name;
-                format!("handler {name} still runs, and waits for this call: {circle}")
-            }
-        };
-        Err(Error::new(ErrorKind::Timeout, text))
     }
 }
 
@@ -407,14 +366,5 @@ pub(super) fn type_label(full: &str) -> &str {
     match label.rsplit_once("::") {
         Some((_, last)) if label.starts_with(own) => last,
         Some(_) | None => label,
-    }
-}
-
-impl<K: Object> fmt::Debug for Listener<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener")
-            .field("name", &self.name)
-            .field("life", &self.life())
-            .finish_non_exhaustive()
     }
 }

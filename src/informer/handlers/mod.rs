@@ -1,4 +1,5 @@
-//! The handler side of an informer: what handlers are, what waits for each of them, and the threads that call them.
+//! The handler side of an informer: what handlers are, what waits for each of them, and the threads
+//! that call them.
 
 mod filtering;
 mod forward;

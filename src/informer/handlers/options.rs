@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Notifications that may wait for a handler before its queue coalesces, unless an option says otherwise.
+/// Notifications that may wait for a handler before its queue coalesces, unless an option says
+/// otherwise.
 const QUEUE_MAX: usize = 10_000;
 
 /// How one handler is served: its name, the bound of its queue, its resyncs.
@@ -44,27 +45,32 @@ impl HandlerOptions {
         self
     }
 
-    /// From how many waiting notifications on the handler's queue coalesces per object; 10,000 by default.
+    /// From how many waiting notifications on the handler's queue coalesces per object. Default:
+    /// 10,000.
     ///
-    /// Up to the bound a handler is told of everything, in the order in which it happened. Beyond it, several changes of one
-    /// object are told as one: the handler still ends with what the server has, an object's notifications stay in order, and
-    /// the delete of every object that it was told of is kept. Resyncs are left out first. Between different objects the order
-    /// is then not that of the server any more.
+    /// Up to the bound a handler is told of everything, in the order in which it happened. Beyond
+    /// it, several changes of one object are told as one, and resyncs are left out first. The
+    /// handler still ends with what the server has. The notifications of one object stay in order,
+    /// and the delete of every object that it was told of is kept. The order between different
+    /// objects is lost then.
     ///
-    /// An object that came and went while the handler stood still is told of as well, add and delete, unless it has come again
-    /// since, or more than 10,000 notifications wait beyond the bound. So memory is bounded by the number of objects.
+    /// A new object that was deleted again before the handler was told of it counts too. It is told
+    /// of by an add and a delete, unless it has come again since. Only beyond another 10,000
+    /// notifications is it left out, so that memory is bounded by the number of objects.
     ///
-    /// `None` never coalesces: a handler that is too slow grows memory without bound, as in client-go (SI-17).
+    /// `None` never coalesces: a handler that is too slow then grows memory without bound, as in
+    /// client-go.
     pub fn queue_max(mut self, notifications: Option<usize>) -> Self {
         self.queue_max = notifications;
         self
     }
 
-    /// How often every object is delivered once more as an update; zero is never. By default the informer's own period.
+    /// How often every object is delivered once more as an update; zero is never. Default: the
+    /// informer's own period.
     ///
-    /// At least a second, and not more often than the informer looks: the shortest period of its own and of the handlers
-    /// added before it ran, unless its own is zero, which switches resyncs off for all (SI-21, SI-22). A resync asks nothing
-    /// of the server.
+    /// At least a second, and not more often than the informer looks. The informer looks at the
+    /// shortest period of its own and of the handlers added before its start. An own period of zero
+    /// switches resyncs off for all its handlers. A resync sends no request to the server.
     #[doc(alias = "AddEventHandlerWithResyncPeriod")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period);

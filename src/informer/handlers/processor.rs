@@ -4,16 +4,13 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::failures::Failures;
 use crate::hooks::Hook;
 use crate::informer::handlers::listener::{Listener, still_run};
-use crate::informer::handlers::registration::Registered as _;
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
-use crate::informer::handlers::state::Life;
-use crate::informer::spent::Spent;
-use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
+use crate::informer::handlers::state::HandlerPhase;
+use crate::informer::reclaimer::Reclaimer;
+use crate::informer::{EventHandler, HandlerOptions, Notification};
 use crate::object::Object;
-use crate::reflector::DemandGuard;
 use crate::store::Store;
 use crate::sync::{
     Arc, Monitor, ProcessCounter, Rank,
@@ -37,18 +34,17 @@ pub(crate) struct Processor<K: Object> {
     store: Store<K>,
     clock: Clock,
     resync_period: Duration,
-    table: Monitor<Table<K>>,
+    table: Monitor<HandlerTable<K>>,
     /// The next event is there already: the handlers' threads are woken for all of them together.
     is_burst: AtomicBool,
-    spent: Arc<Spent<K>>,
+    reclaimer: Arc<Reclaimer<K>>,
 }
 
-struct Table<K: Object> {
-    members: Vec<Member<K>>,
+struct HandlerTable<K: Object> {
+    /// Those that run, and those that have ended or are to end and whose threads are to be joined.
+    members: Vec<HandlerEntry<K>>,
     /// The members that have joined; replaced when that changes, so that telling needs no lock.
     joined: Arc<[Arc<Listener<K>>]>,
-    /// Handlers that have ended, or are to end, and whose threads are to be joined.
-    leaving: Vec<Member<K>>,
     /// A thread changes the store, or lets handlers join.
     is_turn: bool,
     check: CheckPeriod,
@@ -60,7 +56,7 @@ struct Table<K: Object> {
     metrics: Option<Hook<Option<Arc<str>>>>,
 }
 
-struct Member<K: Object> {
+struct HandlerEntry<K: Object> {
     listener: Arc<Listener<K>>,
     /// `None` in models of thread schedules, whose threads are the checker's.
     worker: Option<Worker>,
@@ -83,10 +79,9 @@ impl<K: Object> Processor<K> {
         clock: Clock,
         metrics: Option<Hook<Option<Arc<str>>>>,
     ) -> Arc<Self> {
-        let table = Table {
+        let table = HandlerTable {
             members: Vec::new(),
             joined: Arc::new([]),
-            leaving: Vec::new(),
             is_turn: false,
             check: CheckPeriod::new(resync_period),
             initial_complete: false,
@@ -101,37 +96,32 @@ impl<K: Object> Processor<K> {
             resync_period,
             table: Monitor::ranked(Rank::HANDLERS, table),
             is_burst: AtomicBool::new(false),
-            spent: Arc::new(Spent::new()),
+            reclaimer: Arc::new(Reclaimer::new()),
         })
     }
 
-    /// Adds a handler and starts its thread; never blocks.
-    ///
-    /// The handler joins at once, or at the end of the turn that is under way.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` after the stop (SI-12); `Resources` when the system has no thread to give.
-    pub(crate) fn register<H: EventHandler<K>>(
-        self: &Arc<Self>,
-        handler: H,
+    /// A handler that has no thread yet.
+    pub(super) fn listener(
+        &self,
         options: HandlerOptions,
-    ) -> Result<Registration, Error> {
-        let registration = self.add(handler, options)?;
-        self.let_join();
-        Ok(registration)
+        type_name: &str,
+        thread: &str,
+    ) -> Listener<K> {
+        let reclaimer = Arc::clone(&self.reclaimer);
+        let clock = self.clock.clone();
+        Listener::new(&self.store, clock, reclaimer, options, (type_name, thread))
     }
 
     /// Starts the thread of a handler, which does not join yet.
-    pub(in crate::informer) fn add<H: EventHandler<K>>(
-        self: &Arc<Self>,
+    pub(super) fn spawn<H: EventHandler<K>>(
+        &self,
         handler: H,
         options: HandlerOptions,
-    ) -> Result<Registration, Error> {
+    ) -> Result<Arc<Listener<K>>, Error> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let thread = format!("hd-{number}");
         let requested = options.resync_period.unwrap_or(self.resync_period);
-        let listener = Listener::new(self, options, std::any::type_name::<H>(), &thread);
+        let listener = self.listener(options, std::any::type_name::<H>(), &thread);
         let metrics = {
             let table = self.table.lock();
             if table.stopped {
@@ -148,31 +138,32 @@ impl<K: Object> Processor<K> {
             Error::new(ErrorKind::Resources, text)
         })?;
         listener.runs_on(worker.thread_id());
-        self.enter(listener, Some(worker), requested)
+        self.enter(&listener, Some(worker), requested)?;
+        Ok(listener)
     }
 
     /// Takes a handler in. After the stop its thread is left to those who wait for the others.
     pub(super) fn enter(
         &self,
-        listener: Arc<Listener<K>>,
+        listener: &Arc<Listener<K>>,
         worker: Option<Worker>,
         requested: Duration,
-    ) -> Result<Registration, Error> {
+    ) -> Result<(), Error> {
         let now = self.clock.now();
         let mut table = self.table.lock();
         table.check.admit(requested);
-        let member = Member {
-            listener: Arc::clone(&listener),
+        let member = HandlerEntry {
+            listener: Arc::clone(listener),
             worker,
             resync: Resync::new(requested, table.check, now),
             has_joined: false,
             named_late: false,
         };
         if table.stopped {
-            table.leaving.push(member);
+            table.members.push(member);
             drop(table);
             listener.end(&self.why_stopped());
-            return Err(self.refusal(&listener));
+            return Err(self.refusal(listener));
         }
         listener.deny(table.denied.as_ref());
         table.members.push(member);
@@ -180,7 +171,7 @@ impl<K: Object> Processor<K> {
         drop(table);
         // Joins threads that have passed their last act.
         drop(ended);
-        Ok(Registration::new(listener))
+        Ok(())
     }
 
     /// Changes the store and tells the handlers, while no other thread does.
@@ -270,7 +261,7 @@ impl<K: Object> Processor<K> {
                 has_one_left |= !listener.push(notification.clone(), is_resync);
             }
         }
-        self.spent.leave_all(notification);
+        self.reclaimer.release_all(notification);
         if has_one_left {
             self.let_leave();
         }
@@ -322,44 +313,21 @@ impl<K: Object> Processor<K> {
     }
 
     /// The handlers that have not been removed, oldest first.
-    pub(crate) fn registrations(&self) -> Vec<Registration> {
+    pub(super) fn running(&self) -> Vec<Arc<Listener<K>>> {
         let table = self.table.lock();
-        let members = table.members.iter();
-        // One that wanted nothing more is a member until the next notification.
-        members
-            .filter(|member| member.listener.life() == Life::Running)
-            .map(|member| Registration::new(Arc::clone(&member.listener)))
-            .collect()
+        let listeners = table.members.iter().map(|member| &member.listener);
+        let running = listeners.filter(|listener| listener.phase() == HandlerPhase::Running);
+        running.map(Arc::clone).collect()
     }
 
     /// Where the threads of the informer leave what they are done with.
-    pub(crate) fn spent(&self) -> &Arc<Spent<K>> {
-        &self.spent
+    pub(crate) fn reclaimer(&self) -> &Arc<Reclaimer<K>> {
+        &self.reclaimer
     }
 
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
-    }
-
-    /// What errors of waits call the informer (WT-4).
-    pub(super) fn sync_name(&self) -> String {
-        self.store.name().into_owned()
-    }
-
-    /// A wait for the informer's first sync.
-    pub(super) fn demand(&self) -> DemandGuard {
-        self.store.demand().wait()
-    }
-
-    /// The failures of a wait for the informer's first sync; `None` once it is synced.
-    pub(super) fn sync_failures(&self) -> Option<Failures> {
-        self.store.sync_failures()
-    }
-
-    /// Moves handlers that were ended, or ended themselves, to the leaving ones.
+    /// Tells nothing more to handlers that were ended, or ended themselves.
     pub(super) fn let_leave(&self) {
-        let mut table = self.table.lock();
-        table.move_out(|member| member.listener.life() != Life::Running);
+        self.table.lock().retarget();
     }
 
     /// Marks the handlers that a stop or a removal has waited for in vain, and joins those that
@@ -367,9 +335,9 @@ impl<K: Object> Processor<K> {
     pub(super) fn name_late(&self, late: &[&Listener<K>]) {
         let ended = {
             let mut table = self.table.lock();
-            for leaving in &mut table.leaving {
-                let listener = Arc::as_ptr(&leaving.listener);
-                leaving.named_late |= late.iter().any(|late| std::ptr::eq(*late, listener));
+            for member in &mut table.members {
+                let listener = Arc::as_ptr(&member.listener);
+                member.named_late |= late.iter().any(|late| std::ptr::eq(*late, listener));
             }
             table.take_ended()
         };
@@ -388,12 +356,10 @@ impl<K: Object> Processor<K> {
         let why = self.why_stopped();
         let mut table = self.table.lock();
         table.stopped = true;
-        table.move_out(|_| true);
+        table.joined = Arc::new([]);
         let metrics = table.metrics.take();
-        let leaving = table.leaving.iter();
-        let listeners: Vec<_> = leaving
-            .map(|leaving| Arc::clone(&leaving.listener))
-            .collect();
+        let members = table.members.iter();
+        let listeners: Vec<_> = members.map(|member| Arc::clone(&member.listener)).collect();
         drop(table);
         drop(metrics);
         for listener in &listeners {
@@ -427,15 +393,15 @@ impl<K: Object> Processor<K> {
     /// Stops all handlers and joins their threads; those that a stop named as late end detached.
     pub(crate) fn close(&self) {
         self.end();
-        let leaving = std::mem::take(&mut self.table.lock().leaving);
-        for Member {
+        let members = std::mem::take(&mut self.table.lock().members);
+        for HandlerEntry {
             listener,
             worker,
             named_late,
             ..
-        } in leaving
+        } in members
         {
-            let has_ended = listener.life() == Life::Ended;
+            let has_ended = listener.phase() == HandlerPhase::Ended;
             if !has_ended && (named_late || listener.is_own_thread()) {
                 log::warn!(
                     "handler {} still runs while its informer is dropped: its thread ends detached",
@@ -473,7 +439,7 @@ impl<K: Object> Drop for Processor<K> {
     }
 }
 
-impl<K: Object> Table<K> {
+impl<K: Object> HandlerTable<K> {
     /// Under the table's lock also the handlers' own, so that one that enters gets what holds then.
     fn deny(&mut self, denied: Option<&Error>) {
         self.denied = denied.cloned();
@@ -483,24 +449,15 @@ impl<K: Object> Table<K> {
     }
 
     fn retarget(&mut self) {
-        let joined = self.members.iter().filter(|member| member.has_joined);
-        self.joined = joined.map(|member| Arc::clone(&member.listener)).collect();
+        let members = self.members.iter().filter(|member| member.has_joined);
+        let joined = members.map(|member| &member.listener);
+        let joined = joined.filter(|listener| listener.phase() == HandlerPhase::Running);
+        self.joined = joined.map(Arc::clone).collect();
     }
 
-    fn move_out(&mut self, leaves: impl Fn(&Member<K>) -> bool) {
-        let (leaving, staying): (Vec<_>, _) = std::mem::take(&mut self.members)
-            .into_iter()
-            .partition(leaves);
-        self.members = staying;
-        self.leaving.extend(leaving);
-        self.retarget();
-    }
-
-    fn take_ended(&mut self) -> Vec<Member<K>> {
-        let (ended, left) = std::mem::take(&mut self.leaving)
-            .into_iter()
-            .partition(|leaving| leaving.listener.life() == Life::Ended);
-        self.leaving = left;
-        ended
+    fn take_ended(&mut self) -> Vec<HandlerEntry<K>> {
+        let members = &mut self.members;
+        let ended = members.extract_if(.., |member| member.listener.phase() == HandlerPhase::Ended);
+        ended.collect()
     }
 }

@@ -1,4 +1,5 @@
-//! What waits for one handler: in order, and beyond a bound coalesced per object. Pure: it owns no lock, clock or thread.
+//! What waits for one handler: in order, and beyond a bound coalesced per object. Pure: it owns no
+//! lock, clock or thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
@@ -12,9 +13,10 @@ const UNSEEN_MAX: usize = 10_000;
 
 /// The queue of one handler.
 ///
-/// Below the bound every notification is kept, in order. At and beyond it, resync updates go first, since they tell nothing new;
-/// then a notification joins the last one that waits for the same object, in that one's place, so that what the handler is told of
-/// an object stays in order and true:
+/// Below the bound every notification is kept, in order. At and beyond it, resync updates go first,
+/// since they tell nothing new; then a notification joins the last one that waits for the same
+/// object, in that one's place, so that what the handler is told of an object stays in order and
+/// true:
 ///
 /// | waits | comes | becomes |
 /// |---|---|---|
@@ -26,28 +28,29 @@ const UNSEEN_MAX: usize = 10_000;
 /// | added a, deleted | added b | added b: an object that came and went, and came again, unseen |
 /// | deleted | deleted | one of them, as in the delta FIFO (DF-6) |
 ///
-/// So at most three wait for one object: the delete of what the handler knows, an add, and its delete. [`UNSEEN_MAX`] beyond
-/// the bound, an object that came and went unseen is left out whole: then only objects that the handler knows, or that exist,
-/// take space.
-pub(super) struct Queue<K: Object> {
+/// So at most three wait for one object: the delete of what the handler knows, an add, and its
+/// delete. [`UNSEEN_MAX`] beyond the bound, an object that came and went unseen is left out whole:
+/// then only objects that the handler knows, or that exist, take space.
+pub(super) struct HandlerQueue<K: Object> {
     /// By their places in the order of the queue.
-    entries: BTreeMap<u64, Entry<K>>,
+    entries: BTreeMap<u64, QueuedNotification<K>>,
     next: u64,
     bound: Option<usize>,
-    /// Where each object's notifications wait, oldest first; kept only while the queue is near its bound.
+    /// Where each object's notifications wait, oldest first; kept only while the queue is near its
+    /// bound.
     places: Option<HashMap<ObjectKey, VecDeque<u64>>>,
     resyncs: BTreeSet<u64>,
     initial: usize,
     coalesced: u64,
 }
 
-pub(super) struct Entry<K: Object> {
+pub(super) struct QueuedNotification<K: Object> {
     pub(super) notification: Notification<K>,
     /// Since when it waits; what joins it later waits no shorter.
     pub(super) since: Instant,
 }
 
-impl<K: Object> Queue<K> {
+impl<K: Object> HandlerQueue<K> {
     /// An empty queue; without a bound nothing is ever coalesced.
     pub(super) fn new(bound: Option<usize>) -> Self {
         Self {
@@ -91,7 +94,7 @@ impl<K: Object> Queue<K> {
         now: Instant,
     ) -> Vec<Notification<K>> {
         let mut leftovers = Vec::new();
-        let entry = Entry {
+        let entry = QueuedNotification {
             notification,
             since: now,
         };
@@ -114,10 +117,11 @@ impl<K: Object> Queue<K> {
     }
 
     /// Takes the oldest notification.
-    pub(super) fn pop(&mut self) -> Option<Entry<K>> {
+    pub(super) fn pop(&mut self) -> Option<QueuedNotification<K>> {
         let place = *self.entries.first_key_value()?.0;
         let entry = self.remove(place);
-        // Half the bound, so that a queue which hovers at it does not build the table again and again.
+        // Half the bound, so that a queue which hovers at it does not build the table again and
+        // again.
         if self
             .bound
             .is_some_and(|bound| self.entries.len() <= bound / 2)
@@ -137,7 +141,7 @@ impl<K: Object> Queue<K> {
     }
 
     /// Lets the newcomer join what waits for its object.
-    fn join(&mut self, comes: Entry<K>, leftovers: &mut Vec<Notification<K>>) {
+    fn join(&mut self, comes: QueuedNotification<K>, leftovers: &mut Vec<Notification<K>>) {
         let (before, last) = self.last_two(&comes.notification.key());
         let Some((place, waits)) = last.and_then(|place| Some((place, self.remove(place)?))) else {
             self.append(comes);
@@ -209,7 +213,7 @@ impl<K: Object> Queue<K> {
         (newest_first.next(), last)
     }
 
-    fn append(&mut self, entry: Entry<K>) -> u64 {
+    fn append(&mut self, entry: QueuedNotification<K>) -> u64 {
         let place = self.next;
         self.next = place.wrapping_add(1);
         self.put(place, entry.notification, entry.since);
@@ -225,14 +229,14 @@ impl<K: Object> Queue<K> {
             let at = places.partition_point(|other| *other < place);
             places.insert(at, place);
         }
-        let entry = Entry {
+        let entry = QueuedNotification {
             notification,
             since,
         };
         self.entries.insert(place, entry);
     }
 
-    fn remove(&mut self, place: u64) -> Option<Entry<K>> {
+    fn remove(&mut self, place: u64) -> Option<QueuedNotification<K>> {
         let entry = self.entries.remove(&place)?;
         self.resyncs.remove(&place);
         if entry.notification.is_initial() {

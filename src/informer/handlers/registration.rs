@@ -1,27 +1,28 @@
-//! A program's handle of one handler that it added: readings, the wait for its first sync, its removal.
+//! A program's handle of one handler that it added: readings, the wait for its first sync, its
+//! removal.
 
 use std::fmt;
+use std::sync::Weak;
 
 use crate::clock::Deadline;
-use crate::error::Error;
-use crate::informer::handlers::listener::Listener;
+use crate::error::{Error, ErrorKind};
+use crate::informer::handlers::listener::{Listener, still_run};
+use crate::informer::handlers::processor::Processor;
 use crate::informer::handlers::state::HandlerReadings;
+use crate::informer::{EventHandler, HandlerOptions};
 use crate::object::Object;
 use crate::sync::Arc;
 
 /// One handler that was added to an informer.
 ///
-/// Cloning copies a pointer. Dropping it does not remove the handler, as in client-go: a program that never removes a handler
-/// need not keep this. [`remove`](Self::remove) does, and so does the end of the informer.
+/// Cloning copies a pointer. Dropping it does not remove the handler, as in client-go: a program
+/// that never removes a handler need not keep this. [`remove`](Self::remove) does, and so does the
+/// end of the informer.
 #[doc(alias = "ResourceEventHandlerRegistration")]
 #[derive(Clone)]
 pub struct Registration(Arc<dyn Registered>);
 
 impl Registration {
-    pub(super) fn new<K: Object>(listener: Arc<Listener<K>>) -> Self {
-        Self(listener)
-    }
-
     /// The handler's name: the one of its options, else the one of its thread, such as `hd-3`.
     pub fn name(&self) -> &str {
         self.0.name()
@@ -33,35 +34,42 @@ impl Registration {
         self.0.given_name()
     }
 
-    /// What errors of waits call it: `SharedInformer ConfigMap + event handler audit`; without a name of its own, the handler's
-    /// type and its thread stand there (WT-4).
+    /// The name in errors of waits: `SharedInformer ConfigMap + event handler audit`. Without a
+    /// name of its own, it has the handler's type and its thread.
     pub fn sync_name(&self) -> &str {
         self.0.sync_name()
     }
 
-    /// Whether the informer has synced and the handler has returned from every `on_add` of the initial list (SI-16).
+    /// Whether the informer has synced and the handler has returned from every `on_add` of the
+    /// initial list.
     ///
-    /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler never becomes synced.
-    /// What the handler passes on to somebody else, such as [`Forward`](crate::informer::Forward) into its channel, is not
-    /// waited for.
+    /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler
+    /// never becomes synced. What the handler passes on to somebody else, such as
+    /// [`Forward`](crate::informer::Forward) into its channel, is not waited for.
     #[doc(alias = "HasSynced")]
     pub fn has_synced(&self) -> bool {
         self.0.readings().has_synced
     }
 
-    /// Waits until [`has_synced`](Self::has_synced) is true: by a signal, not by polling (WT-2).
+    /// Blocks until [`has_synced`](Self::has_synced) is true, at most until `deadline`.
     ///
-    /// Blocks until then, until the handler is removed or its informer stops, until the server's refusal, or its word that
-    /// it knows no such resource, has become an answer (R4), or until `deadline`. A handler that has synced is synced also when the deadline has passed. While somebody waits,
-    /// a first list that fails is retried fast (B3). From one of the handler's own methods, while some of the initial list is
-    /// left, it fails at once: what it would wait for cannot happen.
+    /// The wait also ends when the handler is removed, when its informer stops, and when the server
+    /// refuses the resource or does not know it. Success wins over a deadline that has passed.
+    /// During the wait, a first list that fails is retried fast.
+    ///
+    /// Called by one of the handler's own methods while some of the initial list is left, it
+    /// returns an error at once: what it would wait for cannot happen.
     ///
     /// # Errors
     ///
-    /// [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before, with what ended the informer if that did;
-    /// `Forbidden`, the server's refusal, or `NotFound`, that it knows no such resource; [`NotSynced`](crate::ErrorKind::NotSynced) at the deadline, with how much of the
-    /// initial list is left, what the handler is at, and how the informer fares: its last failure, the attempts and since when
-    /// (B2, R28); also when the handler waits for itself. The handler is named as [`sync_name`](Self::sync_name) says.
+    /// - [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before, with the cause of the
+    ///   informer's end if there is one.
+    /// - `Forbidden` or `NotFound` for the server's refusal.
+    /// - [`NotSynced`](crate::ErrorKind::NotSynced) at the deadline, or when the handler waits for itself.
+    ///   It says how much of the initial list is left and which call is running. It also has the
+    ///   informer's last failure, its attempts and the time of the first.
+    ///
+    /// The text names the handler by its [`sync_name`](Self::sync_name).
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.wait_until_synced(deadline)
@@ -72,19 +80,19 @@ impl Registration {
         self.0.readings()
     }
 
-    /// Removes the handler: no further call begins, and what waits for it is dropped.
+    /// Removes the handler: no further call begins, and the notifications in its queue are dropped.
     ///
-    /// Blocks until no call of it runs or will run, and its thread has ended (SI-14, SI-15), at most until `deadline`.
-    /// From one of the handler's own methods it returns at once: that call is the last. A handler that was removed before, or
-    /// whose informer has stopped, is waited for in the same way.
+    /// Blocks until no call of it runs and its thread has ended, at most until `deadline`. From one
+    /// of the handler's own methods it returns at once: that call is the last. A handler that was
+    /// removed before, or whose informer has stopped, is waited for in the same way.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) if a call still runs at the deadline, with the handler's name; it is the last one
-    /// nevertheless, and its thread ends when it returns. The same error comes at once where that
-    /// call waits, over others
-    /// or not, for the end of the thread that calls this, such as of two handlers that remove each
-    /// other: it names them.
+    /// [`Timeout`](crate::ErrorKind::Timeout) with the handler's name if a call still runs at the
+    /// deadline. It is the last call, and the thread ends when it returns.
+    ///
+    /// The same error comes at once if that call waits for the end of the calling thread, directly
+    /// or through others. Two handlers that remove each other are such a case. The text names them.
     #[doc(alias = "RemoveEventHandler")]
     pub fn remove(&self, deadline: Deadline) -> Result<(), Error> {
         self.0.remove(deadline)
@@ -111,4 +119,106 @@ pub(super) trait Registered: Send + Sync {
     fn readings(&self) -> HandlerReadings;
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn remove(&self, deadline: Deadline) -> Result<(), Error>;
+}
+
+struct RegisteredHandler<K: Object> {
+    listener: Arc<Listener<K>>,
+    /// Gone with the informer.
+    processor: Weak<Processor<K>>,
+}
+
+impl<K: Object> Registered for RegisteredHandler<K> {
+    fn name(&self) -> &str {
+        self.listener.name()
+    }
+
+    fn given_name(&self) -> Option<&str> {
+        self.listener.given_name()
+    }
+
+    fn sync_name(&self) -> &str {
+        self.listener.sync_name()
+    }
+
+    fn readings(&self) -> HandlerReadings {
+        self.listener.readings()
+    }
+
+    fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+        self.listener.wait_until_synced(deadline)
+    }
+
+    fn remove(&self, deadline: Deadline) -> Result<(), Error> {
+        self.listener.end("it was removed before it was synced");
+        let processor = self.processor.upgrade();
+        if let Some(processor) = &processor {
+            processor.let_leave();
+        }
+        if self.listener.is_own_thread() {
+            return Ok(());
+        }
+        let waited = self.listener.wait_until_ended(deadline);
+        if let Some(processor) = &processor {
+            let late: &[&Listener<K>] = if matches!(waited, Ok(true)) {
+                &[]
+            } else {
+                &[&self.listener]
+            };
+            processor.name_late(late);
+        }
+        let text = match waited {
+            Ok(true) => return Ok(()),
+            Ok(false) => still_run(&[self.listener.straggler()]),
+            Err(circle) => {
+                let name = self.listener.name();
+                format!("handler {name} still runs, and waits for this call: {circle}")
+            }
+        };
+        Err(Error::new(ErrorKind::Timeout, text))
+    }
+}
+
+impl<K: Object> Processor<K> {
+    /// Adds a handler and starts its thread; never blocks.
+    ///
+    /// The handler joins at once, or at the end of the turn that is under way.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` after the stop (SI-12); `Resources` when the system has no thread to give.
+    pub(crate) fn register<H: EventHandler<K>>(
+        self: &Arc<Self>,
+        handler: H,
+        options: HandlerOptions,
+    ) -> Result<Registration, Error> {
+        let registration = self.add(handler, options)?;
+        self.let_join();
+        Ok(registration)
+    }
+
+    /// Starts the thread of a handler, which does not join yet.
+    pub(in crate::informer) fn add<H: EventHandler<K>>(
+        self: &Arc<Self>,
+        handler: H,
+        options: HandlerOptions,
+    ) -> Result<Registration, Error> {
+        let listener = self.spawn(handler, options)?;
+        Ok(self.registration(listener))
+    }
+
+    pub(super) fn registration(self: &Arc<Self>, listener: Arc<Listener<K>>) -> Registration {
+        let processor = Arc::downgrade(self);
+        Registration(Arc::new(RegisteredHandler {
+            listener,
+            processor,
+        }))
+    }
+
+    /// The handlers that have not been removed, oldest first.
+    pub(crate) fn registrations(self: &Arc<Self>) -> Vec<Registration> {
+        let running = self.running().into_iter();
+        running
+            .map(|listener| self.registration(listener))
+            .collect()
+    }
 }

@@ -87,9 +87,11 @@ impl Resync {
     }
 }
 
-/// Whether a notification delivers again what is known: an update whose two sides are of one version (SI-24).
+/// Whether a notification delivers again what is known: an update whose two sides are of one
+/// version (SI-24).
 ///
-/// Objects without a version count only if they are the same in memory, so that no change is withheld.
+/// Objects without a version count only if they are the same in memory, so that no change is
+/// withheld.
 pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
     match notification {
         Notification::Updated { old, new } => {

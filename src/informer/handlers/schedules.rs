@@ -22,7 +22,8 @@ use crate::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were
+/// written.
 const SCHEDULES: usize = 3_000;
 
 /// Bytes of stack per modelled thread: objects on it take more than the checker's default.
@@ -89,9 +90,10 @@ impl Recorder {
 /// A handler whose thread is the model's business.
 fn enter(processor: &Arc<Processor<ConfigMap>>) -> (Arc<Listener<ConfigMap>>, Registration) {
     let options = HandlerOptions::default().queue_max(Some(2));
-    let listener = Arc::new(Listener::new(processor, options, "Recorder", "hd"));
-    let registration = processor.enter(Arc::clone(&listener), None, Duration::ZERO);
-    (listener, registration.unwrap())
+    let listener = Arc::new(processor.listener(options, "Recorder", "hd"));
+    processor.enter(&listener, None, Duration::ZERO).unwrap();
+    let registration = processor.registration(Arc::clone(&listener));
+    (listener, registration)
 }
 
 struct Model {
@@ -205,7 +207,8 @@ fn handlers_join_between_turns() {
     });
 }
 
-/// SI-14, SI-15: once a removal returned, no call runs or begins, whoever tells and stops at that time.
+/// SI-14, SI-15: once a removal returned, no call runs or begins, whoever tells and stops at that
+/// time.
 #[test]
 fn telling_removing_and_stopping_at_once() {
     check(|| {
@@ -287,7 +290,8 @@ fn a_first_sync_is_never_missed_also_by_a_panic() {
     });
 }
 
-/// The end of the handler, the deadline and the sync at once: every waiter gets an answer, and one that fits.
+/// The end of the handler, the deadline and the sync at once: every waiter gets an answer, and one
+/// that fits.
 #[test]
 fn every_end_of_a_wait_for_the_first_sync_at_once() {
     check(|| {
@@ -313,8 +317,8 @@ fn every_end_of_a_wait_for_the_first_sync_at_once() {
     });
 }
 
-/// Negative control: a removal that looks at a mark which the thread sets after it has looked at the end returns while a call
-/// begins, and the checker sees that.
+/// Negative control: a removal that looks at a mark which the thread sets after it has looked at
+/// the end returns while a call begins, and the checker sees that.
 #[test]
 #[should_panic(expected = "called after its removal")]
 fn a_removal_that_looks_past_the_lock_lets_a_call_begin() {

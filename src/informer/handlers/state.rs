@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::informer::Notification;
-use crate::informer::handlers::queue::Queue;
+use crate::informer::handlers::queue::HandlerQueue;
 use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, ThreadId};
 
@@ -16,7 +16,7 @@ const CALL_WARNING: Duration = Duration::from_millis(100);
 
 /// Where a handler is between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum HandlerPhase {
     /// It is told of what comes.
     Running,
     /// No further call begins; one may be under way.
@@ -27,7 +27,7 @@ pub(super) enum Life {
 
 /// What is to be done after the lock is given back.
 #[must_use = "the caller wakes and drops after the lock is given back"]
-pub(super) struct Effects<K: Object> {
+pub(super) struct HandlerEffects<K: Object> {
     /// Somebody waits for what has happened.
     pub(super) wake: bool,
     /// The handler is slow: how many notifications wait for it, and how long the oldest one has.
@@ -59,21 +59,21 @@ pub struct HandlerReadings {
 }
 
 /// The call under way.
-struct Call {
+struct HandlerCall {
     since: Instant,
     begun: Instant,
     method: &'static str,
     is_initial: bool,
 }
 
-pub(super) struct State<K: Object> {
-    queue: Queue<K>,
-    call: Option<Call>,
+pub(super) struct HandlerState<K: Object> {
+    queue: HandlerQueue<K>,
+    call: Option<HandlerCall>,
     /// The informer has said that no more of the initial list comes.
     pub(super) initial_complete: bool,
     pub(super) synced: bool,
     warned: bool,
-    pub(super) life: Life,
+    pub(super) phase: HandlerPhase,
     /// Why it ended, in the words of its waits for the first sync.
     pub(super) why: Option<String>,
     /// The server's refusal, while it is an answer and the informer has not synced (R4).
@@ -85,15 +85,15 @@ pub(super) struct State<K: Object> {
     pub(super) thread: Option<ThreadId>,
 }
 
-impl<K: Object> State<K> {
+impl<K: Object> HandlerState<K> {
     pub(super) fn new(queue_max: Option<usize>) -> Self {
         Self {
-            queue: Queue::new(queue_max),
+            queue: HandlerQueue::new(queue_max),
             call: None,
             initial_complete: false,
             synced: false,
             warned: false,
-            life: Life::Running,
+            phase: HandlerPhase::Running,
             why: None,
             denied: None,
             delivered: 0,
@@ -109,13 +109,13 @@ impl<K: Object> State<K> {
         notification: Notification<K>,
         is_resync: bool,
         now: Instant,
-    ) -> Effects<K> {
-        if self.life != Life::Running {
-            return Effects::of(vec![notification]);
+    ) -> HandlerEffects<K> {
+        if self.phase != HandlerPhase::Running {
+            return HandlerEffects::of(vec![notification]);
         }
         let was_empty = self.queue.len() == 0;
         let leftovers = self.queue.push(notification, is_resync, now);
-        Effects {
+        HandlerEffects {
             wake: was_empty | self.settle(),
             warning: self.warning(now),
             leftovers,
@@ -127,8 +127,8 @@ impl<K: Object> State<K> {
         &mut self,
         objects: &[Arc<StoredObject<K>>],
         now: Instant,
-    ) -> Effects<K> {
-        let mut all = Effects::of(Vec::new());
+    ) -> HandlerEffects<K> {
+        let mut all = HandlerEffects::of(Vec::new());
         for object in objects {
             let added = Notification::Added {
                 object: Arc::clone(object),
@@ -143,12 +143,12 @@ impl<K: Object> State<K> {
     }
 
     /// No more of the initial list comes.
-    pub(super) fn complete_initial(&mut self) -> Effects<K> {
+    pub(super) fn complete_initial(&mut self) -> HandlerEffects<K> {
         self.initial_complete = true;
         self.denied = None;
-        Effects {
+        HandlerEffects {
             wake: self.settle(),
-            ..Effects::of(Vec::new())
+            ..HandlerEffects::of(Vec::new())
         }
     }
 
@@ -159,7 +159,7 @@ impl<K: Object> State<K> {
             self.warned = false;
             return None;
         };
-        self.call = Some(Call {
+        self.call = Some(HandlerCall {
             since: entry.since,
             begun: now,
             method: entry.notification.method(),
@@ -169,7 +169,7 @@ impl<K: Object> State<K> {
     }
 
     /// The call returned, or panicked: either way that notification is behind us.
-    pub(super) fn finish(&mut self, panic: Option<String>, now: Instant) -> Effects<K> {
+    pub(super) fn finish(&mut self, panic: Option<String>, now: Instant) -> HandlerEffects<K> {
         let warning = self.warning(now);
         self.call = None;
         self.delivered = self.delivered.saturating_add(1);
@@ -177,7 +177,7 @@ impl<K: Object> State<K> {
             self.panics = self.panics.saturating_add(1);
             self.last_panic = Some(text);
         }
-        Effects {
+        HandlerEffects {
             wake: self.settle(),
             warning,
             leftovers: Vec::new(),
@@ -185,22 +185,22 @@ impl<K: Object> State<K> {
     }
 
     /// No further call begins; what waits is dropped.
-    pub(super) fn end(&mut self, why: &str) -> Effects<K> {
-        if self.life != Life::Running {
-            return Effects::of(Vec::new());
+    pub(super) fn end(&mut self, why: &str) -> HandlerEffects<K> {
+        if self.phase != HandlerPhase::Running {
+            return HandlerEffects::of(Vec::new());
         }
-        self.life = Life::Ending;
+        self.phase = HandlerPhase::Ending;
         self.why = Some(why.to_owned());
-        Effects {
+        HandlerEffects {
             wake: true,
-            ..Effects::of(self.queue.clear())
+            ..HandlerEffects::of(self.queue.clear())
         }
     }
 
     /// The handler is dropped: no call runs or will run.
     pub(super) fn ended(&mut self) {
         self.call = None;
-        self.life = Life::Ended;
+        self.phase = HandlerPhase::Ended;
     }
 
     /// Whether that is the handler's own thread.
@@ -227,7 +227,7 @@ impl<K: Object> State<K> {
             panics: self.panics,
             last_panic: self.last_panic.clone(),
             has_synced: self.synced,
-            has_ended: self.life == Life::Ended,
+            has_ended: self.phase == HandlerPhase::Ended,
         }
     }
 
@@ -244,10 +244,11 @@ impl<K: Object> State<K> {
         Some((call.method, now.saturating_duration_since(call.begun)))
     }
 
-    /// Looks whether the handler is synced by now, which it then stays (WT-5); says whether that is news.
+    /// Looks whether the handler is synced by now, which it then stays (WT-5); says whether that is
+    /// news.
     fn settle(&mut self) -> bool {
         let before = self.synced;
-        let ended = self.life != Life::Running;
+        let ended = self.phase != HandlerPhase::Running;
         self.synced |= self.initial_complete && self.initial_left() == 0 && !ended;
         self.synced != before
     }
@@ -264,7 +265,7 @@ impl<K: Object> State<K> {
     }
 }
 
-impl<K: Object> Effects<K> {
+impl<K: Object> HandlerEffects<K> {
     fn of(leftovers: Vec<Notification<K>>) -> Self {
         Self {
             wake: false,

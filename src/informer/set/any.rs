@@ -1,4 +1,5 @@
-//! A shared informer whatever the type of its objects: what a set keeps and what health endpoints read.
+//! A shared informer whatever the type of its objects: what a set keeps and what health endpoints
+//! read.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +15,7 @@ use crate::sync::Arc;
 ///
 /// Cloning copies a pointer. [`downcast`](Self::downcast) returns the informer itself.
 #[derive(Clone)]
-pub struct AnyInformer(pub(super) Arc<dyn Member>);
+pub struct AnyInformer(pub(super) Arc<dyn SetMember>);
 
 impl AnyInformer {
     /// The name of the informer in logs, errors and results of waits: `pods`, `deployments.apps`.
@@ -34,14 +35,14 @@ impl AnyInformer {
     }
 
     /// Whether the server keeps confirming the content, for a health check
-    /// ([`SharedInformer::check_health`]). Never blocks.
+    /// ([`SharedInformer::health`]). Never blocks.
     ///
     /// # Errors
     ///
     /// `Timeout` with the informer's name and the time since the last contact; the last failure is
     /// its source. Also the cause of an end that nobody asked for, such as a panic of the source.
-    pub fn check_health(&self) -> Result<(), Error> {
-        self.0.check_health()
+    pub fn health(&self) -> Result<(), Error> {
+        self.0.health()
     }
 
     /// How many objects are in the store, those that do not decode included.
@@ -64,8 +65,8 @@ impl AnyInformer {
         self.of_type()
     }
 
-    pub(super) fn of_type<M: Member>(&self) -> Option<Arc<M>> {
-        let member: Arc<dyn Any + Send + Sync> = Arc::<dyn Member>::clone(&self.0);
+    pub(super) fn of_type<M: SetMember>(&self) -> Option<Arc<M>> {
+        let member: Arc<dyn Any + Send + Sync> = Arc::<dyn SetMember>::clone(&self.0);
         member.downcast().ok()
     }
 }
@@ -81,11 +82,11 @@ impl fmt::Debug for AnyInformer {
 }
 
 /// What a set does with an informer and reads from it, whatever the type of its objects.
-pub(super) trait Member: Any + Send + Sync {
+pub(super) trait SetMember: Any + Send + Sync {
     fn name(&self) -> &str;
     fn has_synced(&self) -> bool;
     fn status(&self) -> ReflectorStatus;
-    fn check_health(&self) -> Result<(), Error>;
+    fn health(&self) -> Result<(), Error>;
     fn objects(&self) -> usize;
     fn registrations(&self) -> Vec<Registration>;
     fn is_stopped(&self) -> bool;
@@ -102,7 +103,7 @@ pub(super) trait Member: Any + Send + Sync {
     fn close(&self);
 }
 
-impl<K: Object> Member for SharedInformer<K> {
+impl<K: Object> SetMember for SharedInformer<K> {
     fn name(&self) -> &str {
         self.name()
     }
@@ -115,10 +116,10 @@ impl<K: Object> Member for SharedInformer<K> {
         self.status()
     }
 
-    fn check_health(&self) -> Result<(), Error> {
+    fn health(&self) -> Result<(), Error> {
         match self.store().cause_of_end() {
             Some(cause) => Err(cause.context(self.name())),
-            None => self.check_health(),
+            None => self.health(),
         }
     }
 

@@ -24,20 +24,23 @@ use crate::object::{Object, Scope};
 use crate::store::Lister;
 use crate::sync::{Arc, Mutex, Rank};
 
-use any::Member;
+use any::SetMember;
 
-/// Shared informers by type over one client: made when they are first asked for, started and stopped together.
+/// Shared informers by type over one client, made at their first request, started and stopped
+/// together.
 ///
-/// Who asks twice for the same type and [`Scope`] gets the same informer, and so do all parts of a program that share the
-/// set. A program asks for its informers, adds its handlers, [`start`](Self::start)s the set and
-/// [`wait`](Self::wait_for_sync)s for it; informers that are asked for later run after the next start.
+/// Two requests for the same type and [`Scope`] return the same informer. A program asks for its
+/// informers, adds its handlers, [`start`](Self::start)s the set and
+/// [waits](Self::wait_until_synced) for it. Informers that are asked for later run after the next
+/// start.
 ///
-/// An informer that the server refuses, or whose resource it does not know, holds up no other: the wait says so of that one,
-/// and it goes on trying.
+/// An informer that the server refuses, or whose resource it does not know, holds up no other. The
+/// result of the wait says so, and the informer goes on trying.
 ///
-/// The set owns its informers, also those that others hold too: dropping it stops all of them, then joins all their threads.
-/// That blocks for as long as a handler's call runs. A handler that needs the set holds a `Weak` of it, or both live for
-/// ever. The set has no thread of its own.
+/// The set owns its informers, also those that others hold too. Dropping it stops all of them and
+/// joins all their threads, so the drop blocks while a handler's call runs. A handler that needs
+/// the set holds a `Weak` of it; otherwise neither is ever dropped. The set has no thread of its
+/// own.
 ///
 /// # Examples
 ///
@@ -58,7 +61,7 @@ use any::Member;
 /// set.start()?;
 ///
 /// let deadline = Clock::system().after(Duration::from_mins(1));
-/// let result = set.wait_for_sync(deadline);
+/// let result = set.wait_until_synced(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name, informer.error); // and go on without it
 /// }
@@ -71,7 +74,7 @@ use any::Member;
 #[doc(alias = "SharedInformerFactory")]
 #[doc(alias = "DynamicSharedInformerFactory")]
 pub struct InformerSet<C> {
-    members: Mutex<Members>,
+    members: Mutex<SetMembers>,
     client: C,
     options: InformerSetOptions,
 }
@@ -79,7 +82,7 @@ pub struct InformerSet<C> {
 /// An informer is in the list before anybody can start it, and none enters the list after the stop.
 /// So a stop that first marks the list reaches all, also those that another thread is starting.
 #[derive(Default)]
-struct Members {
+struct SetMembers {
     informers: Vec<(Scope, AnyInformer)>,
     stopped: bool,
 }
@@ -87,12 +90,12 @@ struct Members {
 impl<C> InformerSet<C> {
     /// A set without informers. It touches no network and starts no thread.
     ///
-    /// `client` implements [`Api<K>`](Api) for each type that is asked for, as [`http::Client`](crate::http::Client) does for
-    /// all.
+    /// `client` implements [`Api<K>`](Api) for each type that is asked for, as
+    /// [`http::Client`](crate::http::Client) does for all.
     #[doc(alias = "NewSharedInformerFactory")]
     pub fn new(client: C, options: InformerSetOptions) -> Self {
         Self {
-            members: Mutex::ranked(Rank::INFORMER_SET, Members::default()),
+            members: Mutex::ranked(Rank::INFORMER_SET, SetMembers::default()),
             client,
             options,
         }
@@ -100,10 +103,12 @@ impl<C> InformerSet<C> {
 
     /// The informer of a type, for the set's own scope and with its options; made if there is none.
     ///
-    /// Of a kind that lives in no namespace it keeps all objects that match the scope's selectors, whatever its namespace.
-    /// An informer that was made with other options for the same type and scope is that one. One that is made here does
-    /// nothing before the next [`start`](Self::start). Objects that live in namespaces are indexed by
-    /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any time.
+    /// Of a kind that lives in no namespace it keeps all objects that match the scope's selectors,
+    /// whatever its namespace. An informer that was made with other options for the same type and
+    /// scope is that one. One that is made here does nothing before the next
+    /// [`start`](Self::start). Objects that live in namespaces are indexed by
+    /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any
+    /// time.
     ///
     /// # Errors
     ///
@@ -118,7 +123,8 @@ impl<C> InformerSet<C> {
         self.informer_in(&self.options.scope_of::<K>())
     }
 
-    /// The informer of a type for a scope of its own, with the set's options; made if there is none.
+    /// The informer of a type for a scope of its own, with the set's options; made if there is
+    /// none.
     ///
     /// # Errors
     ///
@@ -131,11 +137,13 @@ impl<C> InformerSet<C> {
         Ok(informer)
     }
 
-    /// A new informer of a type, for a scope, with options of its own: `adjust` changes what the set's options give it.
+    /// A new informer of a type, for a scope, with options of its own: `adjust` changes what the
+    /// set's options give it.
     ///
-    /// The options of an informer are those of its first request. So this is an error if there is one already, and `adjust`
-    /// is not called then: nobody's indices or transform are left out silently. A name that it gives is the name in the
-    /// results of waits. `adjust` runs on the caller's thread, under no lock.
+    /// The options of an informer are those of its first request. So this is an error if there is
+    /// one already, and `adjust` is not called then: nobody's indices or transform are left out
+    /// silently. A name that it gives is the name in the results of waits. `adjust` runs on the
+    /// caller's thread, under no lock.
     ///
     /// # Errors
     ///
@@ -160,7 +168,8 @@ impl<C> InformerSet<C> {
         })
     }
 
-    /// Reads of the type's informer in the shape of a generated Go lister; the informer is made if there is none.
+    /// Reads of the type's informer in the shape of a generated Go lister; the informer is made if
+    /// there is none.
     ///
     /// Until the set has started and the informer has synced the lister knows of nothing.
     ///
@@ -179,7 +188,8 @@ impl<C> InformerSet<C> {
         self.members.lock().find(scope)
     }
 
-    /// All informers, in the order in which they were made: their names, statuses and readings, whatever their types.
+    /// All informers, in the order in which they were made: their names, statuses and readings,
+    /// whatever their types.
     pub fn members(&self) -> Vec<AnyInformer> {
         self.members.lock().informers()
     }
@@ -189,14 +199,16 @@ impl<C> InformerSet<C> {
         &self.client
     }
 
-    /// Starts the informers that were not started, and returns at once; call it again after asking for more.
+    /// Starts the informers that were not started, and returns at once; call it again after asking
+    /// for more.
     ///
-    /// Those that run already, or were stopped one by one, stay as they are. The network is touched on the informers' threads.
+    /// Those that run already, or were stopped one by one, stay as they are. The network is touched
+    /// on the informers' threads.
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop; `Resources` when the system has no thread for one or several of them, with their names: the
-    /// others run.
+    /// `Stopped` after the stop; `Resources` when the system has no thread for one or several of
+    /// them, with their names: the others run.
     #[doc(alias = "StartWithContext")]
     pub fn start(&self) -> Result<(), Error> {
         let members = {
@@ -210,15 +222,15 @@ impl<C> InformerSet<C> {
         all_of(members.iter().map(|member| member.0.start()))
     }
 
-    /// Waits until the first lists of all informers are in their stores: by signals, for all at once (WT-1, WT-2).
+    /// Blocks until the first lists of all informers are in their stores, at most until `deadline`.
     ///
-    /// Blocks until each of them has synced, or has an answer why it will not soon: the server refuses it or knows no such
-    /// resource (after a grace of three seconds, R4), it has stopped, it was not started. Ends at `deadline` in any case.
-    /// While somebody waits, all first lists that fail are retried fast (B3). Informers that are asked for meanwhile are not
-    /// waited for. What the result says of each was so when the wait ended; a refused informer goes on trying.
+    /// It does not wait longer for an informer that cannot sync soon. The server refuses its
+    /// resource or does not know it, for three seconds; it has stopped; or it was not started.
+    /// During the wait, all first lists that fail are retried fast. Informers that are asked for
+    /// meanwhile are not waited for. A refused informer goes on trying after the wait.
     #[doc(alias = "WaitForCacheSync")]
     #[doc(alias = "WaitForCacheSyncWithContext")]
-    pub fn wait_for_sync(&self, deadline: Deadline) -> SyncResult {
+    pub fn wait_until_synced(&self, deadline: Deadline) -> SyncResult {
         let members = self.members();
         let _demands: Vec<_> = members.iter().map(|member| member.0.demand()).collect();
         let waited: Vec<_> = members
@@ -233,14 +245,14 @@ impl<C> InformerSet<C> {
         SyncResult { outcomes }
     }
 
-    /// Waits until all handlers that there are have seen the initial lists of their informers (SI-16), as
-    /// [`wait_for_sync`](Self::wait_for_sync) waits for the informers.
+    /// Blocks until the present handlers have seen the initial lists of their informers, at most
+    /// until `deadline`.
     ///
-    /// A handler whose informer does not sync is not waited for: it has the informer's reason. From a handler's own method,
-    /// that handler is not waited for either. In the result a handler has the name that
-    /// [`Registration::sync_name`](crate::informer::Registration::sync_name) says.
-    pub fn wait_for_handlers(&self, deadline: Deadline) -> SyncResult {
-        let informers = self.wait_for_sync(deadline);
+    /// A handler whose informer does not sync is not waited for: its error is the informer's. A
+    /// handler whose own method calls this is not waited for either. The result has the
+    /// [`sync_name`](crate::informer::Registration::sync_name) of each handler.
+    pub fn wait_until_handlers_synced(&self, deadline: Deadline) -> SyncResult {
+        let informers = self.wait_until_synced(deadline);
         let mut waited = Vec::new();
         for (member, informer) in self.members().iter().zip(informers.outcomes) {
             for registration in member.registrations() {
@@ -264,16 +276,18 @@ impl<C> InformerSet<C> {
         self.members().iter().all(AnyInformer::has_synced)
     }
 
-    /// Whether the server keeps confirming the content of all informers, for a health endpoint: each by the rule of
-    /// [`SharedInformer::check_health`], so that neither a quiet server nor an informer that was not started, was stopped, or
-    /// is refused and never synced fails it. Never blocks (B14). For readiness there is [`has_synced`](Self::has_synced).
+    /// Whether the server keeps confirming the content of all informers, for a health check. Never
+    /// blocks.
+    ///
+    /// Each informer is judged as by [`SharedInformer::health`]. For readiness there is
+    /// [`has_synced`](Self::has_synced).
     ///
     /// # Errors
     ///
-    /// `Timeout`: for each informer that is not well, its name and how long ago the server was heard, on a line of its own;
-    /// also what ended one that ended although nobody asked it to.
-    pub fn check_health(&self) -> Result<(), Error> {
-        all_of(self.members().iter().map(AnyInformer::check_health))
+    /// `Timeout` with a line for each unhealthy informer: its name and the time since the last
+    /// contact. An informer that ended although nobody stopped it has a line with the cause.
+    pub fn health(&self) -> Result<(), Error> {
+        all_of(self.members().iter().map(AnyInformer::health))
     }
 
     /// Whether the set was stopped; it stays so for good.
@@ -281,23 +295,25 @@ impl<C> InformerSet<C> {
         self.members.lock().stopped
     }
 
-    /// Asks all informers to end, and returns at once (SI-4). From any thread, a handler's own included.
+    /// Asks all informers to end, and returns at once. From any thread, a handler's own included.
     ///
-    /// No informer is made or started after this. Waits for them end with an error; what is in the stores stays readable.
+    /// No informer is made or started after this. Waits for them end with an error; what is in the
+    /// stores stays readable.
     pub fn stop(&self) {
         drop(self.stop_all());
     }
 
-    /// Stops all informers, then waits for the end of all their threads until one `deadline` (SI-5).
+    /// Stops all informers, then blocks until all their threads have ended, at most until
+    /// `deadline`.
     ///
-    /// No informer waits for another one's end before it is told. Blocks on calls of handlers, and of transforms and index
-    /// functions of yours; a handler on whose thread this is called is not waited for, nor one that
-    /// waits, over others or not,
-    /// for the end of the calling thread.
+    /// All informers are told to stop before the first is waited for. It waits for calls of
+    /// handlers, transforms and index functions. It does not wait for a handler on whose thread
+    /// this is called. Nor does it wait for one that waits for the end of the calling thread,
+    /// directly or through others.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the informers, and in them the handlers, that have not ended, one informer on a line; they end when
+    /// `Timeout` with a line for each informer that has not ended, with its handlers. They end when
     /// their calls return.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         let members = self.stop_all();
@@ -361,7 +377,11 @@ impl<C> InformerSet<C> {
     }
 
     /// Takes an informer in, unless one of its type and scope is there, which is returned then.
-    fn enter<M: Member>(&self, scope: &Scope, informer: &Arc<M>) -> Result<Option<Arc<M>>, Error> {
+    fn enter<M: SetMember>(
+        &self,
+        scope: &Scope,
+        informer: &Arc<M>,
+    ) -> Result<Option<Arc<M>>, Error> {
         let mut members = self.members.lock();
         if let Some(known) = members.find(scope) {
             return Ok(Some(known));
@@ -372,7 +392,8 @@ impl<C> InformerSet<C> {
         Ok(None)
     }
 
-    /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there is one of that name.
+    /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there
+    /// is one of that name.
     fn name<K: Object>(&self, scope: &Scope) -> String {
         let mut name = crate::informer::shared::plural::<K>();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
@@ -398,13 +419,13 @@ impl<C> InformerSet<C> {
     }
 }
 
-impl Members {
+impl SetMembers {
     fn informers(&self) -> Vec<AnyInformer> {
         let informers = self.informers.iter();
         informers.map(|(_, informer)| informer.clone()).collect()
     }
 
-    fn find<M: Member>(&self, scope: &Scope) -> Option<Arc<M>> {
+    fn find<M: SetMember>(&self, scope: &Scope) -> Option<Arc<M>> {
         let mut of_scope = self.informers.iter().filter(|(of, _)| of == scope);
         of_scope.find_map(|(_, informer)| informer.of_type())
     }

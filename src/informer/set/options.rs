@@ -11,8 +11,8 @@ use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 
-/// What the informers of an [`InformerSet`](crate::informer::InformerSet) begin with; each may differ in what
-/// [`informer_with`](crate::informer::InformerSet::informer_with) changes for it.
+/// What the informers of an [`InformerSet`](crate::informer::InformerSet) begin with; each may
+/// differ in what [`informer_with`](crate::informer::InformerSet::informer_with) changes for it.
 ///
 /// # Examples
 ///
@@ -35,9 +35,11 @@ pub struct InformerSetOptions {
 }
 
 impl InformerSetOptions {
-    /// Which objects informers keep for which no scope is asked: one namespace, or those that match selectors. Default: all.
+    /// Which objects informers keep for which no scope is asked: one namespace, or those that match
+    /// selectors. Default: all.
     ///
-    /// Of a kind that lives in no namespace they keep all that match the selectors, as in client-go.
+    /// Of a kind that lives in no namespace they keep all that match the selectors, as in
+    /// client-go.
     #[doc(alias = "WithNamespace")]
     #[doc(alias = "WithTweakListOptions")]
     pub fn scope(mut self, scope: Scope) -> Self {
@@ -45,7 +47,7 @@ impl InformerSetOptions {
         self
     }
 
-    /// How often handlers that say nothing else get every object once more. Default zero: never (SI-22).
+    /// How often handlers that say nothing else get every object once more. Default zero: never.
     #[doc(alias = "defaultResync")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
@@ -54,8 +56,9 @@ impl InformerSetOptions {
 
     /// How the server is listed and watched, and the clock of the set and of its informers.
     ///
-    /// Each informer gets a seed of its own out of the one that is set, so that they do not retry in step. `demand`,
-    /// `start_floor` and `resync_period` in it are not used: they belong to one informer.
+    /// Each informer gets a seed of its own out of the one that is set, so that they do not retry
+    /// in step. `demand`, `start_floor` and `resync_period` in it are not used: they belong to one
+    /// informer.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
         self
@@ -82,7 +85,8 @@ impl InformerSetOptions {
             .resync_period(self.resync_period)
             .indexers(indexers())
             .reflector(reflector);
-        // The errors of waits name the kind already: they say a name only where it tells more (WT-4).
+        // The errors of waits name the kind already: they say a name only where it tells more
+        // (WT-4).
         if name == plural::<K>() {
             options
         } else {

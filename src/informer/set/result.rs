@@ -1,4 +1,5 @@
-//! How a wait for several informers or handlers ended: for each one whether it has synced, or why not.
+//! How a wait for several informers or handlers ended: for each one whether it has synced, or why
+//! not.
 
 use crate::error::{Error, ErrorKind};
 
@@ -25,9 +26,9 @@ pub struct SyncOutcome {
     pub name: String,
     /// Why it has not synced; `None` if it has.
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when; `Forbidden`
-    /// and `NotFound` for the server's refusal; `Stopped`; `Config` for an informer that was not
-    /// started.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
+    /// `Forbidden` and `NotFound` are the server's refusal. `Stopped` and `Config` are of informers
+    /// that have stopped, or were not started.
     pub error: Option<Error>,
 }
 
@@ -74,8 +75,9 @@ impl SyncResult {
     ///
     /// # Errors
     ///
-    /// `failed to sync all caches: …`, with the names in order and how their waits ended (WT-3), then the cause of each on a
-    /// line of its own. Its kind is theirs if they have one in common, else `NotSynced`.
+    /// `failed to sync all caches: …`, with the names in order and how their waits ended, then the
+    /// cause of each on a line of its own. Its kind is theirs if they have one in common, else
+    /// `NotSynced`.
     #[doc(alias = "AsError")]
     pub fn into_result(self) -> Result<(), Error> {
         let mut unsynced: Vec<&SyncOutcome> = self.unsynced().collect();

@@ -1,5 +1,5 @@
-//! Thread schedules of a set, explored by a model checker: members of the model's own, which start, sync and stop as informers
-//! do, but have no threads.
+//! Thread schedules of a set, explored by a model checker: members of the model's own, which start,
+//! sync and stop as informers do, but have no threads.
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::any::Member;
+use super::any::SetMember;
 use super::{InformerSet, InformerSetOptions};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::Registration;
@@ -17,7 +17,8 @@ use crate::reflector::{Demand, DemandGuard, ReflectorStatus};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::{Error, ErrorKind};
 
-/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were
+/// written.
 const SCHEDULES: usize = 3_000;
 
 /// Bytes of stack per modelled thread: objects on it take more than the checker's default.
@@ -43,8 +44,8 @@ struct State {
     synced: bool,
 }
 
-/// An informer without threads. Its end may need that another one was told to stop, as a handler's may that waits for the
-/// other's store.
+/// An informer without threads. Its end may need that another one was told to stop, as a handler's
+/// may that waits for the other's store.
 #[derive(Clone)]
 struct Fake {
     name: &'static str,
@@ -83,7 +84,7 @@ impl Fake {
     }
 }
 
-impl Member for Fake {
+impl SetMember for Fake {
     fn name(&self) -> &str {
         self.name
     }
@@ -96,7 +97,7 @@ impl Member for Fake {
         ReflectorStatus::default()
     }
 
-    fn check_health(&self) -> Result<(), Error> {
+    fn health(&self) -> Result<(), Error> {
         Ok(())
     }
 
@@ -180,7 +181,8 @@ fn set_of(fakes: &[Fake]) -> Arc<Set> {
     Arc::new(set)
 }
 
-/// IS-4: somebody enters and starts while others start, wait and stop: in the end nothing runs, and everybody has an answer.
+/// IS-4: somebody enters and starts while others start, wait and stop: in the end nothing runs, and
+/// everybody has an answer.
 #[test]
 fn entering_starting_waiting_and_stopping_at_once() {
     check(|| {
@@ -196,7 +198,7 @@ fn entering_starting_waiting_and_stopping_at_once() {
         let theirs = Arc::clone(&set);
         let starter = thread::spawn(move || drop(theirs.start()));
         let theirs = Arc::clone(&set);
-        let waiter = thread::spawn(move || theirs.wait_for_sync(Deadline::NEVER));
+        let waiter = thread::spawn(move || theirs.wait_until_synced(Deadline::NEVER));
         let theirs = Arc::clone(&set);
         let stopper = thread::spawn(move || theirs.shutdown(Deadline::NEVER).unwrap());
         let entered = asker.join().unwrap();
@@ -235,8 +237,8 @@ fn one_of_those_who_enter_the_same_at_once_has_entered() {
     });
 }
 
-/// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline: no wait is left over, and
-/// who had synced before is told so.
+/// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline: no
+/// wait is left over, and who had synced before is told so.
 #[test]
 fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
     check(|| {
@@ -247,7 +249,7 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
         set.start().unwrap();
         let waiters = [clock.after(Duration::from_secs(1)), Deadline::NEVER].map(|deadline| {
             let set = Arc::clone(&set);
-            thread::spawn(move || set.wait_for_sync(deadline))
+            thread::spawn(move || set.wait_until_synced(deadline))
         });
         let time = thread::spawn(move || fake_clock.advance(Duration::from_secs(1)));
         let syncing: Vec<_> = fakes
@@ -272,7 +274,8 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
     });
 }
 
-/// IS-4, IS-5: each one's end needs that another one was told to stop; so all are told before one is waited for.
+/// IS-4, IS-5: each one's end needs that another one was told to stop; so all are told before one
+/// is waited for.
 #[test]
 fn no_member_waits_for_the_end_of_another_before_it_is_told() {
     for drops in [false, true] {
@@ -295,8 +298,8 @@ fn no_member_waits_for_the_end_of_another_before_it_is_told() {
     }
 }
 
-/// Negative control: a stop that looks who is there before it lets nobody in any more leaves one running, and the checker sees
-/// that.
+/// Negative control: a stop that looks who is there before it lets nobody in any more leaves one
+/// running, and the checker sees that.
 #[test]
 #[should_panic(expected = "it runs on")]
 fn a_stop_that_marks_the_list_too_late_leaves_one_running() {

@@ -3,15 +3,12 @@
 use std::time::Duration;
 
 use super::SharedInformer;
-use super::sink::InformerSink;
+use super::phase::{InformerPhase, StartParts};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::hooks::Hook;
-use crate::informer::InformerMetric;
-use crate::list_watch::ListerWatcher;
 use crate::object::Object;
-use crate::reflector::{Reflector, ReflectorOptions};
-use crate::sync::{Arc, MutexGuard, atomic::Ordering};
+use crate::reflector::Reflector;
+use crate::sync::{MutexGuard, atomic::Ordering};
 use crate::worker::Task;
 
 /// What a shutdown gives the informer's own thread in any case, of the system's time.
@@ -20,35 +17,17 @@ use crate::worker::Task;
 /// and is named for that.
 const OWN_TIME: Duration = Duration::from_millis(500);
 
-/// Whether an informer was started. Its thread and whether it is stopped are beside this.
-pub(super) enum Life<K: Object> {
-    /// It was not started.
-    Ready(Box<Parts<K>>),
-    /// A thread starts it, which calls code of the user's.
-    Starting(Task),
-    /// It was started or stopped.
-    Over,
-}
-
-/// What an informer is started from.
-pub(super) struct Parts<K: Object> {
-    pub(super) source: Arc<dyn ListerWatcher<K>>,
-    pub(super) sink: InformerSink<K>,
-    pub(super) options: ReflectorOptions,
-    pub(super) metrics: Option<Hook<InformerMetric>>,
-}
-
 impl<K: Object> SharedInformer<K> {
-    /// Starts the informer's thread and returns at once; the network is touched on that thread.
+    /// Starts the informer's thread and returns at once; the network is used on that thread.
     ///
-    /// The periods of the handlers added so far decide how often it looks for a resync that is due
-    /// (SI-21).
+    /// The periods of the handlers added so far decide how often it looks for a resync that is due.
     ///
     /// # Errors
     ///
-    /// `Config` when it was started before: `informer has already started` (SI-2); `Stopped` when
-    /// it was stopped; `Resources` when the system has no thread to give, `Panicked` when the
-    /// source or the metrics do as they are told of the start: it is stopped then.
+    /// - `Config` when it was started before: `informer has already started`.
+    /// - `Stopped` when it was stopped.
+    /// - `Resources` when the system has no thread to give. The informer is stopped then.
+    /// - `Panicked` when the source or the metrics hook panics. The informer is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
         let parts = {
@@ -57,9 +36,9 @@ impl<K: Object> SharedInformer<K> {
                 let text = "informer was not started because it has stopped already";
                 return Err(Error::new(ErrorKind::Stopped, text));
             }
-            match std::mem::replace(&mut *life, Life::Starting(Task::begin())) {
-                Life::Ready(parts) => parts,
-                other @ (Life::Starting(_) | Life::Over) => {
+            match std::mem::replace(&mut *life, InformerPhase::Starting(Task::begin())) {
+                InformerPhase::Ready(parts) => parts,
+                other @ (InformerPhase::Starting(_) | InformerPhase::Over) => {
                     *life = other;
                     let text = "informer has already started";
                     return Err(Error::new(ErrorKind::Config, text));
@@ -74,13 +53,13 @@ impl<K: Object> SharedInformer<K> {
             // A stop that came before the thread has found none.
             self.thread.stop();
         }
-        *self.life.lock() = Life::Over;
+        *self.life.lock() = InformerPhase::Over;
         self.life.notify_all();
         started
     }
 
-    fn spawn(&self, parts: Parts<K>) -> Result<(), Error> {
-        let Parts {
+    fn spawn(&self, parts: StartParts<K>) -> Result<(), Error> {
+        let StartParts {
             source,
             mut sink,
             mut options,
@@ -98,16 +77,17 @@ impl<K: Object> SharedInformer<K> {
     }
 
     /// Asks the informer to end, and returns at once: no further call of a handler begins, what
-    /// waits is dropped (SI-5).
+    /// waits is dropped.
     ///
     /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls.
-    /// Waits for its content to sync end with an error; what is in the store stays readable (SI-4).
+    /// Waits for its content to sync end with an error; what is in the store stays readable.
     /// Stopping twice does nothing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         let parts = {
             let mut life = self.life.lock();
-            matches!(&*life, Life::Ready(_)).then(|| std::mem::replace(&mut *life, Life::Over))
+            matches!(&*life, InformerPhase::Ready(_))
+                .then(|| std::mem::replace(&mut *life, InformerPhase::Over))
         };
         self.thread.stop();
         // The thread may be held up by code of the user's; those who wait are not.
@@ -123,22 +103,24 @@ impl<K: Object> SharedInformer<K> {
         self.processor.end();
     }
 
-    /// Stops the informer and waits for the end of its threads: the reflector's first, then those
-    /// of the handlers (SI-5).
+    /// Stops the informer and blocks until its threads have ended, the reflector's first, at most
+    /// until `deadline`.
     ///
-    /// The reflector's thread ends within milliseconds of whatever it is blocked in, except that
-    /// code of yours ends when it returns: a transform, an index function, a handler's call. Blocks
-    /// until all have ended, at most until `deadline`, of which the reflector's thread gets half a
-    /// second in any case. A thread of the informer on which this is called is not waited for, nor
-    /// one that waits, over others or not, for the end of the calling thread: a handler that calls
-    /// this itself meanwhile. May be called again, with a later deadline, and from several threads.
+    /// The reflector's thread ends within milliseconds of whatever it is blocked in. Code of the
+    /// program ends when it returns: a transform, an index function, a call of a handler. The
+    /// reflector's thread gets half a second of the system's time in any case.
+    ///
+    /// It does not wait for the thread that calls this, if that is one of the informer's. Nor does
+    /// it wait for a thread that waits for the end of the calling thread, directly or through
+    /// others. It may be called again with a later deadline, and from several threads.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the names of the threads and handlers that still run. They are asked to end,
-    /// tell nobody anything more, and do when they return; dropping the informer does not wait for
-    /// them. Also at once, if it is called by code that [`start`](Self::start) calls, such as
-    /// metrics: the informer ends when that start returns.
+    /// `Timeout` with the names of the threads and handlers that still run. They tell no handler
+    /// anything more and end when their calls return; dropping the informer does not wait for them.
+    ///
+    /// `Timeout` at once, if code that [`start`](Self::start) calls, such as a metrics hook, calls
+    /// this. The informer ends when that start returns.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let own = self.join(deadline);
@@ -154,14 +136,14 @@ impl<K: Object> SharedInformer<K> {
 
     /// Whether it was neither started nor stopped.
     pub(in crate::informer) fn is_ready_to_start(&self) -> bool {
-        matches!(&*self.life.lock(), Life::Ready(_))
+        matches!(&*self.life.lock(), InformerPhase::Ready(_))
     }
 
     /// Waits while a thread starts it, at most until `deadline`.
-    fn when_started(&self, deadline: Deadline) -> Result<MutexGuard<'_, Life<K>>, Error> {
+    fn when_started(&self, deadline: Deadline) -> Result<MutexGuard<'_, InformerPhase<K>>, Error> {
         let name = &self.name;
         let mut life = self.life.lock();
-        while let Life::Starting(task) = &*life {
+        while let InformerPhase::Starting(task) = &*life {
             if self.clock.has_passed(deadline) {
                 let text = format!("timed out waiting for informer {name}: it is being started");
                 return Err(Error::new(ErrorKind::Timeout, text));

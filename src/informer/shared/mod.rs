@@ -2,6 +2,7 @@
 
 mod life;
 mod options;
+mod phase;
 #[cfg(all(test, shuttle, feature = "testing"))]
 mod schedules;
 mod sink;
@@ -28,31 +29,31 @@ use crate::sync::{
 };
 use crate::worker::WorkerGroup;
 
-use life::{Life, Parts};
+use phase::{InformerPhase, StartParts};
 use sink::InformerSink;
 
-/// One reflector and one indexed store for all who are interested in one collection, and a thread
-/// for each handler that is told of its changes (SI-1).
+/// One reflector and one indexed store of one collection, shared by any number of handlers.
 ///
-/// Everything comes in the order of the watch. The reflector's thread puts each event into the
-/// store and into the queues of the handlers before it reads the next one. So index functions and
-/// the transform must be quick: while one runs, the watch is not read. A list takes the store's
-/// place in one step; of its changes the handlers are told first what is gone, then the objects in
-/// the list's order (CT-6).
+/// Each handler has a thread of its own. The reflector's thread puts each event of the watch into
+/// the store and into the queues of the handlers before it reads the next one. So index functions
+/// and the transform must be quick: while one runs, the watch is not read. A list replaces the
+/// content of the store in one step. Of its changes, the handlers are told of the deletions first,
+/// and then of the objects in the list's order.
 ///
-/// Handlers are added and removed at any time: each is told of what is there, then of every change,
-/// without a gap and without a duplicate (SI-11). The store is never behind what a handler was told
-/// (SI-20). Readers use [`store`](Self::store) and its listers; that never blocks on the network.
-/// The store decides whether an object is new to the handlers, not the server's word for the event
-/// (CT-4).
+/// Handlers are added and removed at any time. Each is told of the present objects, then of every
+/// change, without a gap and without a duplicate. The store is never behind what a handler was
+/// told. Readers use [`store`](Self::store) and its listers; that never blocks on the network. The
+/// store decides whether an object is new to the handlers, not the type of the server's event.
 ///
-/// An object that does not decode is set aside in the store (B12). Handlers are told nothing then; they keep the last state
-/// that decoded, and are told of the next one as an update, or of the object's end as a delete.
+/// An object that does not decode is set aside in the store. Handlers are not told of that: they
+/// keep the last state that decoded. They are told of the next state that decodes as an update, and
+/// of the object's end as a delete.
 ///
-/// It does nothing until [`start`](Self::start), runs until [`stop`](Self::stop) and cannot be started again. Dropping it
-/// stops it and joins all its threads: it blocks for as long as code of yours runs on them, what a
-/// [`shutdown`](Self::shutdown) has named as late excepted. All its methods take `&self`: behind an `Arc` it is shared between
-/// threads as it is.
+/// An informer does nothing until [`start`](Self::start), runs until [`stop`](Self::stop) and
+/// cannot be started again. Dropping it stops it and joins all its threads: the drop blocks while
+/// code of the program runs on them. It does not wait for threads that a
+/// [`shutdown`](Self::shutdown) has named as late. All methods take `&self`, so that an `Arc`
+/// shares it between threads.
 ///
 /// # Examples
 ///
@@ -89,8 +90,8 @@ use sink::InformerSink;
 /// # Ok::<(), kubecache::Error>(())
 /// ```
 ///
-/// What is shared cannot be changed by one of those who share it: the compiler refuses what client-go looks for while it
-/// runs (its mutation detector, MD-1).
+/// No handler can change an object that others share. The compiler refuses it, where client-go
+/// looks for it while it runs (its mutation detector).
 ///
 /// ```compile_fail,E0594
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -106,7 +107,7 @@ pub struct SharedInformer<K: Object> {
     clock: Clock,
     store: Store<K>,
     processor: Arc<Processor<K>>,
-    life: Arc<Monitor<Life<K>>>,
+    life: Arc<Monitor<InformerPhase<K>>>,
     /// The reflector's, once it is started.
     thread: WorkerGroup,
     stopped: AtomicBool,
@@ -139,7 +140,7 @@ impl<K: Object> SharedInformer<K> {
             Arc::clone(&processor),
             options.transform,
         );
-        let parts = Parts {
+        let parts = StartParts {
             source,
             sink,
             options: ReflectorOptions {
@@ -149,7 +150,7 @@ impl<K: Object> SharedInformer<K> {
             },
             metrics: options.metrics,
         };
-        let life = Life::Ready(Box::new(parts));
+        let life = InformerPhase::Ready(Box::new(parts));
         Self {
             name,
             clock,
@@ -161,16 +162,16 @@ impl<K: Object> SharedInformer<K> {
         }
     }
 
-    /// Adds a handler, with the options' defaults; from any thread, at any time before the stop.
+    /// Adds a handler with the default options, from any thread, at any time before the stop.
     ///
-    /// It is told of everything that is there as part of its initial list, then of every change (SI-10, SI-11). The same
-    /// kind of handler may be added many times; each is independent of the others (SI-13). Starts the handler's thread, and
-    /// never blocks.
+    /// The handler is told of all present objects as its initial list, then of every change. The
+    /// same kind of handler may be added many times; each is independent of the others. Starts the
+    /// handler's thread and never blocks.
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop: `handler … was not added to shared informer … because it has stopped already` (SI-12);
-    /// `Resources` when the system has no thread to give.
+    /// `Stopped` after the stop: `handler … was not added to shared informer … because it has
+    /// stopped already`. `Resources` when the system has no thread to give.
     #[doc(alias = "AddEventHandler")]
     pub fn add_handler<H: EventHandler<K>>(&self, handler: H) -> Result<Registration, Error> {
         self.add_handler_with(handler, HandlerOptions::default())
@@ -199,19 +200,19 @@ impl<K: Object> SharedInformer<K> {
         self.processor.registrations()
     }
 
-    /// The informer's content: for reads, listers and indices, also after the stop (SI-4).
+    /// The informer's content: for reads, listers and indices, also after the stop.
     #[doc(alias = "GetIndexer")]
     #[doc(alias = "GetStore")]
     pub fn store(&self) -> &Store<K> {
         &self.store
     }
 
-    /// Adds indices, before the start or while it runs; what is in the store is in them at once (SI-9).
+    /// Adds indices, before the start or while it runs; what is in the store is in them at once.
     ///
     /// # Errors
     ///
-    /// `Config` when an index of that name exists; nothing changes then. `Stopped` after the stop: `indexer was not added
-    /// because it has stopped already`.
+    /// `Config` when an index of that name exists; nothing changes then. `Stopped` after the stop:
+    /// `indexer was not added because it has stopped already`.
     pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
         if self.is_stopped() {
             let text = "indexer was not added because it has stopped already";
@@ -220,44 +221,47 @@ impl<K: Object> SharedInformer<K> {
         self.store.add_indexers(indexers)
     }
 
-    /// Whether the first list is in the store; it says nothing of the handlers (SI-6, CT-3).
+    /// Whether the first list is in the store; it says nothing of the handlers.
     pub fn has_synced(&self) -> bool {
         self.store.has_synced()
     }
 
-    /// Waits until the first list is in the store: by a signal, not by polling (WT-2).
+    /// Blocks until the first list is in the store, at most until `deadline`.
     ///
-    /// Blocks until then, until the server's refusal has become an answer (R4), until the informer stops, or until
-    /// `deadline`. While somebody waits, a first list that fails is retried fast (B3). Whether a handler has seen it all is
-    /// for [`Registration::wait_until_synced`].
+    /// The wait also ends when the informer stops. It ends when the server refuses the resource or
+    /// does not know it, after a grace of three seconds. During the wait, a first list that fails
+    /// is retried fast. [`Registration::wait_until_synced`] waits for a handler.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's refusal
-    /// (`Forbidden`); `Stopped` when the informer has stopped.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
+    /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the informer has stopped.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         self.store.wait_until_synced(deadline)
     }
 
-    /// What the reflector does now and how it went (B14). Never blocks on the network.
+    /// What the reflector does now and how it went. Never blocks on the network.
     pub fn status(&self) -> ReflectorStatus {
         self.store.status()
     }
 
-    /// Whether the server keeps confirming the content, for a health check: neither a quiet server fails it nor an
-    /// informer that has not begun or has stopped; a server that is silent does, within the idle limit
-    /// ([`ReflectorStatus::check_health`] says when). Never blocks (B14).
+    /// Whether the server keeps confirming the content, for a health check. Never blocks.
+    ///
+    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::check_health`]
+    /// has the rule). A server without news does not fail it. Nor does an informer that was not
+    /// started or has stopped.
     ///
     /// # Errors
     ///
-    /// `Timeout`: the informer's name and how long ago the server was heard, with the last failure as its source.
-    pub fn check_health(&self) -> Result<(), Error> {
+    /// `Timeout` with the informer's name and the time since the last contact; the last failure is
+    /// its source.
+    pub fn health(&self) -> Result<(), Error> {
         let health = self.store.check_health();
         health.map_err(|error| error.context(&self.name))
     }
 
-    /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one (WT-4).
+    /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one.
     #[doc(alias = "HasSyncedChecker")]
     pub fn sync_name(&self) -> String {
         self.store.name().into_owned()
@@ -268,7 +272,7 @@ impl<K: Object> SharedInformer<K> {
         &self.name
     }
 
-    /// Whether it has stopped; it stays so for good (SI-4).
+    /// Whether it has stopped; it stays so for good.
     ///
     /// Also by itself, when its thread panicked: then [`status`](Self::status) says why, as do
     /// waits, and nothing of it runs on.

@@ -11,7 +11,8 @@ use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 use crate::sync::Arc;
 
-/// Options of a [`SharedInformer`](crate::informer::SharedInformer); start from the default and set what differs.
+/// Options of a [`SharedInformer`](crate::informer::SharedInformer); start from the default and set
+/// what differs.
 ///
 /// # Examples
 ///
@@ -39,16 +40,18 @@ pub struct InformerOptions<K: Object> {
 }
 
 impl<K: Object> InformerOptions<K> {
-    /// What the informer is called in logs and errors. Default: the plural of its kind, such as `pods`.
+    /// What the informer is called in logs and errors. Default: the plural of its kind, such as
+    /// `pods`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How often handlers that say nothing else get every object once more. Default zero: never, for no handler (SI-22).
+    /// How often handlers that say nothing else get every object once more. Default zero: never,
+    /// for no handler.
     ///
     /// A resync asks nothing of the server, and passes through the handlers' queues, so that it
-    /// never overtakes a change (SI-25).
+    /// never overtakes a change.
     #[doc(alias = "defaultEventHandlerResyncPeriod")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;
@@ -61,11 +64,11 @@ impl<K: Object> InformerOptions<K> {
         self
     }
 
-    /// Changes each object before it is stored and told of: once per object that the server sent (SI-26).
+    /// Changes each object before it is stored and told of: once per object that the server sent.
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they are. An error or a panic
-    /// of it leaves everything as it was, is told by the status and by waits, and makes the reflector list again after a
-    /// backoff. Default: none, which costs nothing.
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
+    /// are. An error or a panic of it leaves the store as it was, and the reflector lists again
+    /// after a backoff. The status and waits have the error. Default: none.
     #[doc(alias = "SetTransform")]
     pub fn transform(
         mut self,
@@ -80,14 +83,14 @@ impl<K: Object> InformerOptions<K> {
 
     /// How the server is listed and watched, and the clock of the whole informer.
     ///
-    /// `resync_period` and `demand` in it are the informer's own business: what is set there is not used. Nor are its `metrics`
-    /// if the informer has some.
+    /// `resync_period` and `demand` in it are the informer's own business: what is set there is not
+    /// used. Nor are its `metrics` if the informer has some.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
         self
     }
 
-    /// Metrics that are told of lists, watches and changes (RF-52). Default: none, which costs
+    /// Metrics that are told of lists, watches and changes. Default: none, which costs
     /// nothing.
     ///
     /// The informer lets go of them when its threads have ended.

@@ -2,7 +2,8 @@
 //! handlers are the real ones, on threads of the checker's, against the fake server and the fake
 //! clock.
 //!
-//! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target directory of its own.
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target
+//! directory of its own.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,8 @@ use crate::reflector::ReflectorOptions;
 use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 
-/// Schedules per model: enough to find each bug that was put in on purpose while the models were written.
+/// Schedules per model: enough to find each bug that was put in on purpose while the models were
+/// written.
 const SCHEDULES: usize = 300;
 
 /// Bytes of stack of the model's own thread: objects on it take more than the checker's default.
@@ -154,7 +156,8 @@ impl Model {
         (recorder, registration)
     }
 
-    /// The server's part: changes, a deletion, and a history that is lost, so that the reflector lists again.
+    /// The server's part: changes, a deletion, and a history that is lost, so that the reflector
+    /// lists again.
     fn serve(&self) -> thread::JoinHandle<()> {
         let source = self.source.clone();
         let set = move |name: &str| source.set(objects::config_map("", name, "", &[]));
@@ -192,8 +195,8 @@ impl Model {
     }
 }
 
-/// SI-11, SI-14, SI-16, SI-20: whatever the schedule, every handler ends with what the server has, without gap or
-/// repetition, and one that was removed hears nothing more.
+/// SI-11, SI-14, SI-16, SI-20: whatever the schedule, every handler ends with what the server has,
+/// without gap or repetition, and one that was removed hears nothing more.
 #[test]
 fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
     check(move || {
@@ -231,7 +234,8 @@ fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
     });
 }
 
-/// SI-4, SI-5, WT-2: a stop, while it starts, lists, watches or tells, ends every thread and every wait.
+/// SI-4, SI-5, WT-2: a stop, while it starts, lists, watches or tells, ends every thread and every
+/// wait.
 #[test]
 fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
     for hangs in [false, true] {

@@ -100,7 +100,7 @@ impl<K: Object> InformerSink<K> {
             // The server's final state may be of another object of that name, unknown to handlers.
             Change::Gone(held) => match last {
                 Some(object) if object.uid() == held.uid() => {
-                    self.processor.spent().leave(held);
+                    self.processor.reclaimer().release(held);
                     Notification::Deleted(Deleted::seen(object))
                 }
                 Some(_) | None => Notification::Deleted(Deleted::missed(held)),
@@ -233,8 +233,8 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     fn backlog(&mut self, backlog: Backlog) {
         self.processor.set_burst(backlog != Backlog::Unknown);
         match backlog {
-            Backlog::Event | Backlog::Bytes => self.processor.spent().free(),
-            Backlog::Unknown => self.processor.spent().rest(),
+            Backlog::Event | Backlog::Bytes => self.processor.reclaimer().reclaim(),
+            Backlog::Unknown => self.processor.reclaimer().pause(),
         }
     }
 }
@@ -243,7 +243,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 impl<K: Object> Drop for InformerSink<K> {
     fn drop(&mut self) {
         self.processor.set_burst(false);
-        self.processor.spent().rest();
+        self.processor.reclaimer().pause();
         if let Some(cause) = self.cause.take() {
             self.store.end(Some(cause));
             self.processor.end();

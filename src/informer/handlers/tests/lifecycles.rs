@@ -3,8 +3,7 @@
 use super::*;
 use crate::ErrorKind;
 use crate::informer::Handlers;
-use crate::informer::handlers::listener::Listener;
-use crate::informer::handlers::state::Life;
+use crate::informer::handlers::state::HandlerPhase;
 use crate::worker::Worker;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -219,7 +218,8 @@ fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
     registration.remove(Deadline::NEVER).unwrap();
 }
 
-/// `TestSharedInformerHandlerAbuse`: many add, tell and remove at once, and the stop comes in between.
+/// `TestSharedInformerHandlerAbuse`: many add, tell and remove at once, and the stop comes in
+/// between.
 #[test]
 fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
     let world = World::new();
@@ -278,13 +278,13 @@ fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
     world.processor.stop(world.now()).unwrap();
 }
 
-/// SI-12: an addition that loses against the stop does not wait for the handler that it has given a thread already; the end
-/// of all does.
+/// SI-12: an addition that loses against the stop does not wait for the handler that it has given a
+/// thread already; the end of all does.
 #[test]
 fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let world = World::new();
     let named = HandlerOptions::default().name("late");
-    let listener = Arc::new(Listener::new(&world.processor, named, "Late", "hd"));
+    let listener = Arc::new(world.processor.listener(named, "Late", "hd"));
     let (go, gate) = unbounded::<()>();
     let body = Arc::clone(&listener);
     let worker = Worker::spawn("t-late", move |_| {
@@ -294,12 +294,12 @@ fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     world.processor.stop(Deadline::NEVER).unwrap();
     let entered = world
         .processor
-        .enter(Arc::clone(&listener), worker.ok(), Duration::ZERO);
+        .enter(&listener, worker.ok(), Duration::ZERO);
     assert!(entered.unwrap_err().is_stopped());
     world.processor.stop(world.now()).unwrap_err();
     drop(go);
     world.processor.stop(Deadline::NEVER).unwrap();
-    assert_eq!(listener.life(), Life::Ended);
+    assert_eq!(listener.phase(), HandlerPhase::Ended);
 }
 
 /// A handler that has ended before its thread came to it is not begun.
@@ -312,12 +312,14 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
         }
     }
     let world = World::new();
-    let listener = Listener::new(&world.processor, HandlerOptions::default(), "Late", "hd");
+    let listener = world
+        .processor
+        .listener(HandlerOptions::default(), "Late", "hd");
     listener.end("it was removed");
     let (starts, started) = unbounded();
     listener.run(Starts(starts), None);
     assert!(started.recv().is_err());
-    assert_eq!(listener.life(), Life::Ended);
+    assert_eq!(listener.phase(), HandlerPhase::Ended);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! One handler's thread: order, panics, readings, warnings (SI-17 to SI-20).
 
 use super::*;
-use crate::informer::handlers::state::State;
+use crate::informer::handlers::state::HandlerState;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -139,8 +139,8 @@ fn the_lag_is_the_age_of_what_the_handler_is_not_done_with() {
 #[test]
 fn si_19_a_slow_handler_is_warned_of_once_until_its_queue_was_empty() {
     let fake = FakeClock::new();
-    let mut state = State::<ConfigMap>::new(None);
-    let fill = |state: &mut State<ConfigMap>, count| {
+    let mut state = HandlerState::<ConfigMap>::new(None);
+    let fill = |state: &mut HandlerState<ConfigMap>, count| {
         let warnings =
             (0..count).filter_map(|_| state.push(told("+a1"), false, fake.now()).warning);
         warnings.collect::<Vec<_>>()
@@ -182,7 +182,8 @@ fn si_19_a_slow_handler_is_warned_of_once_until_its_queue_was_empty() {
     );
 }
 
-/// The log line of a panic names handler, method and object, and only words that stand in the program's text.
+/// The log line of a panic names handler, method and object, and only words that stand in the
+/// program's text.
 #[test]
 fn a_panic_that_formats_an_object_is_not_logged_in_its_words() {
     use crate::worker::panic_literal as literal;

@@ -1,7 +1,8 @@
 //! The handler side, told of things as an informer's reflector does.
 //!
-//! Notifications are written in a small language: `+a1` adds object `a` at version 1, `*a1` adds it as part of the initial
-//! list, `a1>2` updates it from version 1 to 2, `-a2` deletes it as it was seen, `?a2` was deleted unseen.
+//! Notifications are written in a small language: `+a1` adds object `a` at version 1, `*a1` adds it
+//! as part of the initial list, `a1>2` updates it from version 1 to 2, `-a2` deletes it as it was
+//! seen, `?a2` was deleted unseen.
 
 mod handlers;
 mod lifecycles;

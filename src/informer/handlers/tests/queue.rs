@@ -1,13 +1,13 @@
 //! What waits for one handler: order, coalescing, counts.
 
 use super::*;
-use crate::informer::handlers::queue::Queue;
+use crate::informer::handlers::queue::HandlerQueue;
 
-struct Waits(Queue<ConfigMap>, Clock);
+struct Waits(HandlerQueue<ConfigMap>, Clock);
 
 impl Waits {
     fn new(bound: Option<usize>) -> Self {
-        Self(Queue::new(bound), Clock::from(FakeClock::new()))
+        Self(HandlerQueue::new(bound), Clock::from(FakeClock::new()))
     }
 
     /// Pushes words; `!` in front marks a resync's update.
@@ -44,7 +44,8 @@ fn without_a_bound_nothing_is_ever_coalesced() {
     assert_eq!((waits.0.len(), waits.0.coalesced()), (30_000, 0));
 }
 
-/// Every row of the table in the queue's documentation, and those that a sound source does not send.
+/// Every row of the table in the queue's documentation, and those that a sound source does not
+/// send.
 #[test]
 fn beyond_the_bound_notifications_of_one_object_join() {
     let rows: [(&[&str], &[&str], u64); 22] = [
@@ -63,7 +64,8 @@ fn beyond_the_bound_notifications_of_one_object_join() {
             &["-a2", "+a5"],
             4,
         ),
-        // DF-6: a delete that was seen is kept before one that was missed; of two missed ones the newer.
+        // DF-6: a delete that was seen is kept before one that was missed; of two missed ones the
+        // newer.
         (&["-a1", "?a2"], &["-a1"], 1),
         (&["?a1", "-a2"], &["-a2"], 1),
         (&["?a1", "?a2"], &["?a2"], 1),
@@ -158,7 +160,7 @@ fn far_beyond_the_bound_objects_that_come_and_go_unseen_take_no_space() {
 #[test]
 fn the_oldest_news_of_an_object_says_how_long_it_waits() {
     let fake = FakeClock::new();
-    let mut queue = Queue::new(Some(1));
+    let mut queue = HandlerQueue::new(Some(1));
     let begun = fake.now();
     queue.push(told("a1>2"), false, begun);
     fake.advance(Duration::from_secs(3));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::dice::Dice;
-use crate::informer::handlers::queue::Queue;
+use crate::informer::handlers::queue::HandlerQueue;
 
 /// Histories per run.
 const HISTORIES: u64 = 300;
@@ -89,7 +89,7 @@ fn what_a_handler_ends_with_is_what_the_source_has_whatever_was_coalesced() {
 
 fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
     let now = FakeClock::new().now();
-    let (mut source, mut queue) = (Source::default(), Queue::new(bound));
+    let (mut source, mut queue) = (Source::default(), HandlerQueue::new(bound));
     let (mut view, mut pushed, mut told_of) = (BTreeMap::new(), 0_u64, 0_u64);
     // Names whose delete must still be told, because nothing came after it.
     let mut deletes = BTreeSet::new();

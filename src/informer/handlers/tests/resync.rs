@@ -9,7 +9,8 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What is asked for, one handler after the other; the periods they get; the check period. All in milliseconds.
+/// What is asked for, one handler after the other; the periods they get; the check period. All in
+/// milliseconds.
 type Row = (&'static [u64], &'static [Option<u64>], Option<u64>);
 
 /// One handler after the other asks; the periods of all of them after each, and the check period.
@@ -75,7 +76,8 @@ fn si_22_without_a_check_period_nobody_is_resynced() {
     assert_eq!(table(Duration::ZERO, true, &[60_000]), (vec![None], None));
 }
 
-/// The upstream table of `TestListenerResyncPeriods`: periods of 0, 2 and 3 seconds, looked at each second.
+/// The upstream table of `TestListenerResyncPeriods`: periods of 0, 2 and 3 seconds, looked at each
+/// second.
 #[test]
 fn si_23_a_handler_is_due_at_its_own_period_and_armed_anew() {
     let fake = FakeClock::new();
@@ -180,7 +182,8 @@ fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
     assert_eq!(words(&three, 3), ["*a1", "a1>1", "a1>2"]);
 }
 
-/// `TestSharedInformerWatchDisruption`'s consequence: a relist's unchanged objects reach only who is syncing.
+/// `TestSharedInformerWatchDisruption`'s consequence: a relist's unchanged objects reach only who
+/// is syncing.
 #[test]
 fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
     let world = World::with_resync(seconds(1));
@@ -223,7 +226,8 @@ fn si_22_a_handler_that_comes_late_gets_at_most_the_check_period() {
     assert_eq!(words(&receiver, 3), ["*a1", "a1>1", "-a1"]);
 }
 
-/// SI-25: a resync goes through the same queue as everything, so a handler sees it behind older changes.
+/// SI-25: a resync goes through the same queue as everything, so a handler sees it behind older
+/// changes.
 #[test]
 fn si_25_a_resync_does_not_overtake() {
     let world = World::with_resync(seconds(1));

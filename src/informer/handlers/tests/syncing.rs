@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::informer::handlers::listener::type_label;
-use crate::informer::handlers::state::State;
+use crate::informer::handlers::state::HandlerState;
 use crate::reflector::{ReflectorStatus, Sink as _};
 use crate::{Error, ErrorKind};
 
@@ -160,8 +160,8 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
     assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
 }
 
-/// R4: the refusal ends waits that have begun and those that begin, of handlers that were there and that come; the first list
-/// ends that.
+/// R4: the refusal ends waits that have begun and those that begin, of handlers that were there and
+/// that come; the first list ends that.
 #[test]
 fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
     let world = World::new();
@@ -254,7 +254,7 @@ fn wt_4_a_handler_is_called_by_its_name_or_by_its_type_and_its_thread() {
 #[test]
 fn wt_5_synced_stays_synced() {
     let now = FakeClock::new().now();
-    let mut state = State::<ConfigMap>::new(None);
+    let mut state = HandlerState::<ConfigMap>::new(None);
     assert!(state.complete_initial().wake);
     assert!(state.synced);
     let _effects = state.push(told("*a1"), false, now);
@@ -266,7 +266,7 @@ fn wt_5_synced_stays_synced() {
 #[test]
 fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     let now = FakeClock::new().now();
-    let mut state = State::<ConfigMap>::new(None);
+    let mut state = HandlerState::<ConfigMap>::new(None);
     let _effects = state.push_initial(&[held("a1"), held("b1")], now);
     let _effects = state.complete_initial();
     for left in [2, 1] {

@@ -1,10 +1,12 @@
 //! Sets of informers over fake servers, one for each type, on one fake clock.
 //!
-//! What a set promises, by number: IS-1 one informer per type and scope; IS-2 its options are those of its first request;
-//! IS-3 a start starts those that were not started; IS-4 a stop is raised everywhere before anything is waited for, and
-//! nothing begins after it; IS-5 a shutdown has one deadline and names who is late, a drop joins all; IS-6 a wait hurries all
-//! at once and has one deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8 members can be read
-//! whatever their types; IS-9 options of the set are those of its informers, unless they say otherwise.
+//! What a set promises, by number: IS-1 one informer per type and scope; IS-2 its options are those
+//! of its first request; IS-3 a start starts those that were not started; IS-4 a stop is raised
+//! everywhere before anything is waited for, and nothing begins after it; IS-5 a shutdown has one
+//! deadline and names who is late, a drop joins all; IS-6 a wait hurries all at once and has one
+//! deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8 members can be
+//! read whatever their types; IS-9 options of the set are those of its informers, unless they say
+//! otherwise.
 
 mod readings;
 mod requests;
@@ -116,7 +118,7 @@ impl World {
         set.informer::<Pod>().unwrap();
         set.informer::<Secret>().unwrap();
         set.start().unwrap();
-        let synced = set.wait_for_sync(Deadline::NEVER);
+        let synced = set.wait_until_synced(Deadline::NEVER);
         synced.into_result().unwrap();
         self.cluster.config_maps.wait_for_watches(1);
         self.cluster.pods.wait_for_watches(1);
@@ -137,8 +139,8 @@ impl World {
         self.clock.after(Duration::ZERO)
     }
 
-    /// As [`pass_until`](Self::pass_until), and only while so many threads stand in the clock: no time passes that one of them
-    /// could use.
+    /// As [`pass_until`](Self::pass_until), and only while so many threads stand in the clock: no
+    /// time passes that one of them could use.
     fn pass_among(&self, threads: usize, holds: impl Fn() -> bool) {
         loop {
             let ahead = self.fake.wait_for_timers(threads);

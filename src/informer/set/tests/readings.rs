@@ -58,7 +58,8 @@ fn is_8_names_say_the_group_and_what_sets_informers_apart() {
     );
 }
 
-/// The rule is the informer's own: what is silent for too long is named, what is refused or was stopped is not.
+/// The rule is the informer's own: what is silent for too long is named, what is refused or was
+/// stopped is not.
 #[test]
 fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     let world = World::new();
@@ -69,20 +70,20 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
         sources.nodes.fail_all(kind, down());
     }
     let set = world.set();
-    set.check_health().unwrap();
+    set.health().unwrap();
     set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
     set.informer::<Node>().unwrap();
     let stopped = set.informer::<ConfigMap>().unwrap();
-    set.check_health().unwrap();
+    set.health().unwrap();
     set.start().unwrap();
     stopped.stop();
     // Three threads back off: the refused one hears its refusal again before time goes on.
     let members = set.members();
     world.pass_among(3, || {
-        members[0].check_health().is_err() && members[2].check_health().is_err()
+        members[0].health().is_err() && members[2].health().is_err()
     });
-    let error = set.check_health().unwrap_err();
+    let error = set.health().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let text = error.to_string();
     let lines: Vec<_> = text.lines().collect();
@@ -91,7 +92,7 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     assert!(lines[1].starts_with("nodes: the server has confirmed nothing for"));
     sources.pods.heal();
     sources.nodes.heal();
-    world.pass_until(|| set.check_health().is_ok());
+    world.pass_until(|| set.health().is_ok());
 }
 
 /// B14: an informer whose source panics goes on trying, and is not healthy.
@@ -102,10 +103,10 @@ fn b14_an_informer_whose_source_panics_is_not_healthy() {
     world.cluster.pods.plan(|_| panic!("a bad source"));
     set.informer::<Pod>().unwrap();
     set.start().unwrap();
-    world.pass_until(|| set.check_health().is_err());
-    let text = set.check_health().unwrap_err().to_string();
+    world.pass_until(|| set.health().is_err());
+    let text = set.health().unwrap_err().to_string();
     assert!(text.starts_with("pods: "), "{text}");
-    let result = set.wait_for_sync(world.now()).into_result();
+    let result = set.wait_until_synced(world.now()).into_result();
     let text = result.unwrap_err().to_string();
     assert!(text.contains("a bad source"), "{text}");
 }
@@ -118,7 +119,7 @@ fn is_8_a_set_is_shared_between_threads_and_can_be_debugged() {
     is_shared(&set);
     is_shared(&set.members()[0]);
     is_shared(&set.informer::<Pod>().unwrap());
-    is_shared(&set.wait_for_sync(world.now()));
+    is_shared(&set.wait_until_synced(world.now()));
     let text = format!("{set:?}");
     assert!(
         text.contains("configmaps") && !text.contains("settings"),

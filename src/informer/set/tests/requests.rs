@@ -92,7 +92,9 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
     assert!(Arc::ptr_eq(&nodes, &same));
     assert_eq!((pods.name(), nodes.name()), ("pods", "nodes"));
     set.start().unwrap();
-    set.wait_for_sync(Deadline::NEVER).into_result().unwrap();
+    set.wait_until_synced(Deadline::NEVER)
+        .into_result()
+        .unwrap();
     let request = &world.cluster.pods.requests()[0];
     assert_eq!((&request.scope, request.limit), (&shop, 7));
     assert_eq!(
@@ -146,7 +148,7 @@ fn is_9_an_informer_may_have_options_of_its_own() {
     let (handler, not_resynced) = Forward::unbounded();
     pods.add_handler(handler).unwrap();
     set.start().unwrap();
-    set.wait_for_handlers(Deadline::NEVER)
+    set.wait_until_handlers_synced(Deadline::NEVER)
         .into_result()
         .unwrap();
     assert_eq!(pods.store().by_index("node", "node-1").unwrap().len(), 1);
@@ -197,7 +199,9 @@ fn is_1_a_lister_is_that_of_the_types_informer() {
             .is_not_found()
     );
     set.start().unwrap();
-    set.wait_for_sync(Deadline::NEVER).into_result().unwrap();
+    set.wait_until_synced(Deadline::NEVER)
+        .into_result()
+        .unwrap();
     assert!(lister.namespace("shop").get("web").is_ok());
     assert_eq!(set.members().len(), 1);
 }

@@ -14,7 +14,7 @@ fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
     pods.wait_until_synced(Deadline::NEVER).unwrap();
     world.cluster.pods.wait_for_watches(1);
     let secrets = set.informer::<Secret>().unwrap();
-    let alone = set.wait_for_sync(Deadline::NEVER);
+    let alone = set.wait_until_synced(Deadline::NEVER);
     assert_eq!(
         alone.get("secrets").unwrap().error.as_ref().unwrap().kind(),
         ErrorKind::Config

@@ -22,7 +22,8 @@ fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
     set.shutdown(world.now()).unwrap();
 }
 
-/// The first informer's handler does not return: the others have ended nevertheless, before anybody waits for it.
+/// The first informer's handler does not return: the others have ended nevertheless, before anybody
+/// waits for it.
 #[test]
 fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
     for drops in [false, true] {
@@ -134,7 +135,8 @@ fn si_5_a_handler_may_shut_its_own_set_down() {
     registration.remove(Deadline::NEVER).unwrap();
 }
 
-/// Whoever lets go of the set last ends it, also a handler: that one ends when its call returns, all else has ended then.
+/// Whoever lets go of the set last ends it, also a handler: that one ends when its call returns,
+/// all else has ended then.
 #[test]
 fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     let world = World::new();

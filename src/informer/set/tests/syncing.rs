@@ -70,7 +70,7 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
         }
         let deadline = world.clock.after(Duration::from_secs(5));
         let waiting = Arc::clone(&set);
-        let (_worker, waited) = apart(move || waiting.wait_for_sync(deadline));
+        let (_worker, waited) = apart(move || waiting.wait_until_synced(deadline));
         if all.contains(&Hangs) {
             world.fake.wait_for_timer(Duration::from_secs(5));
             assert!(waited.is_empty(), "{case}");
@@ -102,7 +102,7 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
 fn wt_1_a_wait_for_nothing_is_over_at_once() {
     let world = World::new();
     let set = world.set();
-    let result = set.wait_for_sync(Deadline::NEVER);
+    let result = set.wait_until_synced(Deadline::NEVER);
     assert!(result.all_synced() && result.outcomes.is_empty());
     result.into_result().unwrap();
     assert!(set.has_synced());
@@ -113,7 +113,7 @@ fn wt_1_a_wait_for_nothing_is_over_at_once() {
 fn wt_1_success_beats_a_deadline_that_has_passed() {
     let world = World::new();
     let set = world.running();
-    assert!(set.wait_for_sync(world.now()).all_synced());
+    assert!(set.wait_until_synced(world.now()).all_synced());
 }
 
 fn result(ends: Vec<(&str, Result<(), Error>)>) -> SyncResult {
@@ -195,7 +195,7 @@ fn wt_3_the_result_has_the_cause_of_each_informer() {
     world.fake.wait_for_timer(Duration::from_millis(800));
     let secrets = set.informer::<Secret>().unwrap();
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
-    let result = set.wait_for_sync(world.now());
+    let result = set.wait_until_synced(world.now());
     assert_eq!(synced(&result), ["secrets"]);
     assert_eq!(names(result.unsynced()), ["pods"]);
     let error = error_of(&result, "pods");
@@ -224,9 +224,9 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
         of_shop.add_handler_with(Handlers::new(), audit()).unwrap(),
     ];
     set.start().unwrap();
-    let informers = set.wait_for_sync(Deadline::NEVER);
+    let informers = set.wait_until_synced(Deadline::NEVER);
     assert_eq!(names(informers.outcomes.iter()), ["pods", "pods (shop)"]);
-    let handlers = set.wait_for_handlers(Deadline::NEVER);
+    let handlers = set.wait_until_handlers_synced(Deadline::NEVER);
     let synced = synced(&handlers);
     assert_eq!(synced, added.each_ref().map(Registration::sync_name));
     assert_eq!(synced[0], "SharedInformer Pod + event handler audit");
@@ -241,7 +241,8 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
     );
 }
 
-/// B3: who waits for several hastens all of them from the beginning, also the ones behind one that never comes.
+/// B3: who waits for several hastens all of them from the beginning, also the ones behind one that
+/// never comes.
 #[test]
 fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     let world = World::new();
@@ -260,7 +261,7 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     world.fake.wait_for_timer(Duration::from_millis(800));
     let before = world.clock.now();
     let waiting = Arc::clone(&set);
-    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // Nobody else has a timer: no time passes before this one hurries.
     while world.fake.wait_for_timers(1) >= Duration::from_millis(800) {
         std::thread::yield_now();
@@ -294,7 +295,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     assert_eq!(config_maps.store().len(), 1, "it is there while others try");
     let began = world.clock.now();
     let waiting = Arc::clone(&set);
-    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // Three threads stand in the clock when none is at work: two back off, one reads its watch.
     let refused = || pods.status().refusal.is_some() && secrets.status().refusal.is_some();
     world.pass_among(3, refused);
@@ -319,7 +320,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     sources.pods.heal();
     sources.secrets.heal();
     world.pass_until(|| pods.has_synced() && secrets.has_synced());
-    assert!(set.wait_for_sync(world.now()).all_synced());
+    assert!(set.wait_until_synced(world.now()).all_synced());
     // The store hears of the list before the status says so.
     world.pass_until(|| set.members()[1].status().refusal.is_none());
 }
@@ -339,7 +340,7 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
     set.start().unwrap();
     world.pass_until(|| pods.status().refusal.is_some());
     let waiting = Arc::clone(&set);
-    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // It stands in the clock beside the request that hangs, and the one that backs off: it is past
     // the first.
     world.fake.wait_for_parked(3);
@@ -364,7 +365,7 @@ fn wt_1_a_stop_of_the_set_ends_the_wait() {
     set.start().unwrap();
     sources.pods.wait_for_requests(1);
     let waiting = Arc::clone(&set);
-    let (_worker, waited) = apart(move || waiting.wait_for_sync(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     set.stop();
     let error = waited.recv().unwrap().into_result().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
@@ -380,7 +381,7 @@ fn is_7_an_informer_that_was_not_started_is_not_waited_for_and_says_so() {
     let set = world.set();
     set.informer::<Pod>().unwrap();
     let error = set
-        .wait_for_sync(Deadline::NEVER)
+        .wait_until_synced(Deadline::NEVER)
         .into_result()
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -405,9 +406,9 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
     world.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
-    let late = set.wait_for_handlers(world.now());
+    let late = set.wait_until_handlers_synced(world.now());
     assert_eq!(synced(&late), Vec::<String>::new());
-    let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
     slow.gate.send(()).unwrap();
     let result = waited.recv().unwrap();
     assert_eq!(
@@ -432,7 +433,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     world.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
-    let (_worker, waited) = apart(move || waiting.wait_for_handlers(Deadline::NEVER));
+    let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
     // It waits beside the one that backs off, the one that watches, and the quick handler.
     world.fake.wait_for_parked(4);
     world.cluster.pods.heal();

@@ -1,4 +1,5 @@
-//! What the store holds, and what handlers hear of it: odd objects, old news, transforms, allocations (B12, B18, SI-26).
+//! What the store holds, and what handlers hear of it: odd objects, old news, transforms,
+//! allocations (B12, B18, SI-26).
 
 use super::*;
 use crate::informer::Handlers;
@@ -8,7 +9,8 @@ use crate::list_watch::{
 use crate::sync::Mutex;
 use crate::worker::StopToken;
 
-/// The object that does not decode stays what it was to the handlers, old and new, until it changes or goes.
+/// The object that does not decode stays what it was to the handlers, old and new, until it changes
+/// or goes.
 #[test]
 fn b12_an_object_that_does_not_decode_is_told_of_by_its_last_good_state() {
     let world = World::with(&["a", "b"]);
@@ -317,8 +319,8 @@ impl ListerWatcher<ConfigMap> for Vague {
     }
 }
 
-/// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector hears of it and asks for the
-/// most recent, at once.
+/// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector
+/// hears of it and asks for the most recent, at once.
 #[test]
 fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
     let world = World::with(&["a"]);

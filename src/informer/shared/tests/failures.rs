@@ -1,5 +1,5 @@
-//! When code of the user's panics or does not return on one of the informer's threads: it is told, and nothing runs on for
-//! nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
+//! When code of the user's panics or does not return on one of the informer's threads: it is told,
+//! and nothing runs on for nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
 
 use super::*;
 use crate::hooks::Hook;
@@ -325,8 +325,8 @@ fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
 /// What a thread that is late is held up by.
 const HELD_UP: &str = "held up by a transform, an index function or a call of the source";
 
-/// Shuts the informer down with a deadline that passes while a function of the user's blocks: what it says once nothing else
-/// runs any more than the thread of that name.
+/// Shuts the informer down with a deadline that passes while a function of the user's blocks: what
+/// it says once nothing else runs any more than the thread of that name.
 fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> String {
     let closing = Arc::clone(informer);
     let deadline = world.clock.after(Duration::from_secs(5));
@@ -464,7 +464,8 @@ impl ListerWatcher<ConfigMap> for Mute {
     }
 }
 
-/// A panic of what the start calls is its error, and ends the informer as any other panic does: nothing hangs.
+/// A panic of what the start calls is its error, and ends the informer as any other panic does:
+/// nothing hangs.
 #[test]
 fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     let world = World::with(&["a"]);

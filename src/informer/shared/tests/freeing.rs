@@ -1,9 +1,10 @@
-//! On which thread old states are freed: memory goes back to where the next events are decoded, or at once.
+//! On which thread old states are freed: memory goes back to where the next events are decoded, or
+//! at once.
 
 use std::time::Instant;
 
 use super::*;
-use crate::informer::spent::Spent;
+use crate::informer::reclaimer::Reclaimer;
 use crate::informer::{Deleted, EventHandler};
 use crate::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,
@@ -175,7 +176,8 @@ impl EventHandler<Traced> for Slow {
     fn on_delete(&mut self, _deleted: Deleted<Traced>) {}
 }
 
-/// The reflector's thread frees what is replaced while events come without a pause; what comes alone makes nothing wait.
+/// The reflector's thread frees what is replaced while events come without a pause; what comes
+/// alone makes nothing wait.
 #[test]
 fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
     let (dropped, drops) = unbounded();
@@ -204,17 +206,17 @@ fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
 #[test]
 fn ct_1_a_drop_that_panics_among_old_states_ends_nothing() {
     let (dropped, drops) = unbounded();
-    let spent = Spent::new();
-    spent.free();
+    let reclaimer = Reclaimer::new();
+    reclaimer.reclaim();
     // Without a version its drop panics.
-    spent.leave(Arc::new(StoredObject::new(Traced(
+    reclaimer.release(Arc::new(StoredObject::new(Traced(
         ObjectMeta::default(),
         Some(dropped.clone()),
     ))));
     let mut other = Traced(ObjectMeta::default(), Some(dropped));
     other.0.resource_version = Some("2".to_owned());
-    spent.leave(Arc::new(StoredObject::new(other)));
+    reclaimer.release(Arc::new(StoredObject::new(other)));
     assert!(drops.is_empty(), "both wait");
-    spent.free();
+    reclaimer.reclaim();
     assert!(drops.try_recv().unwrap().starts_with("2 "));
 }

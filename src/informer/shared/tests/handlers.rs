@@ -35,7 +35,8 @@ fn si_11_si_13_a_handler_added_while_it_runs_gets_everything_then_what_follows()
     assert_eq!(informer.registrations().len(), 2);
 }
 
-/// `TestSharedInformerInitializationRace`, `TestSharedInformerStartRace`: no gap and no duplicate, whenever it comes.
+/// `TestSharedInformerInitializationRace`, `TestSharedInformerStartRace`: no gap and no duplicate,
+/// whenever it comes.
 #[test]
 fn si_11_a_handler_that_comes_at_any_moment_misses_nothing_and_hears_nothing_twice() {
     let world = World::with(&["a", "b", "c"]);
@@ -72,7 +73,8 @@ fn si_11_a_handler_that_comes_at_any_moment_misses_nothing_and_hears_nothing_twi
     }
 }
 
-/// Takes a notification into the view of a handler, if it follows on what the handler was told before.
+/// Takes a notification into the view of a handler, if it follows on what the handler was told
+/// before.
 fn follows(view: &mut BTreeMap<String, u64>, notification: &Told) {
     let key = notification.key().to_string();
     let text = written(notification);
@@ -174,8 +176,9 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
     assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"]);
 }
 
-/// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is whole at once. Nobody was
-/// asked for a resync yet, so that all handlers count as syncing, and hear of `c` too (SI-24).
+/// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is
+/// whole at once. Nobody was asked for a resync yet, so that all handlers count as syncing, and
+/// hear of `c` too (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
     let world = World::with(&["a", "b", "c"]);

@@ -1,8 +1,8 @@
 //! Whole shared informers, threads and all, against the fake source and the fake clock.
 //!
-//! Notifications are written in a small language: `+a2` adds object `a` at version 2, `*a2` adds it as part of the initial
-//! list, `a2>3` updates it from version 2 to 3, `-a4` deletes it as it was seen, `?a3` was deleted unseen. The fake server
-//! counts its versions from 2 on.
+//! Notifications are written in a small language: `+a2` adds object `a` at version 2, `*a2` adds it
+//! as part of the initial list, `a2>3` updates it from version 2 to 3, `-a4` deletes it as it was
+//! seen, `?a3` was deleted unseen. The fake server counts its versions from 2 on.
 
 mod contents;
 mod failures;
@@ -36,7 +36,8 @@ use crate::{Error, ErrorKind};
 type Told = Notification<ConfigMap>;
 type Informer = SharedInformer<ConfigMap>;
 
-/// What a closed gate may take to open: a test that has failed may drop its informer before it opens the gate.
+/// What a closed gate may take to open: a test that has failed may drop its informer before it
+/// opens the gate.
 const OPENS: Duration = Duration::from_mins(5);
 
 /// A fake server on a fake clock.
@@ -103,8 +104,8 @@ impl World {
         self.source.wait_for_watches(1);
     }
 
-    /// Changes what the watch does not tell: it ends, and its version is too old for another one, so that the reflector
-    /// lists once.
+    /// Changes what the watch does not tell: it ends, and its version is too old for another one,
+    /// so that the reflector lists once.
     fn behind_its_back(&self, change: impl FnOnce(&Self)) {
         self.source.end_watches(None);
         self.source.wait_for_watches(0);
@@ -149,7 +150,8 @@ fn follow_with(informer: &Informer, options: HandlerOptions) -> (Registration, R
     (informer.add_handler_with(handler, options).unwrap(), told)
 }
 
-/// `a1` is the object `a` at version 1, with the uid that the fake server gives to its first object.
+/// `a1` is the object `a` at version 1, with the uid that the fake server gives to its first
+/// object.
 fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let (name, version) = word.split_at(1);
     let mut object = objects::config_map("", name, version, &[]);

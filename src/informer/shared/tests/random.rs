@@ -43,7 +43,8 @@ fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
         .collect()
 }
 
-/// The values of an object in the index `digit`: so few that objects share them, and each change moves an object.
+/// The values of an object in the index `digit`: so few that objects share them, and each change
+/// moves an object.
 fn digits(object: &ConfigMap) -> Vec<String> {
     let version = object.metadata.resource_version.clone().unwrap();
     version.chars().map(String::from).collect()
@@ -154,7 +155,8 @@ impl Follower {
                 if deleted.final_state_known {
                     assert!(last > before, "{text}");
                 } else {
-                    // Changes may have been told as part of the delete, beyond the bound of the handler's queue.
+                    // Changes may have been told as part of the delete, beyond the bound of the
+                    // handler's queue.
                     assert!(last >= before, "{text}");
                     tally.missed += 1;
                 }
@@ -299,8 +301,8 @@ impl History {
         }
     }
 
-    /// The server sends once more what it sent of an object before: after what followed on it, or after the object has
-    /// gone from server and store.
+    /// The server sends once more what it sent of an object before: after what followed on it, or
+    /// after the object has gone from server and store.
     fn repeat(&mut self) {
         let (there, stored) = (self.world.source.objects(), self.informer.store().list());
         let is_old = |objects: &[Arc<StoredObject<ConfigMap>>], old: &StoredObject<ConfigMap>| {

@@ -130,8 +130,8 @@ fn st_9_a_bookmark_moves_the_stores_version() {
     assert_eq!(words(&path.store), ["a7"]);
 }
 
-/// B18, ST-9: a server that went back in time and holds nothing says so by its list alone, of which no object comes; what it
-/// says from then on counts.
+/// B18, ST-9: a server that went back in time and holds nothing says so by its list alone, of which
+/// no object comes; what it says from then on counts.
 #[test]
 fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
     let world = World::new();

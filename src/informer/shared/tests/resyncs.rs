@@ -36,7 +36,8 @@ fn si_23_a_resync_reaches_the_handlers_that_are_due_and_no_others() {
     assert_eq!(next(&third, 1), ["+b3"]);
 }
 
-/// SI-21, SI-22: without a period of the informer's own there is no resync, whatever a handler asks for.
+/// SI-21, SI-22: without a period of the informer's own there is no resync, whatever a handler asks
+/// for.
 #[test]
 fn si_22_no_period_of_the_informer_means_no_resync() {
     let world = World::with(&["a"]);
@@ -48,7 +49,8 @@ fn si_22_no_period_of_the_informer_means_no_resync() {
     assert_eq!(next(&told, 2), ["*a2", "+b3"]);
 }
 
-/// `TestSharedInformerWatchDisruption`: a relist tells those who do not resync of what changed only.
+/// `TestSharedInformerWatchDisruption`: a relist tells those who do not resync of what changed
+/// only.
 #[test]
 fn si_24_after_a_list_unchanged_objects_are_told_to_those_who_are_syncing_only() {
     let world = World::with(&["a", "b"]);

@@ -1,7 +1,9 @@
-//! States of objects that nobody holds any more, on their way back to the thread that decodes the next ones.
+//! States of objects that nobody holds any more, on their way back to the thread that decodes the
+//! next ones.
 //!
-//! Freeing memory on one thread while another allocates from the same arena makes both wait for the arena's lock, with glibc
-//! for longer than the decoding takes. While events come without a pause, the reflector's thread frees them instead.
+//! Freeing memory on one thread while another allocates from the same arena makes both wait for the
+//! arena's lock, with glibc for longer than the decoding takes. While events come without a pause,
+//! the reflector's thread frees them instead.
 
 use std::any::TypeId;
 
@@ -13,29 +15,30 @@ use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// So many wait at most.
-const SPENT_MAX: usize = 64;
+const RECLAIMED_MAX: usize = 64;
 
-/// Where the informer's threads leave what they were the last to hold. Nothing is left while the reflector rests; only
-/// where bytes seemed to have come and had not, a few objects wait for the next event.
+/// Where the informer's threads leave what they were the last to hold. Nothing is left while the
+/// reflector rests; only where bytes seemed to have come and had not, a few objects wait for the
+/// next event.
 ///
 /// `None` while the reflector rests. Otherwise more has come already, and it will look here soon.
-pub(super) struct Spent<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
+pub(super) struct Reclaimer<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
 
-impl<K: Object> Spent<K> {
+impl<K: Object> Reclaimer<K> {
     pub(super) fn new() -> Self {
         Self(Mutex::ranked(Rank::OLD_STATES, None))
     }
 
-    /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A Secret's values are
-    /// overwritten here at once, in any case.
-    pub(super) fn leave(&self, object: Arc<StoredObject<K>>) {
+    /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A
+    /// Secret's values are overwritten here at once, in any case.
+    pub(super) fn release(&self, object: Arc<StoredObject<K>>) {
         // Who else lets go at this moment makes this wrong at most about where the memory is freed.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
         }
         let mut objects = self.0.lock();
         match &mut *objects {
-            Some(objects) if objects.len() < SPENT_MAX => objects.push(object),
+            Some(objects) if objects.len() < RECLAIMED_MAX => objects.push(object),
             Some(_) | None => {
                 drop(objects);
                 drop(object);
@@ -44,30 +47,31 @@ impl<K: Object> Spent<K> {
     }
 
     /// Lets go of what a notification held.
-    pub(super) fn leave_all(&self, notification: Notification<K>) {
+    pub(super) fn release_all(&self, notification: Notification<K>) {
         match notification {
-            Notification::Added { object, .. } => self.leave(object),
+            Notification::Added { object, .. } => self.release(object),
             Notification::Updated { old, new } => {
-                self.leave(old);
-                self.leave(new);
+                self.release(old);
+                self.release(new);
             }
-            Notification::Deleted(deleted) => self.leave(deleted.last_known),
+            Notification::Deleted(deleted) => self.release(deleted.last_known),
         }
     }
 
     /// The reflector is at work, and frees what was left; on its thread.
-    pub(super) fn free(&self) {
+    pub(super) fn reclaim(&self) {
         self.turn(Some(Vec::new()));
     }
 
     /// The reflector rests: from here on, who lets go frees.
-    pub(super) fn rest(&self) {
+    pub(super) fn pause(&self) {
         self.turn(None);
     }
 
     fn turn(&self, to: Option<Vec<Arc<StoredObject<K>>>>) {
         let objects = std::mem::replace(&mut *self.0.lock(), to);
-        // What a program's type does when it is dropped is its own: not under the lock, and no reason for the watch to end.
+        // What a program's type does when it is dropped is its own: not under the lock, and no
+        // reason for the watch to end.
         for object in objects.into_iter().flatten() {
             if let Err(error) = guard(format_args!("the drop of a {}", K::KIND), || drop(object)) {
                 log::error!("{error}");
@@ -88,52 +92,52 @@ mod tests {
 
     #[test]
     fn what_is_left_while_the_reflector_works_is_freed_by_it() {
-        let spent = Spent::new();
-        spent.free();
+        let reclaimer = Reclaimer::new();
+        reclaimer.reclaim();
         let last = object();
         let watched = Arc::downgrade(&last);
-        spent.leave(last);
+        reclaimer.release(last);
         assert_eq!(watched.strong_count(), 1, "it waits");
-        spent.free();
+        reclaimer.reclaim();
         assert_eq!(watched.strong_count(), 0);
     }
 
     #[test]
     fn nothing_waits_while_the_reflector_rests() {
-        let spent = Spent::new();
-        spent.free();
+        let reclaimer = Reclaimer::new();
+        reclaimer.reclaim();
         let (early, late) = (object(), object());
         let watched = [&early, &late].map(Arc::downgrade);
-        spent.leave(early);
-        spent.rest();
-        spent.leave(late);
+        reclaimer.release(early);
+        reclaimer.pause();
+        reclaimer.release(late);
         assert_eq!(watched.map(|object| object.strong_count()), [0, 0]);
     }
 
     #[test]
     fn what_somebody_else_holds_does_not_wait_and_what_waits_is_bounded() {
-        let spent = Spent::new();
-        spent.free();
+        let reclaimer = Reclaimer::new();
+        reclaimer.reclaim();
         let shared = object();
-        spent.leave(Arc::clone(&shared));
+        reclaimer.release(Arc::clone(&shared));
         assert_eq!(Arc::strong_count(&shared), 1);
-        let left: Vec<_> = (0..=SPENT_MAX).map(|_| object()).collect();
+        let left: Vec<_> = (0..=RECLAIMED_MAX).map(|_| object()).collect();
         let watched: Vec<_> = left.iter().map(Arc::downgrade).collect();
         for object in left {
-            spent.leave(object);
+            reclaimer.release(object);
         }
         let waiting = watched.iter().filter(|object| object.strong_count() > 0);
-        assert_eq!(waiting.count(), SPENT_MAX);
+        assert_eq!(waiting.count(), RECLAIMED_MAX);
     }
 
     /// Promise 5: secret bytes are overwritten by whoever lets go of them last, at once.
     #[test]
     fn a_secret_never_waits() {
-        let spent = Spent::new();
-        spent.free();
+        let reclaimer = Reclaimer::new();
+        reclaimer.reclaim();
         let secret = Arc::new(StoredObject::new(Secret::default()));
         let watched = Arc::downgrade(&secret);
-        spent.leave(secret);
+        reclaimer.release(secret);
         assert_eq!(watched.strong_count(), 0);
     }
 }
