@@ -2,7 +2,6 @@
 
 mod backoff;
 mod core;
-mod demand;
 mod driver;
 mod error_hook;
 mod failure_class;
@@ -15,14 +14,15 @@ mod status;
 #[cfg(test)]
 #[cfg(feature = "testing")]
 mod tests;
+mod waiters;
 
-pub use demand::{Demand, DemandGuard};
 pub use error_hook::FailedAttempt;
 pub use metrics::ReflectorMetric;
 pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink};
 pub use status::{Phase, ReflectorStatus};
+pub use waiters::{Demand, DemandGuard};
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 
 mod index;
 mod lister;
-mod mutation;
+mod mutation_cache;
 mod reader;
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -20,7 +20,7 @@ mod writer;
 
 pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::Lister;
-pub use mutation::{MutationCache, MutationCacheOptions};
+pub use mutation_cache::{MutationCache, MutationCacheOptions};
 pub use reader::Store;
 pub(crate) use state::Change;
 pub(crate) use version_guard::VersionGuard;

@@ -6,7 +6,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{classify, is_expired_page};
 
-use super::memory::History;
+use super::state::History;
 use super::{Action, Core, Facts, Next, Pass, State, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).

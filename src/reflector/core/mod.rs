@@ -15,8 +15,8 @@
 //! A *pass* is one list, plain or streamed, and the watches after it. Time comes in with each input.
 
 mod listing;
-mod memory;
 mod probing;
+mod state;
 mod streaming;
 #[cfg(test)]
 mod tests;
@@ -30,7 +30,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use listing::Listing;
-use memory::{History, Memory};
+use state::{History, Memory};
 use streaming::Streaming;
 use watching::Watching;
 

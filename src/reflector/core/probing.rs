@@ -10,7 +10,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
-use super::memory::History;
+use super::state::History;
 use super::{Action, Core, Facts, Next, Pass, State};
 
 impl Core {

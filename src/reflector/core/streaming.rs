@@ -9,7 +9,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
-use super::memory::History;
+use super::state::History;
 use super::watching::Watching;
 use super::{Action, Core, Facts, Next, Pass, Seen, State, VERY_SHORT, use_up};
 

@@ -9,7 +9,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
-use super::memory::History;
+use super::state::History;
 use super::{Action, Committing, Core, Effect, Facts, Next, Seen, State, VERY_SHORT, use_up};
 
 /// What a server may be late in ending a watch by its own time-out (B11).

@@ -1,13 +1,13 @@
 //! Tests of a whole reflector, thread and all, against the fake source and the fake clock.
 
 mod behaviour;
-mod demand;
 mod failures;
 mod metrics;
 mod panics;
 mod simulation;
 mod sinks;
 mod streams;
+mod waiters;
 
 use std::time::Duration;
 

@@ -5,7 +5,7 @@ mod indices;
 mod listers;
 mod own_writes;
 mod refusals;
-mod undelta;
+mod snapshots;
 mod waits;
 
 use k8s_openapi::api::core::v1::ConfigMap;
