@@ -11,7 +11,7 @@ use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes};
 use kubecache::object::{FieldSelector, Scope};
-use kubecache::reflector::{Demand, DemandGuard, Reflector, ReflectorOptions, ReflectorStatus};
+use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, WaiterGuard, Waiters};
 use kubecache::{Error, ErrorKind};
 
 use crate::args::{Options, Output};
@@ -69,7 +69,7 @@ struct Ears {
     reflector: Arc<Reflector>,
     /// Held until the pods are known: somebody waits for them, so a failed first list is tried
     /// again fast.
-    waits: Option<DemandGuard>,
+    waits: Option<WaiterGuard>,
 }
 
 /// How far the agent is.
@@ -241,7 +241,7 @@ impl Ears {
     ) -> Result<Self, Error> {
         let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
-        let demand = Demand::new();
+        let demand = Waiters::new();
         options.demand = Some(demand.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),

@@ -6,13 +6,13 @@ use super::state::{QueueEnd, QueueState};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::object::{Object, resource_name};
-use crate::reflector::{Demand, ReflectorStatus};
+use crate::reflector::{ReflectorStatus, Waiters};
 use crate::sync::{Arc, Monitor};
 
 /// A look at a [`DeltaFifo`](super::DeltaFifo) from outside. Cheap to clone.
 pub struct DeltaFifoHandle<K: Object> {
     pub(super) state: Arc<Monitor<QueueState<K>>>,
-    pub(super) demand: Demand,
+    pub(super) demand: Waiters,
     pub(super) clock: Clock,
 }
 
@@ -52,7 +52,7 @@ impl<K: Object> DeltaFifoHandle<K> {
 
     /// The callers who wait for the queue to sync: for
     /// [`ReflectorOptions::demand`](crate::reflector::ReflectorOptions::demand).
-    pub fn demand(&self) -> Demand {
+    pub fn demand(&self) -> Waiters {
         self.demand.clone()
     }
 

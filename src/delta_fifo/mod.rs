@@ -132,7 +132,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::object::Object;
-use crate::reflector::Demand;
+use crate::reflector::Waiters;
 use crate::sync::{Arc, Monitor, Rank, current_thread};
 
 use options::ask;
@@ -189,7 +189,7 @@ impl<K: Object> DeltaFifo<K> {
         let state = QueueState::new(!options.in_order, clock.now());
         let queue = DeltaFifoHandle {
             state: Arc::new(Monitor::ranked(Rank::DELTA_FIFO, state)),
-            demand: Demand::new(),
+            demand: Waiters::new(),
             clock,
         };
         let known = options.known.as_ref().map(Arc::clone);

@@ -12,7 +12,7 @@ use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::guarded::Guarded;
 use crate::reflector::measured::Measured;
 use crate::reflector::{
-    Demand, FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink,
+    FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, Waiters,
 };
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, panic_literal};
@@ -28,7 +28,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     sink: S,
     core: Core,
     clock: Clock,
-    demand: Demand,
+    demand: Waiters,
     status: Arc<Mutex<ReflectorStatus>>,
     stream: Option<Box<dyn WatchStream<K>>>,
     staging: Option<S::Staging>,
@@ -124,7 +124,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         );
         Facts {
             now: self.clock.now(),
-            waited_for: !self.core.status().synced && self.demand.is_waited_for(),
+            waited_for: !self.core.status().synced && self.demand.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),
             bookmarks: if of_the_watch {
                 None

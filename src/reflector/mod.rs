@@ -22,7 +22,7 @@ pub use options::{BackoffOptions, ReflectorOptions};
 pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
 pub use sink::{Replacement, Sink};
 pub use status::{Phase, ReflectorStatus};
-pub use waiters::{Demand, DemandGuard};
+pub use waiters::{WaiterGuard, Waiters};
 
 use std::time::Duration;
 

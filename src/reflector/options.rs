@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use crate::clock::Clock;
 use crate::hooks::Hook;
 use crate::object::ResourceVersion;
-use crate::reflector::{Demand, FailedAttempt, ReflectorMetric};
+use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
@@ -43,7 +43,7 @@ pub struct ReflectorOptions {
     /// Seed of the jitter. Default: random.
     pub seed: u64,
     /// Who waits for the first sync (B3). Default `None`: nobody.
-    pub demand: Option<Demand>,
+    pub demand: Option<Waiters>,
     /// What a run before this one knew: a first list older than it is asked for once more, at the most recent
     /// version (B4). Default `None`.
     pub start_floor: Option<ResourceVersion>,

@@ -45,7 +45,7 @@ pub struct ReflectorStatus {
     pub behind_since: Option<Instant>,
     /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
     /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
-    pub contact_due: Option<Instant>,
+    pub contact_deadline: Option<Instant>,
     /// The requests that failed one after the other; none again once a list or a watch succeeds.
     /// Before any failure it knows when the run began.
     pub failures: Failures,
@@ -175,7 +175,7 @@ impl ReflectorStatus {
     }
 
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.phase != Phase::Stopped && self.contact_due.is_some_and(|due| now >= due)
+        self.phase != Phase::Stopped && self.contact_deadline.is_some_and(|due| now >= due)
     }
 
     /// Whether, at `now`, the content is synced and was confirmed within `limit`.

@@ -10,9 +10,9 @@ use crate::worker::{StopToken, Wake};
 /// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone;
 /// shared by the callers and one reflector.
 #[derive(Clone, Debug)]
-pub struct Demand(Arc<Monitor<Callers>>);
+pub struct Waiters(Arc<Monitor<Callers>>);
 
-impl Default for Demand {
+impl Default for Waiters {
     fn default() -> Self {
         Self(Arc::new(Monitor::ranked(Rank::DEMAND, Callers::default())))
     }
@@ -41,9 +41,9 @@ impl fmt::Debug for Callers {
 /// One caller's wait; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "the wait ends when the guard is dropped"]
-pub struct DemandGuard(Demand);
+pub struct WaiterGuard(Waiters);
 
-impl Demand {
+impl Waiters {
     /// A demand of nobody.
     pub fn new() -> Self {
         Self::default()
@@ -52,7 +52,7 @@ impl Demand {
     /// Declares that somebody waits, until the guard is dropped. Never blocks on the network.
     ///
     /// A reflector that backs off before its first sync wakes up and retries fast.
-    pub fn wait(&self) -> DemandGuard {
+    pub fn wait(&self) -> WaiterGuard {
         let request = {
             let mut callers = self.0.lock();
             callers.waiting = callers.waiting.saturating_add(1);
@@ -62,11 +62,11 @@ impl Demand {
         if let Some(request) = request {
             request.wake();
         }
-        DemandGuard(self.clone())
+        WaiterGuard(self.clone())
     }
 
     /// Whether somebody waits.
-    pub fn is_waited_for(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.0.lock().waiting > 0
     }
 
@@ -131,7 +131,7 @@ impl Demand {
     }
 }
 
-impl Drop for DemandGuard {
+impl Drop for WaiterGuard {
     fn drop(&mut self) {
         let mut callers = self.0.0.lock();
         callers.waiting = callers.waiting.saturating_sub(1);

@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
-use crate::reflector::{Demand, Reflector, ReflectorOptions, ReflectorStatus};
+use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::index::{Indexers, Values};
 use crate::store::state::{State, index};
 use crate::store::writer::StoreWriter;
@@ -56,7 +56,7 @@ use crate::sync::{Arc, Monitor, Rank};
 #[doc(alias = "ThreadSafeStore")]
 pub struct Store<K: Object> {
     state: Arc<Monitor<State<K>>>,
-    demand: Demand,
+    demand: Waiters,
     clock: Clock,
     /// What errors call the content; by default by the kind of its objects.
     name: Option<Arc<str>>,
@@ -73,7 +73,7 @@ impl<K: Object> Store<K> {
         let writer = StoreWriter::new(Arc::clone(&state), functions);
         let store = Self {
             state,
-            demand: Demand::new(),
+            demand: Waiters::new(),
             clock,
             name: None,
         };
@@ -103,7 +103,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Who waits for this store: for [`ReflectorOptions::demand`].
-    pub fn demand(&self) -> Demand {
+    pub fn demand(&self) -> Waiters {
         self.demand.clone()
     }
 
@@ -117,7 +117,7 @@ impl<K: Object> Store<K> {
     }
 
     /// The same, as an informer has it: with a name for errors, and waiters of its own.
-    pub(crate) fn of_informer(self, name: Arc<str>, demand: Demand) -> Self {
+    pub(crate) fn of_informer(self, name: Arc<str>, demand: Waiters) -> Self {
         Self {
             demand,
             name: Some(name),

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::thread;
 
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::reflector::{Demand, Replacement, Sink};
+use crate::reflector::{Replacement, Sink, Waiters};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{Arc, Monitor};
 use crate::worker::StopSource;
@@ -106,7 +106,7 @@ fn a_rest_hears_the_stop_and_the_demand() {
     for stops in [true, false] {
         shuttle::check_random(
             move || {
-                let (demand, stop) = (Demand::new(), StopSource::new());
+                let (demand, stop) = (Waiters::new(), StopSource::new());
                 let (resting, token) = (demand.clone(), stop.token());
                 let rest = thread::spawn(move || {
                     let clock = Clock::system();

@@ -8,7 +8,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::informer::{Registration, SharedInformer};
 use crate::object::Object;
-use crate::reflector::{DemandGuard, ReflectorStatus};
+use crate::reflector::{ReflectorStatus, WaiterGuard};
 use crate::sync::Arc;
 
 /// A [`SharedInformer`] of a set, whatever the type of its objects.
@@ -94,7 +94,7 @@ pub(super) trait SetMember: Any + Send + Sync {
     /// Starts it; an informer that was started or stopped before stays as it is.
     fn start(&self) -> Result<(), Error>;
     /// Declares that a caller waits for its first list (B3).
-    fn demand(&self) -> DemandGuard;
+    fn demand(&self) -> WaiterGuard;
     /// Waits for its first list; one that was not started has nothing to wait for.
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn stop(&self);
@@ -142,7 +142,7 @@ impl<K: Object> SetMember for SharedInformer<K> {
         }
     }
 
-    fn demand(&self) -> DemandGuard {
+    fn demand(&self) -> WaiterGuard {
         self.store().demand().wait()
     }
 

@@ -13,7 +13,7 @@ use super::{InformerSet, InformerSetOptions};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::Registration;
 use crate::object::Scope;
-use crate::reflector::{Demand, DemandGuard, ReflectorStatus};
+use crate::reflector::{ReflectorStatus, WaiterGuard, Waiters};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::{Error, ErrorKind};
 
@@ -51,7 +51,7 @@ struct Fake {
     name: &'static str,
     state: Arc<Monitor<State>>,
     ends_after: Option<Arc<Monitor<State>>>,
-    demand: Demand,
+    demand: Waiters,
     clock: Clock,
 }
 
@@ -61,7 +61,7 @@ impl Fake {
             name,
             state: Arc::default(),
             ends_after: None,
-            demand: Demand::new(),
+            demand: Waiters::new(),
             clock: clock.clone(),
         }
     }
@@ -121,7 +121,7 @@ impl SetMember for Fake {
         Ok(())
     }
 
-    fn demand(&self) -> DemandGuard {
+    fn demand(&self) -> WaiterGuard {
         self.demand.wait()
     }
 
@@ -270,7 +270,7 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
         for thread in syncing {
             thread.join().unwrap();
         }
-        assert!(fakes.iter().all(|fake| !fake.demand.is_waited_for()));
+        assert!(fakes.iter().all(|fake| !fake.demand.any()));
     });
 }
 

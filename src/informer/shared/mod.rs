@@ -21,7 +21,7 @@ use crate::informer::handlers::Processor;
 use crate::informer::{EventHandler, HandlerOptions, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
-use crate::reflector::{Demand, ReflectorOptions, ReflectorStatus};
+use crate::reflector::{ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::{Indexers, Store};
 use crate::sync::{
     Arc, Monitor, Rank,
@@ -122,7 +122,7 @@ impl<K: Object> SharedInformer<K> {
         };
         let name: Arc<str> = options.name.unwrap_or_else(|| plural::<K>()).into();
         let clock = options.reflector.clock.clone();
-        let demand = Demand::new();
+        let demand = Waiters::new();
         let (store, writer) = Store::new(options.indexers, clock.clone());
         let store = store.of_informer(sync_name.into(), demand.clone());
         let own = options.metrics.as_ref();

@@ -9,7 +9,7 @@ use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::report::{ObjectState, ObjectSummary};
 use crate::object::{Object, ObjectKey, ResourceVersion};
-use crate::reflector::Demand;
+use crate::reflector::Waiters;
 use crate::sync::{Arc, Monitor, Rank};
 
 /// One referenced object. `S` is what its strategy keeps of it.
@@ -17,7 +17,7 @@ use crate::sync::{Arc, Monitor, Rank};
 pub(crate) struct ObjectEntry<S> {
     pub(crate) key: ObjectKey,
     /// Who waits for its first sync; each run of its reflector looks at it (B3).
-    pub(crate) demand: Demand,
+    pub(crate) demand: Waiters,
     pub(crate) state: Arc<Monitor<S>>,
 }
 
@@ -25,7 +25,7 @@ impl<S> ObjectEntry<S> {
     pub(crate) fn new(key: &ObjectKey, state: S) -> Arc<Self> {
         Arc::new(Self {
             key: key.clone(),
-            demand: Demand::new(),
+            demand: Waiters::new(),
             state: Arc::new(Monitor::ranked(Rank::ENTRY, state)),
         })
     }

@@ -19,7 +19,7 @@ fn heard(stage: &Stage) -> ReflectorStatus {
     ReflectorStatus {
         synced: true,
         last_contact: Some(now),
-        contact_due: now.checked_add(LIMIT),
+        contact_deadline: now.checked_add(LIMIT),
         ..ReflectorStatus::default()
     }
 }
@@ -54,7 +54,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
             Error::from_status(Status::new(500, "one moment")),
         ),
         last_contact: None,
-        contact_due: Some(stage.clock.now()),
+        contact_deadline: Some(stage.clock.now()),
         ..heard(&stage)
     };
     stage.runs.report("silent", &failing);
@@ -77,7 +77,7 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     let began = stage.clock.now();
     let waiting = ReflectorStatus {
         failures: crate::failures::Failures::none_since(began),
-        contact_due: began.checked_add(LIMIT),
+        contact_deadline: began.checked_add(LIMIT),
         ..ReflectorStatus::default()
     };
     stage.runs.report("s", &waiting);
@@ -108,7 +108,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
             Error::from_status(Status::new(410, "too old")),
         ),
         behind_since: Some(now),
-        contact_due: Some(now),
+        contact_deadline: Some(now),
         ..heard(&stage)
     };
     stage.runs.report("s", &behind);

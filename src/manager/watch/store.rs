@@ -19,7 +19,7 @@ use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
-use crate::reflector::DemandGuard;
+use crate::reflector::WaiterGuard;
 use crate::sync::Arc;
 use crate::worker::Worker;
 
@@ -91,7 +91,7 @@ impl<K: Object> WatchStore<K> {
 
     fn wait(&self, object: &WatchedObject<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
         let (key, clock) = (&object.key, self.table().clock());
-        let mut waiting: Option<DemandGuard> = None;
+        let mut waiting: Option<WaiterGuard> = None;
         let mut first = true;
         loop {
             let entry = object.state.lock();

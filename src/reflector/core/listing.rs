@@ -7,7 +7,7 @@ use crate::reflector::Phase;
 use crate::reflector::failure_class::{classify, is_expired_page};
 
 use super::state::History;
-use super::{Action, Core, Facts, Next, Pass, State, use_up};
+use super::{Action, Core, Cycle, Facts, Next, Step, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -31,7 +31,7 @@ pub(super) struct Listing {
     pages: u32,
     /// Pages without an item since the last one with some.
     empty_pages: u8,
-    pass: Pass,
+    pass: Cycle,
     /// It stands in for a probe: its failure says nothing of what is held (B11).
     is_probe: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Listing {
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0` before the first
     /// success, else at the last version (RF-9).
-    pub(super) fn list(&mut self, pass: Pass, facts: &Facts) -> Action {
+    pub(super) fn list(&mut self, pass: Cycle, facts: &Facts) -> Action {
         let asked = if self.memory.history == History::Unavailable {
             ResourceVersion::most_recent()
         } else if self.memory.version().is_empty() {
@@ -53,7 +53,7 @@ impl Core {
     pub(super) fn list_at(
         &mut self,
         asked: ResourceVersion,
-        pass: Pass,
+        pass: Cycle,
         is_probe: bool,
         facts: &Facts,
     ) -> Action {
@@ -89,7 +89,7 @@ impl Core {
             waited_for: facts.waited_for,
             ..ListRequest::default()
         };
-        self.state = State::Listing(Listing {
+        self.state = Step::Listing(Listing {
             version: None,
             empty_pages: 0,
             ..listing
@@ -160,7 +160,7 @@ impl Core {
             waited_for: facts.waited_for,
             ..ListRequest::default()
         };
-        self.state = State::Listing(Listing {
+        self.state = Step::Listing(Listing {
             pages: listing
                 .version
                 .as_ref()
@@ -209,6 +209,6 @@ impl Core {
             return self.fail(error, Next::Probe, facts);
         }
         self.memory.fell_behind(facts.now);
-        self.fail(error, Next::Pass, facts)
+        self.fail(error, Next::Cycle, facts)
     }
 }

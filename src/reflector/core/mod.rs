@@ -30,7 +30,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use listing::Listing;
-use state::{History, Memory};
+use state::{History, ReflectorState};
 use streaming::Streaming;
 use watching::Watching;
 
@@ -148,7 +148,7 @@ pub(crate) struct Facts {
 }
 
 #[derive(Debug)]
-enum State {
+enum Step {
     Idle,
     Listing(Listing),
     Committing(Committing),
@@ -169,16 +169,16 @@ enum State {
 #[derive(Debug)]
 struct Committing {
     of: Replacement,
-    pass: Pass,
+    pass: Cycle,
     stream: Option<Watching>,
 }
 
 /// What follows a rest.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    Pass,
-    List(Pass),
-    Stream(Pass),
+    Cycle,
+    List(Cycle),
+    Stream(Cycle),
     Watch,
     /// The watch again, unless a probe says that it would miss something (B11).
     Probe,
@@ -187,7 +187,7 @@ enum Next {
 /// A pass, and what it has used up: each exemption from the delay between requests holds once (B9),
 /// for a different request which an answer itself calls for.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pass {
+struct Cycle {
     /// At the most recent version: RF-12, WL-8, B4.
     most_recent: bool,
     /// One full list instead of pages: PG-6.
@@ -206,8 +206,8 @@ fn use_up(exemption: &mut bool) -> bool {
 /// The decisions of one run of a reflector.
 #[derive(Debug)]
 pub(crate) struct Core {
-    state: State,
-    memory: Memory,
+    state: Step,
+    memory: ReflectorState,
 }
 
 impl Core {
@@ -219,8 +219,8 @@ impl Core {
         now: Instant,
     ) -> Self {
         Self {
-            state: State::Idle,
-            memory: Memory::new(options, what, one_object, now),
+            state: Step::Idle,
+            memory: ReflectorState::new(options, what, one_object, now),
         }
     }
 
@@ -247,82 +247,82 @@ impl Core {
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
         let action = self.decide(input, facts);
-        let may_be_quiet = matches!(self.state, State::Opening(_) | State::Watching(_));
-        self.memory.reckon(may_be_quiet, facts.now);
+        let may_be_quiet = matches!(self.state, Step::Opening(_) | Step::Watching(_));
+        self.memory.update_contact_deadline(may_be_quiet, facts.now);
         action
     }
 
     fn decide(&mut self, input: Input, facts: &Facts) -> Action {
-        let state = std::mem::replace(&mut self.state, State::Ended);
+        let state = std::mem::replace(&mut self.state, Step::Ended);
         match (state, input) {
-            (_, Input::Stop) | (State::Ended, _) => self.end(),
-            (State::Idle, Input::Start) => self.begin_pass(facts),
-            (State::Listing(listing), Input::Page { page, is_empty }) => match page {
+            (_, Input::Stop) | (Step::Ended, _) => self.end(),
+            (Step::Idle, Input::Start) => self.begin_pass(facts),
+            (Step::Listing(listing), Input::Page { page, is_empty }) => match page {
                 Ok(page) => self.page(listing, page, is_empty, facts),
                 Err(error) => self.page_failed(listing, error, facts),
             },
-            (State::Probing, Input::Page { page, .. }) => match page {
+            (Step::Probing, Input::Page { page, .. }) => match page {
                 Ok(page) => self.probed(&page.resource_version, facts),
                 Err(error) => self.probe_failed(error, facts),
             },
-            (State::Committing(committing), Input::Done(result)) => match result {
+            (Step::Committing(committing), Input::Done(result)) => match result {
                 Ok(()) => self.committed(committing, facts),
                 Err(error) => self.commit_failed(&committing, error, facts),
             },
-            (State::Opening(opening), Input::Done(result)) => match result {
+            (Step::Opening(opening), Input::Done(result)) => match result {
                 Ok(()) => self.opened(opening, facts),
                 Err(error) => self.open_failed(&opening, error, facts),
             },
-            (State::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen, facts),
-            (State::Watching(watching), Input::Applied(result)) => {
+            (Step::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen, facts),
+            (Step::Watching(watching), Input::Applied(result)) => {
                 self.applied(watching, result, facts)
             }
-            (State::Watching(watching), Input::Resynced(result)) => {
+            (Step::Watching(watching), Input::Resynced(result)) => {
                 self.resynced(watching, result, facts)
             }
-            (State::Watching(watching), Input::Ended(end)) => {
+            (Step::Watching(watching), Input::Ended(end)) => {
                 self.watch_ended(&watching, end, facts)
             }
-            (State::Watching(watching), Input::Quiet { last_contact }) => {
+            (Step::Watching(watching), Input::Quiet { last_contact }) => {
                 self.quiet(watching, last_contact, facts)
             }
-            (State::OpeningStream(streaming), Input::Done(result)) => match result {
+            (Step::OpeningStream(streaming), Input::Done(result)) => match result {
                 Ok(()) => self.stream_opened(streaming, facts),
                 Err(error) => self.stream_failed(streaming, error, facts),
             },
-            (State::Streaming(streaming), Input::Seen(seen)) => {
+            (Step::Streaming(streaming), Input::Seen(seen)) => {
                 self.stream_seen(streaming, seen, facts)
             }
-            (State::Streaming(streaming), Input::Applied(result)) => match result {
+            (Step::Streaming(streaming), Input::Applied(result)) => match result {
                 Ok(()) => self.collect(streaming, facts),
                 Err(error) => self.stream_failed(streaming, error, facts),
             },
-            (State::Streaming(streaming), Input::Ended(end)) => {
+            (Step::Streaming(streaming), Input::Ended(end)) => {
                 self.stream_ended(&streaming, end.as_ref(), facts)
             }
-            (State::Streaming(streaming), Input::Quiet { last_contact }) => {
+            (Step::Streaming(streaming), Input::Quiet { last_contact }) => {
                 self.stream_quiet(streaming, last_contact, facts)
             }
-            (State::Resting { next, .. }, Input::Rested) => self.go_on(next, facts),
-            (State::Resting { since, until, next }, Input::Demanded) => {
+            (Step::Resting { next, .. }, Input::Rested) => self.go_on(next, facts),
+            (Step::Resting { since, until, next }, Input::Demanded) => {
                 self.demanded(since, until, next, facts)
             }
-            (state, input) => self.confused(&state, &input),
+            (state, input) => self.invalid_transition(&state, &input),
         }
     }
 
     /// Starts a pass: a streamed list where it is wanted and known to work, else a plain one.
     fn begin_pass(&mut self, facts: &Facts) -> Action {
         if facts.streams && self.memory.may_stream {
-            self.open_stream(Pass::default(), facts)
+            self.open_stream(Cycle::default(), facts)
         } else {
-            self.list(Pass::default(), facts)
+            self.list(Cycle::default(), facts)
         }
     }
 
     fn go_on(&mut self, next: Next, facts: &Facts) -> Action {
         match next {
-            Next::Pass => self.begin_pass(facts),
+            Next::Cycle => self.begin_pass(facts),
             Next::List(pass) => self.list(pass, facts),
             Next::Stream(pass) => self.open_stream(pass, facts),
             Next::Watch => self.open(facts),
@@ -341,7 +341,7 @@ impl Core {
         &mut self,
         asked: &ResourceVersion,
         version: ResourceVersion,
-        pass: Pass,
+        pass: Cycle,
         stream: Option<Watching>,
     ) -> Action {
         let of = Replacement {
@@ -349,7 +349,7 @@ impl Core {
             consistent: asked.is_empty(),
             history_expired: self.memory.history != History::Known,
         };
-        self.state = State::Committing(Committing {
+        self.state = Step::Committing(Committing {
             of: of.clone(),
             pass,
             stream,
@@ -361,11 +361,11 @@ impl Core {
     fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
         self.memory.fell_behind(facts.now);
         let stale = format!("the list at version {version} is older than what is known");
-        self.fail(Error::new(ErrorKind::Stale, stale), Next::Pass, facts)
+        self.fail(Error::new(ErrorKind::Stale, stale), Next::Cycle, facts)
     }
 
     fn rest(&mut self, until: Instant, on_demand: bool, next: Next, facts: &Facts) -> Action {
-        self.state = State::Resting {
+        self.state = Step::Resting {
             since: facts.now,
             until,
             next,
@@ -375,11 +375,11 @@ impl Core {
 
     /// Somebody waits now: the rest becomes a fast one, counted from its beginning.
     fn demanded(&mut self, since: Instant, until: Instant, next: Next, facts: &Facts) -> Action {
-        let until = self.memory.hastened(since, until, facts.now);
+        let until = self.memory.expedited(since, until, facts.now);
         if until <= facts.now {
             return self.go_on(next, facts);
         }
-        self.state = State::Resting { since, until, next };
+        self.state = Step::Resting { since, until, next };
         Action::Rest {
             until,
             on_demand: false,
@@ -388,12 +388,12 @@ impl Core {
 
     fn end(&mut self) -> Action {
         self.memory.status.phase = Phase::Stopped;
-        self.state = State::Ended;
+        self.state = Step::Ended;
         Action::End
     }
 
     /// The driver reported something that its last action cannot lead to: a mistake of ours, which ends the run.
-    fn confused(&mut self, state: &State, input: &Input) -> Action {
+    fn invalid_transition(&mut self, state: &Step, input: &Input) -> Action {
         debug_assert!(false, "{input:?} does not belong to {state:?}");
         self.memory.log(
             log::Level::Error,

@@ -11,7 +11,7 @@ use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::state::History;
-use super::{Action, Core, Facts, Next, Pass, State};
+use super::{Action, Core, Cycle, Facts, Next, Step};
 
 impl Core {
     /// Asks where the server stands: for one item, as the version alone counts; for one object as
@@ -19,10 +19,10 @@ impl Core {
     pub(super) fn probe(&mut self, facts: &Facts) -> Action {
         if self.memory.one_object {
             let asked = ResourceVersion::most_recent();
-            return self.list_at(asked, Pass::default(), true, facts);
+            return self.list_at(asked, Cycle::default(), true, facts);
         }
         self.memory.status.phase = Phase::Opening;
-        self.state = State::Probing;
+        self.state = Step::Probing;
         Action::Probe(ListRequest {
             resource_version: ResourceVersion::most_recent(),
             limit: 1,

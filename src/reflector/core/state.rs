@@ -42,7 +42,7 @@ pub(super) enum History {
     clippy::struct_excessive_bools,
     reason = "facts that are known or not, each for itself"
 )]
-pub(super) struct Memory {
+pub(super) struct ReflectorState {
     pub(super) status: ReflectorStatus,
     pub(super) effects: Vec<Effect>,
     pub(super) history: History,
@@ -96,7 +96,7 @@ pub(super) struct Memory {
     chance: Chance,
 }
 
-impl Memory {
+impl ReflectorState {
     pub(super) fn new(
         options: &ReflectorOptions,
         what: String,
@@ -107,7 +107,7 @@ impl Memory {
         let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
         let status = ReflectorStatus {
             failures: Failures::none_since(now),
-            contact_due: Some(later(now, idle_limit)),
+            contact_deadline: Some(later(now, idle_limit)),
             ..ReflectorStatus::default()
         };
         Self {
@@ -246,9 +246,9 @@ impl Memory {
     /// Shows by when the server has to be heard from: the idle limit after the last contact, unless
     /// a watch may be quiet for longer. Without an open watch, that is the idle limit from now at
     /// the most.
-    pub(super) fn reckon(&mut self, may_be_quiet: bool, now: Instant) {
+    pub(super) fn update_contact_deadline(&mut self, may_be_quiet: bool, now: Instant) {
         if let Some(behind) = self.status.behind_since {
-            self.status.contact_due = Some(behind);
+            self.status.contact_deadline = Some(behind);
             return;
         }
         let limit = self.idle_limit();
@@ -259,7 +259,7 @@ impl Memory {
         };
         let contact = self.status.last_contact.max(Some(self.unconfirmed_since));
         let dues = [contact, self.progress].map(|at| at.map(|at| later(at, limit)));
-        self.status.contact_due = dues.into_iter().flatten().chain(self.quiet_until).max();
+        self.status.contact_deadline = dues.into_iter().flatten().chain(self.quiet_until).max();
     }
 
     /// Moves the position with an event, never back (B18 instead of RF-29).
@@ -312,7 +312,7 @@ impl Memory {
         self.status.refusal = None;
     }
 
-    /// Notes a failure; says when to go on, and whether somebody who waits may hasten it.
+    /// Notes a failure; says when to go on, and whether somebody who waits may expedite it.
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let class = classify(&error);
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
@@ -331,16 +331,16 @@ impl Memory {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
         };
-        let hastened = if self.status.synced {
+        let expedited = if self.status.synced {
             class != FailureClass::TooMany
         } else {
             self.status.refusal.is_none() && fast.is_none()
         };
-        (until, hastened)
+        (until, expedited)
     }
 
     /// Notes that the position has expired. Says when the list follows, and whether somebody may
-    /// hasten it: at a moment of the next second, once until a watch has served (B9); else as after
+    /// expedite it: at a moment of the next second, once until a watch has served (B9); else as after
     /// any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
@@ -356,7 +356,7 @@ impl Memory {
 
     /// The end of a rest that somebody began to wait in (B3), or read what is held (B10): never
     /// later than it would have been.
-    pub(super) fn hastened(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
+    pub(super) fn expedited(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
         if self.status.synced {
             return until.min(later(since, self.backoff.first(&mut self.chance)));
         }

@@ -11,7 +11,7 @@ use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::state::History;
 use super::watching::Watching;
-use super::{Action, Core, Facts, Next, Pass, Seen, State, VERY_SHORT, use_up};
+use super::{Action, Core, Cycle, Facts, Next, Seen, Step, VERY_SHORT, use_up};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
 /// bookmark (WL-16).
@@ -32,7 +32,7 @@ pub(super) struct Streaming {
     last_item: Instant,
     /// When something of the list last came: an item, or bytes of one.
     progress: Instant,
-    pass: Pass,
+    pass: Cycle,
 }
 
 impl Streaming {
@@ -47,7 +47,7 @@ impl Streaming {
 
 impl Core {
     /// Opens a watch that begins with the present objects: never at `0`, which no stream can start from (WL-2).
-    pub(super) fn open_stream(&mut self, pass: Pass, facts: &Facts) -> Action {
+    pub(super) fn open_stream(&mut self, pass: Cycle, facts: &Facts) -> Action {
         let unavailable = self.memory.history == History::Unavailable;
         let asked = if unavailable || self.memory.version().is_unset() {
             ResourceVersion::most_recent()
@@ -60,7 +60,7 @@ impl Core {
     pub(super) fn open_stream_at(
         &mut self,
         asked: ResourceVersion,
-        pass: Pass,
+        pass: Cycle,
         facts: &Facts,
     ) -> Action {
         self.memory.status.phase = Phase::Listing;
@@ -73,7 +73,7 @@ impl Core {
             send_initial_events: true,
             waited_for: facts.waited_for,
         };
-        self.state = State::OpeningStream(Streaming {
+        self.state = Step::OpeningStream(Streaming {
             asked,
             opened_at: facts.now,
             timeout,
@@ -101,7 +101,7 @@ impl Core {
         if facts.now >= until {
             return self.give_up_stream(&streaming, facts);
         }
-        self.state = State::Streaming(streaming);
+        self.state = Step::Streaming(streaming);
         Action::Read { until }
     }
 
@@ -129,7 +129,7 @@ impl Core {
         }
         match seen {
             Seen::Object { .. } => {
-                self.state = State::Streaming(streaming);
+                self.state = Step::Streaming(streaming);
                 Action::Stage
             }
             Seen::Bookmark {
@@ -206,14 +206,14 @@ impl Core {
             FailureClass::Expired
             | FailureClass::TooLarge
             | FailureClass::TooMany
-            | FailureClass::Refused => self.fail(error, Next::Pass, facts),
+            | FailureClass::Refused => self.fail(error, Next::Cycle, facts),
         }
     }
 
     /// WL-9: a plain list for this pass; the next pass streams again.
-    pub(super) fn fall_back(&mut self, mut pass: Pass, error: Error, facts: &Facts) -> Action {
+    pub(super) fn fall_back(&mut self, mut pass: Cycle, error: Error, facts: &Facts) -> Action {
         if !use_up(&mut pass.plain_list) {
-            return self.fail(error, Next::Pass, facts);
+            return self.fail(error, Next::Cycle, facts);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"

@@ -10,7 +10,7 @@ use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::state::History;
-use super::{Action, Committing, Core, Effect, Facts, Next, Seen, State, VERY_SHORT, use_up};
+use super::{Action, Committing, Core, Effect, Facts, Next, Seen, Step, VERY_SHORT, use_up};
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
@@ -104,7 +104,7 @@ impl Core {
         if self.memory.status.failures.last().is_none() && self.memory.confirmed {
             self.memory.quiet_until = Some(watching.outlived_at());
         }
-        self.state = State::Opening(watching);
+        self.state = Step::Opening(watching);
         Action::Open(WatchRequest {
             resource_version: self.memory.version().clone(),
             timeout,
@@ -196,7 +196,7 @@ impl Core {
             return self.fall_back(pass, error, facts);
         }
         let error = error.context("unable to sync list result");
-        self.fail(error, Next::Pass, facts)
+        self.fail(error, Next::Cycle, facts)
     }
 
     pub(super) fn applied(
@@ -210,7 +210,7 @@ impl Core {
         };
         self.memory.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
-        self.fail(error, Next::Pass, facts)
+        self.fail(error, Next::Cycle, facts)
     }
 
     pub(super) fn resynced(
@@ -220,7 +220,7 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         if let Err(error) = result {
-            return self.fail(error.context("resync failed"), Next::Pass, facts);
+            return self.fail(error.context("resync failed"), Next::Cycle, facts);
         }
         self.memory.rearm_resync(facts.now);
         self.read(watching)
@@ -237,7 +237,7 @@ impl Core {
             .memory
             .resync_due
             .map_or(dead_at, |due| due.min(dead_at));
-        self.state = State::Watching(watching);
+        self.state = Step::Watching(watching);
         Action::Read { until }
     }
 
@@ -277,7 +277,7 @@ impl Core {
         match action {
             None => self.read(watching),
             Some(action) => {
-                self.state = State::Watching(watching);
+                self.state = Step::Watching(watching);
                 action
             }
         }
@@ -322,7 +322,7 @@ impl Core {
             self.memory.history = History::Expired;
             return self.expired(error, facts);
         }
-        let next = if again { Next::Watch } else { Next::Pass };
+        let next = if again { Next::Watch } else { Next::Cycle };
         self.fail(error, next, facts)
     }
 
@@ -331,7 +331,7 @@ impl Core {
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
         self.memory.fell_behind(facts.now);
         let (until, on_demand) = self.memory.expired(error, facts);
-        self.rest(until, on_demand, Next::Pass, facts)
+        self.rest(until, on_demand, Next::Cycle, facts)
     }
 
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
@@ -352,7 +352,7 @@ impl Core {
             if let Some(end) = end {
                 error = error.with_source(end);
             }
-            return self.fail(error, Next::Pass, facts);
+            return self.fail(error, Next::Cycle, facts);
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
@@ -369,7 +369,7 @@ impl Core {
         }
         self.memory.status.phase = match &next {
             Next::Watch | Next::Probe => Phase::Opening,
-            Next::Pass | Next::List(_) | Next::Stream(_) => Phase::Listing,
+            Next::Cycle | Next::List(_) | Next::Stream(_) => Phase::Listing,
         };
         let until = later(facts.now, wait);
         self.rest(until, false, next, facts)
@@ -408,7 +408,7 @@ impl Core {
             return self.reopen_after(lived, after(&watching), facts);
         }
         if self.memory.resync_due.is_some_and(|due| due <= facts.now) {
-            self.state = State::Watching(watching);
+            self.state = Step::Watching(watching);
             return Action::Resync;
         }
         self.read(watching)

@@ -381,7 +381,7 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
             }
             std::thread::yield_now();
         };
-        let due = status.contact_due.unwrap();
+        let due = status.contact_deadline.unwrap();
         due.saturating_duration_since(world.options.clock.now())
     };
     assert!(due(&first) >= seconds(330), "the watch's own time-out");

@@ -18,7 +18,7 @@ use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
 use crate::reflector::driver::Driver;
 use crate::reflector::guarded::Guarded;
-use crate::reflector::{DemandGuard, ReflectorStatus, Replacement, Sink};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, WaiterGuard};
 use crate::store::StoreWriter;
 use crate::sync::Mutex;
 use crate::testing::{RequestKind, SourceFault};
@@ -55,7 +55,7 @@ struct Simulation {
     /// A stream delivers its initial events: what would be repeated on it now would come after its end.
     collecting: bool,
     /// Somebody waits for the first sync.
-    waiting: Option<DemandGuard>,
+    waiting: Option<WaiterGuard>,
 }
 
 #[derive(Clone)]

@@ -207,10 +207,10 @@ fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
     let waiting = registration.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     world.fake.wait_for_parked(2);
-    assert!(demand.is_waited_for());
+    assert!(demand.any());
     world.processor.complete_initial();
     waited.recv().unwrap().unwrap();
-    assert!(!demand.is_waited_for());
+    assert!(!demand.any());
     registration.wait_until_synced(Deadline::NEVER).unwrap();
 }
 

@@ -20,7 +20,7 @@ fn check(options: &str, story: &str) {
             allowed = duration(read);
         }
         let status = bench.core.status();
-        let due = status.contact_due.unwrap();
+        let due = status.contact_deadline.unwrap();
         let left = due.saturating_duration_since(bench.now);
         let healthy = status.check_health(bench.now).is_ok();
         match expected.trim() {
@@ -352,7 +352,7 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     bench.tell(refused);
     let status = bench.core.status();
     assert!(status.refusal.is_some() && !status.synced);
-    assert_eq!(status.contact_due, Some(bench.now + duration("130s")));
+    assert_eq!(status.contact_deadline, Some(bench.now + duration("130s")));
 
     let mut bench = Bench::new("");
     bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\nrested");
@@ -402,6 +402,6 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
         (330..631).contains(&read.as_secs()),
         "the watch's own end: {read:?}"
     );
-    let due = bench.core.status().contact_due.unwrap();
+    let due = bench.core.status().contact_deadline.unwrap();
     assert!(due - bench.now > duration("525600m"));
 }

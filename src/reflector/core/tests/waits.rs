@@ -345,7 +345,7 @@ fn who_waited_and_left_costs_no_backoff() {
 
 const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
     row(
-        "B3: nobody waits: the steady backoff, which somebody may hasten",
+        "B3: nobody waits: the steady backoff, which somebody may expedite",
         "",
         "
         start               -> list 0 limit=500
