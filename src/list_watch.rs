@@ -42,7 +42,7 @@ pub struct ListRequest {
     /// Where the page before ended.
     pub continue_token: Option<String>,
     /// Somebody waits for the answer: such a request connects before others.
-    pub waited_for: bool,
+    pub urgent: bool,
 }
 
 /// A watch to open.
@@ -65,7 +65,7 @@ pub struct WatchRequest {
     /// Ask for the present objects first, as a stream (WL-2).
     pub send_initial_events: bool,
     /// Somebody waits for the answer: such a request connects before others.
-    pub waited_for: bool,
+    pub urgent: bool,
 }
 
 /// What [`WatchStream::next`] came back with.

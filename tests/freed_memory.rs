@@ -198,7 +198,7 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<StoredObject<Secret>> {
         head_timeout: std::time::Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
-        waited_for: false,
+        urgent: false,
     };
     let mut watch = source.watch(&request, &StopToken::never()).unwrap();
     match watch.next(Deadline::NEVER).unwrap() {
@@ -293,7 +293,7 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
                     head_timeout: std::time::Duration::from_mins(5),
                     bookmarks: true,
                     send_initial_events: false,
-                    waited_for: false,
+                    urgent: false,
                 };
                 let mut watch = source.watch(&request, &never).unwrap();
                 match watch.next(Deadline::NEVER).unwrap() {

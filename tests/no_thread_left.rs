@@ -57,7 +57,7 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
                 head_timeout: std::time::Duration::from_mins(5),
                 bookmarks: true,
                 send_initial_events: false,
-                waited_for: true,
+                urgent: true,
             };
             let mut watch = source.watch(&request, &stop.token()).unwrap();
             assert!(matches!(

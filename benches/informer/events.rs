@@ -294,7 +294,7 @@ impl Through<'_> {
             head_timeout: Duration::from_mins(5),
             bookmarks: true,
             send_initial_events: false,
-            waited_for: false,
+            urgent: false,
         };
         let mut stream = source.watch(&request, &StopToken::never()).unwrap();
         let mut seen = 0_usize;

@@ -65,7 +65,7 @@ pub(crate) fn run() -> bool {
                 head_timeout: Duration::from_mins(5),
                 bookmarks: true,
                 send_initial_events: false,
-                waited_for: false,
+                urgent: false,
             };
             let mut stream = source.watch(&request, &stop).unwrap();
             let deadline = Clock::system().after(PATIENCE);

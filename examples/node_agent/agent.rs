@@ -241,8 +241,8 @@ impl Ears {
     ) -> Result<Self, Error> {
         let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
-        let demand = Waiters::new();
-        options.demand = Some(demand.clone());
+        let waiters = Waiters::new();
+        options.waiters = Some(waiters.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
             client.lister_watcher(scope),
@@ -255,7 +255,7 @@ impl Ears {
             secrets,
             config_maps,
             reflector: Arc::new(reflector),
-            waits: Some(demand.wait()),
+            waits: Some(waiters.wait()),
         })
     }
 

@@ -28,8 +28,8 @@ impl<K: Object> Controller<K> {
     /// with what waits, one entry at a time: the deltas of one object, and whether they are part of
     /// the initial list.
     ///
-    /// `name` stands in log lines. Returns at once. The queue's demand takes the place of
-    /// [`ReflectorOptions::demand`]. `process` runs under no lock. It holds up lists, resyncs, and
+    /// `name` stands in log lines. Returns at once. The queue's waiters take the place of
+    /// [`ReflectorOptions::waiters`]. `process` runs under no lock. It holds up lists, resyncs, and
     /// events above the queue's bound while it runs, nothing else. A panic of it ends the
     /// controller: [`shutdown`](Self::shutdown) and every wait for a sync give the cause.
     ///
@@ -45,7 +45,7 @@ impl<K: Object> Controller<K> {
     ) -> Result<Self, Error> {
         let handle = queue.handle();
         let options = ReflectorOptions {
-            demand: Some(handle.demand()),
+            waiters: Some(handle.waiters()),
             ..options
         };
         let reflector = Reflector::spawn(name, source, writer, options)?;

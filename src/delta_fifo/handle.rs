@@ -12,7 +12,7 @@ use crate::sync::{Arc, Monitor};
 /// A look at a [`DeltaFifo`](super::DeltaFifo) from outside. Cheap to clone.
 pub struct DeltaFifoHandle<K: Object> {
     pub(super) state: Arc<Monitor<QueueState<K>>>,
-    pub(super) demand: Waiters,
+    pub(super) waiters: Waiters,
     pub(super) clock: Clock,
 }
 
@@ -30,7 +30,7 @@ impl<K: Object> DeltaFifoHandle<K> {
     ///
     /// The wait also ends when the server refuses the resource or does not know it, and when the
     /// queue can no longer sync. During the wait, a reflector that has this queue's
-    /// [`demand`](Self::demand) retries a failing first list fast.
+    /// [`waiters`](Self::waiters) retries a failing first list fast.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         if self.has_synced() {
             return Ok(());
         }
-        let _demand = self.demand.wait();
+        let _waiting = self.waiters.wait();
         let state = self.state.lock();
         let (end, state) = self
             .clock
@@ -51,9 +51,9 @@ impl<K: Object> DeltaFifoHandle<K> {
     }
 
     /// The callers who wait for the queue to sync: for
-    /// [`ReflectorOptions::demand`](crate::reflector::ReflectorOptions::demand).
-    pub fn demand(&self) -> Waiters {
-        self.demand.clone()
+    /// [`ReflectorOptions::waiters`](crate::reflector::ReflectorOptions::waiters).
+    pub fn waiters(&self) -> Waiters {
+        self.waiters.clone()
     }
 
     /// How much waits: objects in a compressed queue, deltas in order. What is being processed does
@@ -116,7 +116,7 @@ impl<K: Object> Clone for DeltaFifoHandle<K> {
     fn clone(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
-            demand: self.demand.clone(),
+            waiters: self.waiters.clone(),
             clock: self.clock.clone(),
         }
     }

@@ -189,7 +189,7 @@ impl<K: Object> DeltaFifo<K> {
         let state = QueueState::new(!options.in_order, clock.now());
         let queue = DeltaFifoHandle {
             state: Arc::new(Monitor::ranked(Rank::DELTA_FIFO, state)),
-            demand: Waiters::new(),
+            waiters: Waiters::new(),
             clock,
         };
         let known = options.known.as_ref().map(Arc::clone);

@@ -191,7 +191,7 @@ impl Client {
         let items_max = self.0.context.options.decode.list_items_max;
         let mut request = ListRequest {
             limit: PAGE_ITEMS,
-            waited_for: true,
+            urgent: true,
             ..ListRequest::default()
         };
         let mut objects = Vec::new();

@@ -162,7 +162,7 @@ impl<K: Object> HttpListerWatcher<K> {
     ) -> Result<ListPage, Error> {
         let path = requests::list::<K>(&self.scope, request)?;
         self.progress.enter(RequestPhase::Limited);
-        if request.waited_for {
+        if request.urgent {
             self.urgency.set(true);
         }
         let limiter = &self.client.context.limiter;
@@ -198,7 +198,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let path = requests::watch::<K>(&self.scope, request)?;
         let call = self.client.context.call(stop, NamedDeadline::NEVER)?;
         let (context, agent) = (Arc::clone(&self.client.context), Arc::clone(&self.agent));
-        let (asking, waited_for) = (call.clone(), request.waited_for);
+        let (asking, urgent) = (call.clone(), request.urgent);
         let initial_events = request.send_initial_events;
         let one_object = self.scope.is_one_object();
         let options = &self.client.context.options;
@@ -234,7 +234,7 @@ impl<K: Object> HttpListerWatcher<K> {
             };
             Ok(WatchReader::boxed(decoder, answer, decode.list_items_max))
         };
-        let stream = self.run(&Urgency::new(waited_for), stop, Deadline::NEVER, opening)?;
+        let stream = self.run(&Urgency::new(urgent), stop, Deadline::NEVER, opening)?;
         let stream: Result<_, Error> = stream
             .receive_one(&call)
             .map_err(|halt| self.failed(halt))?;

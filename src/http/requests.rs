@@ -208,7 +208,7 @@ mod tests {
             head_timeout: Duration::from_secs(30),
             bookmarks: true,
             send_initial_events: false,
-            waited_for: false,
+            urgent: false,
         }
     }
 

@@ -518,7 +518,7 @@ mod tests {
             head_timeout: PATIENCE,
             bookmarks: true,
             send_initial_events: false,
-            waited_for: false,
+            urgent: false,
         };
         let mut watch = source.open_watch(&request, &StopToken::never()).unwrap();
         let socket = watch.socket.clone().unwrap();

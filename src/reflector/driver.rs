@@ -28,7 +28,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     sink: S,
     core: Core,
     clock: Clock,
-    demand: Waiters,
+    waiters: Waiters,
     status: Arc<Mutex<ReflectorStatus>>,
     stream: Option<Box<dyn WatchStream<K>>>,
     staging: Option<S::Staging>,
@@ -61,7 +61,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
             measured,
             on_error: options.on_error,
             clock: options.clock,
-            demand: options.demand.unwrap_or_default(),
+            waiters: options.waiters.unwrap_or_default(),
             status,
             stream: None,
             staging: None,
@@ -124,7 +124,7 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         );
         Facts {
             now: self.clock.now(),
-            waited_for: !self.core.status().synced && self.demand.any(),
+            urgent: !self.core.status().synced && self.waiters.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),
             bookmarks: if of_the_watch {
                 None
@@ -165,9 +165,9 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
                 self.core.pauses(Some(until));
                 self.publish_and_rest();
                 let deadline = Deadline::at(until);
-                let demanded = self.demand.rest(&self.clock, deadline, stop, on_demand);
+                let is_expedited = self.waiters.rest(&self.clock, deadline, stop, on_demand);
                 self.core.pauses(None);
-                if demanded {
+                if is_expedited {
                     Input::Demanded
                 } else {
                     Input::Rested
@@ -263,10 +263,10 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         };
         let mut send = || self.source.list(request, stop, &mut each);
         // Who comes for a first sync while its list is queued makes the list urgent.
-        let page = if request.waited_for || self.core.status().synced {
+        let page = if request.urgent || self.core.status().synced {
             send()
         } else {
-            self.demand
+            self.waiters
                 .expediting(Arc::<Guarded<K>>::clone(&self.source), send)
         };
         self.staging = Some(staging);

@@ -75,7 +75,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 ///
 /// let (store, writer) = Store::new(Indexers::new(), Clock::system());
 /// let mut options = ReflectorOptions::default();
-/// options.demand = Some(store.demand());
+/// options.waiters = Some(store.waiters());
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
 /// store.wait_until_synced(Clock::system().after(Duration::from_mins(1)))?;

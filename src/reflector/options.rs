@@ -43,7 +43,7 @@ pub struct ReflectorOptions {
     /// Seed of the jitter. Default: random.
     pub seed: u64,
     /// Who waits for the first sync (B3). Default `None`: nobody.
-    pub demand: Option<Waiters>,
+    pub waiters: Option<Waiters>,
     /// What a run before this one knew: a first list older than it is asked for once more, at the most recent
     /// version (B4). Default `None`.
     pub start_floor: Option<ResourceVersion>,
@@ -138,7 +138,7 @@ impl Default for ReflectorOptions {
             idle_limit: IDLE_LIMIT,
             backoff: BackoffOptions::default(),
             seed: RandomState::new().build_hasher().finish(),
-            demand: None,
+            waiters: None,
             start_floor: None,
             start_after: Vec::new(),
             watch_list: true,

@@ -44,7 +44,7 @@ impl fmt::Debug for Callers {
 pub struct WaiterGuard(Waiters);
 
 impl Waiters {
-    /// A demand of nobody.
+    /// Creates an empty count of waiters.
     pub fn new() -> Self {
         Self::default()
     }
@@ -123,8 +123,8 @@ impl Waiters {
         let mut callers = self.0.lock();
         (callers.resting, callers.read) = (wakes, false);
         let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
-            let is_demanded = wakes && (callers.waiting > 0 || callers.read);
-            (is_demanded || stop.is_stopped()).then_some(is_demanded)
+            let is_expedited = wakes && (callers.waiting > 0 || callers.read);
+            (is_expedited || stop.is_stopped()).then_some(is_expedited)
         });
         callers.resting = false;
         end.unwrap_or(false)

@@ -56,7 +56,7 @@ use crate::sync::{Arc, Monitor, Rank};
 #[doc(alias = "ThreadSafeStore")]
 pub struct Store<K: Object> {
     state: Arc<Monitor<State<K>>>,
-    demand: Waiters,
+    waiters: Waiters,
     clock: Clock,
     /// What errors call the content; by default by the kind of its objects.
     name: Option<Arc<str>>,
@@ -65,7 +65,7 @@ pub struct Store<K: Object> {
 impl<K: Object> Store<K> {
     /// A store and its one writer.
     ///
-    /// Give [`demand`](Self::demand) to the reflector that gets the writer, so that it hurries while somebody waits.
+    /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it hurries while somebody waits.
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
         let state = State::new(Arc::clone(&functions), clock.now());
@@ -73,7 +73,7 @@ impl<K: Object> Store<K> {
         let writer = StoreWriter::new(Arc::clone(&state), functions);
         let store = Self {
             state,
-            demand: Waiters::new(),
+            waiters: Waiters::new(),
             clock,
             name: None,
         };
@@ -95,16 +95,16 @@ impl<K: Object> Store<K> {
     ) -> Result<(Self, Reflector), Error> {
         let (store, writer) = Self::new(indexers, options.clock.clone());
         let options = ReflectorOptions {
-            demand: Some(store.demand.clone()),
+            waiters: Some(store.waiters.clone()),
             ..options
         };
         let reflector = Reflector::spawn(name, source, writer, options)?;
         Ok((store, reflector))
     }
 
-    /// Who waits for this store: for [`ReflectorOptions::demand`].
-    pub fn demand(&self) -> Waiters {
-        self.demand.clone()
+    /// Counts the threads that wait for this store, for [`ReflectorOptions::waiters`].
+    pub fn waiters(&self) -> Waiters {
+        self.waiters.clone()
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -117,9 +117,9 @@ impl<K: Object> Store<K> {
     }
 
     /// The same, as an informer has it: with a name for errors, and waiters of its own.
-    pub(crate) fn of_informer(self, name: Arc<str>, demand: Waiters) -> Self {
+    pub(crate) fn of_informer(self, name: Arc<str>, waiters: Waiters) -> Self {
         Self {
-            demand,
+            waiters,
             name: Some(name),
             ..self
         }
@@ -402,7 +402,7 @@ impl<K: Object> Store<K> {
         deadline: Deadline,
         holds: impl Fn(&State<K>) -> bool,
     ) -> Result<(), Error> {
-        let _demand = self.demand.wait();
+        let _waiting = self.waiters.wait();
         let mut state = self.state.lock();
         loop {
             if holds(&state) {
@@ -456,7 +456,7 @@ impl<K: Object> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
-            demand: self.demand.clone(),
+            waiters: self.waiters.clone(),
             clock: self.clock.clone(),
             name: self.name.clone(),
         }

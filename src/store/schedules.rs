@@ -106,8 +106,8 @@ fn a_rest_hears_the_stop_and_the_demand() {
     for stops in [true, false] {
         shuttle::check_random(
             move || {
-                let (demand, stop) = (Waiters::new(), StopSource::new());
-                let (resting, token) = (demand.clone(), stop.token());
+                let (waiters, stop) = (Waiters::new(), StopSource::new());
+                let (resting, token) = (waiters.clone(), stop.token());
                 let rest = thread::spawn(move || {
                     let clock = Clock::system();
                     resting.rest(&clock, Deadline::NEVER, &token, true)
@@ -116,7 +116,7 @@ fn a_rest_hears_the_stop_and_the_demand() {
                     stop.stop();
                     None
                 } else {
-                    Some(demand.wait())
+                    Some(waiters.wait())
                 };
                 assert_eq!(rest.join().unwrap(), !stops, "whether it was demanded");
                 drop(guard);

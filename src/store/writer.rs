@@ -77,7 +77,7 @@ impl<K: Object> StoreWriter<K> {
     /// let (store, writer) = Store::new(Indexers::new(), Clock::system());
     /// let writer = writer.with_snapshots(move |pods| drop(pushes.send(pods)));
     /// let mut options = ReflectorOptions::default();
-    /// options.demand = Some(store.demand());
+    /// options.waiters = Some(store.waiters());
     /// let reflector = Reflector::spawn("pods", Arc::new(source.clone()), writer, options)?;
     ///
     /// assert_eq!(all_pods.recv().map(|pods| pods.len()), Ok(1));

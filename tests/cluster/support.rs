@@ -173,7 +173,7 @@ pub(crate) fn from(version: &ResourceVersion) -> WatchRequest {
         head_timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
-        waited_for: false,
+        urgent: false,
     }
 }
 

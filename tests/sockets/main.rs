@@ -82,7 +82,7 @@ fn watch_from(version: &str) -> WatchRequest {
         head_timeout: Duration::from_mins(5),
         bookmarks: true,
         send_initial_events: false,
-        waited_for: false,
+        urgent: false,
     }
 }
 

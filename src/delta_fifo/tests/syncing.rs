@@ -278,7 +278,7 @@ fn df_14_a_wait_ends_with_the_last_initial_item() {
     rig.feed("=a1");
     let handle = rig.handle.clone();
     let waiting = parked(&fake, move || handle.wait_until_synced(Deadline::NEVER));
-    assert!(rig.handle.demand().any());
+    assert!(rig.handle.waiters().any());
     let told = &waiting.told;
     let popped = rig.queue.pop(at_once(), |_, _| assert!(told.is_empty()));
     popped.unwrap();

@@ -316,7 +316,7 @@ impl<K: Object> Listener<K> {
         if self.state.lock().synced {
             return Ok(());
         }
-        let _demand = self.store.demand().wait();
+        let _waiting = self.store.waiters().wait();
         let thread = current_thread();
         let end = |state: &mut HandlerState<K>| {
             let left = state.initial_left();

@@ -94,7 +94,7 @@ pub(super) trait SetMember: Any + Send + Sync {
     /// Starts it; an informer that was started or stopped before stays as it is.
     fn start(&self) -> Result<(), Error>;
     /// Declares that a caller waits for its first list (B3).
-    fn demand(&self) -> WaiterGuard;
+    fn waiters(&self) -> WaiterGuard;
     /// Waits for its first list; one that was not started has nothing to wait for.
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn stop(&self);
@@ -142,8 +142,8 @@ impl<K: Object> SetMember for SharedInformer<K> {
         }
     }
 
-    fn demand(&self) -> WaiterGuard {
-        self.store().demand().wait()
+    fn waiters(&self) -> WaiterGuard {
+        self.store().waiters().wait()
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {

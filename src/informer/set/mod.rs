@@ -232,7 +232,7 @@ impl<C> InformerSet<C> {
     #[doc(alias = "WaitForCacheSyncWithContext")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> SyncResult {
         let members = self.members();
-        let _demands: Vec<_> = members.iter().map(|member| member.0.demand()).collect();
+        let _waiting: Vec<_> = members.iter().map(|member| member.0.waiters()).collect();
         let waited: Vec<_> = members
             .iter()
             .map(|member| member.0.wait_until_synced(deadline))

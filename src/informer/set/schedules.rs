@@ -51,7 +51,7 @@ struct Fake {
     name: &'static str,
     state: Arc<Monitor<State>>,
     ends_after: Option<Arc<Monitor<State>>>,
-    demand: Waiters,
+    waiters: Waiters,
     clock: Clock,
 }
 
@@ -61,7 +61,7 @@ impl Fake {
             name,
             state: Arc::default(),
             ends_after: None,
-            demand: Waiters::new(),
+            waiters: Waiters::new(),
             clock: clock.clone(),
         }
     }
@@ -121,8 +121,8 @@ impl SetMember for Fake {
         Ok(())
     }
 
-    fn demand(&self) -> WaiterGuard {
-        self.demand.wait()
+    fn waiters(&self) -> WaiterGuard {
+        self.waiters.wait()
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
@@ -270,7 +270,7 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
         for thread in syncing {
             thread.join().unwrap();
         }
-        assert!(fakes.iter().all(|fake| !fake.demand.any()));
+        assert!(fakes.iter().all(|fake| !fake.waiters.any()));
     });
 }
 

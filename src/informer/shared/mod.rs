@@ -122,9 +122,9 @@ impl<K: Object> SharedInformer<K> {
         };
         let name: Arc<str> = options.name.unwrap_or_else(|| plural::<K>()).into();
         let clock = options.reflector.clock.clone();
-        let demand = Waiters::new();
+        let waiters = Waiters::new();
         let (store, writer) = Store::new(options.indexers, clock.clone());
-        let store = store.of_informer(sync_name.into(), demand.clone());
+        let store = store.of_informer(sync_name.into(), waiters.clone());
         let own = options.metrics.as_ref();
         let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
         let processor = Processor::new(
@@ -144,7 +144,7 @@ impl<K: Object> SharedInformer<K> {
             source,
             sink,
             options: ReflectorOptions {
-                demand: Some(demand),
+                waiters: Some(waiters),
                 metrics: of_reflector.or(options.reflector.metrics),
                 ..options.reflector
             },

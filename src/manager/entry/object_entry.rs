@@ -17,7 +17,7 @@ use crate::sync::{Arc, Monitor, Rank};
 pub(crate) struct ObjectEntry<S> {
     pub(crate) key: ObjectKey,
     /// Who waits for its first sync; each run of its reflector looks at it (B3).
-    pub(crate) demand: Waiters,
+    pub(crate) waiters: Waiters,
     pub(crate) state: Arc<Monitor<S>>,
 }
 
@@ -25,7 +25,7 @@ impl<S> ObjectEntry<S> {
     pub(crate) fn new(key: &ObjectKey, state: S) -> Arc<Self> {
         Arc::new(Self {
             key: key.clone(),
-            demand: Waiters::new(),
+            waiters: Waiters::new(),
             state: Arc::new(Monitor::ranked(Rank::ENTRY, state)),
         })
     }

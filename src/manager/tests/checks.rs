@@ -167,7 +167,7 @@ fn b7_a_check_that_somebody_waits_for_goes_first() {
         ObjectEntry::new(&ObjectKey::new("ns", name), entry)
     };
     let mut waiting: Vec<_> = ["a", "b", "c"].map(item).into();
-    let _waits = waiting[1].demand.wait();
+    let _waits = waiting[1].waiters.wait();
     let order = std::iter::from_fn(|| take_most_urgent(&mut waiting));
     let order: Vec<_> = order.map(|item| item.key.name().to_owned()).collect();
     assert_eq!(order, ["b", "a", "c"]);

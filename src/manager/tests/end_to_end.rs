@@ -94,7 +94,7 @@ fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     let item = manager.store().entry_to_read("ns", "s").unwrap();
     std::thread::scope(|scope| {
         let read = scope.spawn(|| manager.get_by("ns", "s", in_a_minute()).map(drop));
-        until(|| item.demand.any().then_some(()));
+        until(|| item.waiters.any().then_some(()));
         source.wait_for_requests(1);
         source.heal();
         read.join().unwrap().unwrap();

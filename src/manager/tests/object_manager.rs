@@ -404,7 +404,7 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
     let runs = stage.runs.clone();
     runs.shut_gate(true);
     let item = stage.entry("s");
-    let waits = item.demand.wait();
+    let waits = item.waiters.wait();
     let reflector = {
         let runs = runs.clone();
         Worker::spawn("t-rf", move |_| {

@@ -58,7 +58,7 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
         if recovered {
             // Each shortens its backoff to the first step, once per failure (B10).
             for object in context.table.entries() {
-                object.demand.expedite();
+                object.waiters.expedite();
             }
         }
         if clock.has_passed(sweep_at) {

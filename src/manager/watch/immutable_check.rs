@@ -230,7 +230,7 @@ impl<K: Object> ImmutableChecks<K> {
 pub(crate) fn take_most_urgent<K: Object>(
     waiting: &mut Vec<WatchedObject<K>>,
 ) -> Option<WatchedObject<K>> {
-    let urgent = waiting.iter().position(|object| object.demand.any());
+    let urgent = waiting.iter().position(|object| object.waiters.any());
     let first = (!waiting.is_empty()).then_some(0);
     urgent.or(first).map(|index| waiting.remove(index))
 }

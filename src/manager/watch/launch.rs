@@ -120,7 +120,7 @@ impl<K: Object> Runs<K> {
         let now = table.clock().now();
         let (floor, previous) = table.change(object, |entry| entry.begin_run(end, now));
         let options = ReflectorOptions {
-            demand: Some(object.demand.clone()),
+            waiters: Some(object.waiters.clone()),
             start_floor: floor,
             start_after: previous.into_iter().chain([owned]).collect(),
             // Reflectors of one seed would come back to a server in step.

@@ -85,7 +85,7 @@ impl<K: Object> WatchStore<K> {
         if cached.last_failure().is_some()
             && let Ok(object) = self.table().find(namespace, name)
         {
-            object.demand.expedite();
+            object.waiters.expedite();
         }
     }
 
@@ -123,7 +123,7 @@ impl<K: Object> WatchStore<K> {
             }
             if waiting.is_none() {
                 drop(entry);
-                waiting = Some(object.demand.wait());
+                waiting = Some(object.waiters.wait());
                 continue;
             }
             let checking = entry.state() == WatchState::Rechecking(CheckState::First);

@@ -91,7 +91,7 @@ impl<K: Object> Writer<K> {
         let (is_news, action) = self.context.table.change(&self.object, |entry| {
             let is_news = write(entry)?;
             // Whoever waits reads it next.
-            let action = if self.object.demand.any() {
+            let action = if self.object.waiters.any() {
                 entry.on_given()
             } else {
                 WatchAction::nothing()

@@ -31,7 +31,7 @@ pub(super) struct Listing {
     pages: u32,
     /// Pages without an item since the last one with some.
     empty_pages: u8,
-    pass: Cycle,
+    cycle: Cycle,
     /// It stands in for a probe: its failure says nothing of what is held (B11).
     is_probe: bool,
 }
@@ -39,21 +39,21 @@ pub(super) struct Listing {
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0` before the first
     /// success, else at the last version (RF-9).
-    pub(super) fn list(&mut self, pass: Cycle, facts: &Facts) -> Action {
-        let asked = if self.memory.history == History::Unavailable {
+    pub(super) fn list(&mut self, cycle: Cycle, facts: &Facts) -> Action {
+        let asked = if self.state.history == History::Unavailable {
             ResourceVersion::most_recent()
-        } else if self.memory.version().is_empty() {
+        } else if self.state.version().is_empty() {
             ResourceVersion::any()
         } else {
-            self.memory.version().clone()
+            self.state.version().clone()
         };
-        self.list_at(asked, pass, false, facts)
+        self.list_at(asked, cycle, false, facts)
     }
 
     pub(super) fn list_at(
         &mut self,
         asked: ResourceVersion,
-        pass: Cycle,
+        cycle: Cycle,
         is_probe: bool,
         facts: &Facts,
     ) -> Action {
@@ -65,7 +65,7 @@ impl Core {
             token: String::new(),
             pages: 0,
             empty_pages: 0,
-            pass,
+            cycle,
             is_probe,
         };
         self.ask(listing, page_size, facts)
@@ -73,23 +73,23 @@ impl Core {
 
     /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which does not page.
     fn page_size(&self, asked: &ResourceVersion) -> u32 {
-        match self.memory.page_size {
+        match self.state.page_size {
             Some(size) => size,
-            None if self.memory.paged || asked.is_unset() => PAGE_SIZE,
+            None if self.state.paged || asked.is_unset() => PAGE_SIZE,
             None => 0,
         }
     }
 
     /// Asks for the first page of a list, at most `limit` items.
     fn ask(&mut self, listing: Listing, limit: u32, facts: &Facts) -> Action {
-        self.memory.status.phase = Phase::Listing;
+        self.state.status.phase = Phase::Listing;
         let request = ListRequest {
             resource_version: listing.asked.clone(),
             limit,
-            waited_for: facts.waited_for,
+            urgent: facts.urgent,
             ..ListRequest::default()
         };
-        self.state = Step::Listing(Listing {
+        self.step = Step::Listing(Listing {
             version: None,
             empty_pages: 0,
             ..listing
@@ -127,8 +127,8 @@ impl Core {
             );
             return self.page_failed(listing, error, facts);
         }
-        self.memory.progress(facts.now);
-        self.memory.lives_again();
+        self.state.progress(facts.now);
+        self.state.lives_again();
         let Some(token) = token else {
             return self.listed(listing, page.resource_version, facts);
         };
@@ -152,15 +152,15 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         if listing.asked == ResourceVersion::any() {
-            self.memory.paged = true;
+            self.state.paged = true;
         }
         let request = ListRequest {
             limit: listing.page_size,
             continue_token: Some(token.clone()),
-            waited_for: facts.waited_for,
+            urgent: facts.urgent,
             ..ListRequest::default()
         };
-        self.state = Step::Listing(Listing {
+        self.step = Step::Listing(Listing {
             pages: listing
                 .version
                 .as_ref()
@@ -178,13 +178,13 @@ impl Core {
     /// The last page came: publish, unless the answer is older than what is known (B4).
     fn listed(&mut self, mut listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
         let version = listing.version.take().unwrap_or(version);
-        if !listing.asked.is_empty() && self.memory.is_below_floor(&version) {
-            if use_up(&mut listing.pass.most_recent) {
+        if !listing.asked.is_empty() && self.state.is_below_floor(&version) {
+            if use_up(&mut listing.cycle.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }
             return self.stale(&version, facts);
         }
-        self.commit(&listing.asked, version, listing.pass, None)
+        self.commit(&listing.asked, version, listing.cycle, None)
     }
 
     pub(super) fn page_failed(
@@ -194,21 +194,21 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let later_page = listing.version.is_some();
-        if later_page && is_expired_page(&error) && use_up(&mut listing.pass.full_list) {
+        if later_page && is_expired_page(&error) && use_up(&mut listing.cycle.full_list) {
             return self.ask(listing, 0, facts);
         }
         let most_recent = classify(&error).calls_for_most_recent();
         if most_recent {
-            self.memory.history = History::Unavailable;
-            if !listing.asked.is_empty() && use_up(&mut listing.pass.most_recent) {
+            self.state.history = History::Unavailable;
+            if !listing.asked.is_empty() && use_up(&mut listing.cycle.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }
         }
-        let error = error.context(&format!("failed to list {}", self.memory.what));
+        let error = error.context(&format!("failed to list {}", self.state.what));
         if listing.is_probe && !most_recent {
             return self.fail(error, Next::Probe, facts);
         }
-        self.memory.fell_behind(facts.now);
+        self.state.fell_behind(facts.now);
         self.fail(error, Next::Cycle, facts)
     }
 }

@@ -12,7 +12,7 @@
 //! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a
 //! list of one item at the most recent version, whose version alone counts.
 //!
-//! A *pass* is one list, plain or streamed, and the watches after it. Time comes in with each input.
+//! A *cycle* is one list, plain or streamed, and the watches after it. Time comes in with each input.
 
 mod listing;
 mod probing;
@@ -60,7 +60,7 @@ pub(crate) enum Input {
     Resynced(Result<(), Error>),
     /// The time given to [`Action::Rest`] passed.
     Rested,
-    /// Somebody began to wait during a rest that ends by demand.
+    /// A reader began to wait during a rest that a waiter ends.
     Demanded,
     Stop,
 }
@@ -139,8 +139,8 @@ pub(crate) enum Effect {
 pub(crate) struct Facts {
     pub(crate) now: Instant,
     /// Somebody waits for the first sync (B3).
-    pub(crate) waited_for: bool,
-    /// The source can stream lists (LW-5); asked for where a pass may begin.
+    pub(crate) urgent: bool,
+    /// The source can stream lists (LW-5); asked for where a cycle may begin.
     pub(crate) streams: bool,
     /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
     /// where a watch is about to be opened, and where it was.
@@ -169,7 +169,7 @@ enum Step {
 #[derive(Debug)]
 struct Committing {
     of: Replacement,
-    pass: Cycle,
+    cycle: Cycle,
     stream: Option<Watching>,
 }
 
@@ -184,7 +184,7 @@ enum Next {
     Probe,
 }
 
-/// A pass, and what it has used up: each exemption from the delay between requests holds once (B9),
+/// A cycle, and what it has used up: each exemption from the delay between requests holds once (B9),
 /// for a different request which an answer itself calls for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
@@ -194,7 +194,7 @@ struct Cycle {
     full_list: bool,
     /// A plain list instead of a streamed one: WL-9.
     plain_list: bool,
-    /// Streamed lists of this pass that ended early (WL-6).
+    /// Streamed lists of this cycle that ended early (WL-6).
     streams: u8,
 }
 
@@ -206,8 +206,8 @@ fn use_up(exemption: &mut bool) -> bool {
 /// The decisions of one run of a reflector.
 #[derive(Debug)]
 pub(crate) struct Core {
-    state: Step,
-    memory: ReflectorState,
+    step: Step,
+    state: ReflectorState,
 }
 
 impl Core {
@@ -219,42 +219,42 @@ impl Core {
         now: Instant,
     ) -> Self {
         Self {
-            state: Step::Idle,
-            memory: ReflectorState::new(options, what, one_object, now),
+            step: Step::Idle,
+            state: ReflectorState::new(options, what, one_object, now),
         }
     }
 
     /// Shows where the requests of the lister-watcher are.
     pub(crate) fn shows(&mut self, progress: Option<RequestProgress>) {
-        self.memory.status.progress = progress;
+        self.state.status.progress = progress;
     }
 
     /// Shows how long the driver pauses, if it does.
     pub(crate) fn pauses(&mut self, until: Option<Instant>) {
-        self.memory.status.next_attempt = until;
+        self.state.status.next_attempt = until;
     }
 
     /// The status after the last input.
     pub(crate) fn status(&self) -> &ReflectorStatus {
-        &self.memory.status
+        &self.state.status
     }
 
     /// What is to be done beside the last action.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
-        std::mem::take(&mut self.memory.effects)
+        std::mem::take(&mut self.state.effects)
     }
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
         let action = self.decide(input, facts);
-        let may_be_quiet = matches!(self.state, Step::Opening(_) | Step::Watching(_));
-        self.memory.update_contact_deadline(may_be_quiet, facts.now);
+        let may_be_quiet = matches!(self.step, Step::Opening(_) | Step::Watching(_));
+        self.state.update_contact_deadline(may_be_quiet, facts.now);
         action
     }
 
     fn decide(&mut self, input: Input, facts: &Facts) -> Action {
-        let state = std::mem::replace(&mut self.state, Step::Ended);
-        match (state, input) {
+        let step = std::mem::replace(&mut self.step, Step::Ended);
+        match (step, input) {
             (_, Input::Stop) | (Step::Ended, _) => self.end(),
             (Step::Idle, Input::Start) => self.begin_pass(facts),
             (Step::Listing(listing), Input::Page { page, is_empty }) => match page {
@@ -307,13 +307,13 @@ impl Core {
             (Step::Resting { since, until, next }, Input::Demanded) => {
                 self.demanded(since, until, next, facts)
             }
-            (state, input) => self.invalid_transition(&state, &input),
+            (step, input) => self.invalid_transition(&step, &input),
         }
     }
 
-    /// Starts a pass: a streamed list where it is wanted and known to work, else a plain one.
+    /// Starts a cycle: a streamed list where it is wanted and known to work, else a plain one.
     fn begin_pass(&mut self, facts: &Facts) -> Action {
-        if facts.streams && self.memory.may_stream {
+        if facts.streams && self.state.may_stream {
             self.open_stream(Cycle::default(), facts)
         } else {
             self.list(Cycle::default(), facts)
@@ -323,8 +323,8 @@ impl Core {
     fn go_on(&mut self, next: Next, facts: &Facts) -> Action {
         match next {
             Next::Cycle => self.begin_pass(facts),
-            Next::List(pass) => self.list(pass, facts),
-            Next::Stream(pass) => self.open_stream(pass, facts),
+            Next::List(cycle) => self.list(cycle, facts),
+            Next::Stream(cycle) => self.open_stream(cycle, facts),
             Next::Watch => self.open(facts),
             Next::Probe => self.probe(facts),
         }
@@ -332,7 +332,7 @@ impl Core {
 
     /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs say.
     fn fail(&mut self, error: Error, next: Next, facts: &Facts) -> Action {
-        let (until, on_demand) = self.memory.failed(error, facts);
+        let (until, on_demand) = self.state.failed(error, facts);
         self.rest(until, on_demand, next, facts)
     }
 
@@ -341,17 +341,17 @@ impl Core {
         &mut self,
         asked: &ResourceVersion,
         version: ResourceVersion,
-        pass: Cycle,
+        cycle: Cycle,
         stream: Option<Watching>,
     ) -> Action {
         let of = Replacement {
             resource_version: version,
             consistent: asked.is_empty(),
-            history_expired: self.memory.history != History::Known,
+            history_expired: self.state.history != History::Known,
         };
-        self.state = Step::Committing(Committing {
+        self.step = Step::Committing(Committing {
             of: of.clone(),
-            pass,
+            cycle,
             stream,
         });
         Action::Commit(of)
@@ -359,13 +359,13 @@ impl Core {
 
     /// A whole list is older than what is known, and the most recent was asked for already (B4).
     fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
-        self.memory.fell_behind(facts.now);
+        self.state.fell_behind(facts.now);
         let stale = format!("the list at version {version} is older than what is known");
         self.fail(Error::new(ErrorKind::Stale, stale), Next::Cycle, facts)
     }
 
     fn rest(&mut self, until: Instant, on_demand: bool, next: Next, facts: &Facts) -> Action {
-        self.state = Step::Resting {
+        self.step = Step::Resting {
             since: facts.now,
             until,
             next,
@@ -375,11 +375,11 @@ impl Core {
 
     /// Somebody waits now: the rest becomes a fast one, counted from its beginning.
     fn demanded(&mut self, since: Instant, until: Instant, next: Next, facts: &Facts) -> Action {
-        let until = self.memory.expedited(since, until, facts.now);
+        let until = self.state.expedited(since, until, facts.now);
         if until <= facts.now {
             return self.go_on(next, facts);
         }
-        self.state = Step::Resting { since, until, next };
+        self.step = Step::Resting { since, until, next };
         Action::Rest {
             until,
             on_demand: false,
@@ -387,15 +387,15 @@ impl Core {
     }
 
     fn end(&mut self) -> Action {
-        self.memory.status.phase = Phase::Stopped;
-        self.state = Step::Ended;
+        self.state.status.phase = Phase::Stopped;
+        self.step = Step::Ended;
         Action::End
     }
 
     /// The driver reported something that its last action cannot lead to: a mistake of ours, which ends the run.
-    fn invalid_transition(&mut self, state: &Step, input: &Input) -> Action {
-        debug_assert!(false, "{input:?} does not belong to {state:?}");
-        self.memory.log(
+    fn invalid_transition(&mut self, step: &Step, input: &Input) -> Action {
+        debug_assert!(false, "{input:?} does not belong to {step:?}");
+        self.state.log(
             log::Level::Error,
             "the reflector ends: its driver and its core disagree".to_owned(),
         );

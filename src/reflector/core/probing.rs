@@ -17,34 +17,34 @@ impl Core {
     /// Asks where the server stands: for one item, as the version alone counts; for one object as
     /// it is, since that list is as cheap and mends whatever was missed.
     pub(super) fn probe(&mut self, facts: &Facts) -> Action {
-        if self.memory.one_object {
+        if self.state.one_object {
             let asked = ResourceVersion::most_recent();
             return self.list_at(asked, Cycle::default(), true, facts);
         }
-        self.memory.status.phase = Phase::Opening;
-        self.state = Step::Probing;
+        self.state.status.phase = Phase::Opening;
+        self.step = Step::Probing;
         Action::Probe(ListRequest {
             resource_version: ResourceVersion::most_recent(),
             limit: 1,
-            waited_for: facts.waited_for,
+            urgent: facts.urgent,
             ..ListRequest::default()
         })
     }
 
     /// A server that has not gone back tells on the next watch whatever was missed.
     pub(super) fn probed(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
-        if !version.is_older_than(self.memory.version()) {
-            self.memory.contact(facts.now);
-            self.memory.lives_again();
-            self.memory.succeeded();
+        if !version.is_older_than(self.state.version()) {
+            self.state.contact(facts.now);
+            self.state.lives_again();
+            self.state.succeeded();
             return self.open(facts);
         }
         let error = Error::new(
             ErrorKind::Expired,
             format!(
                 "the server has gone back in its history, from version {} to {version}: {} are listed again",
-                self.memory.version(),
-                self.memory.what
+                self.state.version(),
+                self.state.what
             ),
         );
         self.list_most_recent_soon(error, facts)
@@ -52,7 +52,7 @@ impl Core {
 
     pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
         let expired = classify(&error) == FailureClass::Expired;
-        let error = error.context(&format!("failed to probe {}", self.memory.what));
+        let error = error.context(&format!("failed to probe {}", self.state.what));
         if expired {
             return self.list_most_recent_soon(error, facts);
         }
@@ -60,7 +60,7 @@ impl Core {
     }
 
     fn list_most_recent_soon(&mut self, error: Error, facts: &Facts) -> Action {
-        self.memory.history = History::Unavailable;
+        self.state.history = History::Unavailable;
         self.expired(error, facts)
     }
 }

@@ -413,7 +413,7 @@ impl ReflectorState {
 
     /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
-        if self.status.synced || !facts.waited_for || self.status.refusal.is_some() {
+        if self.status.synced || !facts.urgent || self.status.refusal.is_some() {
             return None;
         }
         let fast = self.fast.next(facts.now, &mut self.chance);

@@ -18,7 +18,7 @@ use super::{Action, Core, Cycle, Facts, Next, Seen, Step, VERY_SHORT, use_up};
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
 /// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at 30 kB a second.
 const ITEM_LIMIT: Duration = Duration::from_mins(1);
-/// Streams of one pass that may end before their bookmark; upstream tries for ever (WL-6).
+/// Streams of one cycle that may end before their bookmark; upstream tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
 
 /// A streamed list: opening, or collecting.
@@ -32,7 +32,7 @@ pub(super) struct Streaming {
     last_item: Instant,
     /// When something of the list last came: an item, or bytes of one.
     progress: Instant,
-    pass: Cycle,
+    cycle: Cycle,
 }
 
 impl Streaming {
@@ -47,40 +47,40 @@ impl Streaming {
 
 impl Core {
     /// Opens a watch that begins with the present objects: never at `0`, which no stream can start from (WL-2).
-    pub(super) fn open_stream(&mut self, pass: Cycle, facts: &Facts) -> Action {
-        let unavailable = self.memory.history == History::Unavailable;
-        let asked = if unavailable || self.memory.version().is_unset() {
+    pub(super) fn open_stream(&mut self, cycle: Cycle, facts: &Facts) -> Action {
+        let unavailable = self.state.history == History::Unavailable;
+        let asked = if unavailable || self.state.version().is_unset() {
             ResourceVersion::most_recent()
         } else {
-            self.memory.version().clone()
+            self.state.version().clone()
         };
-        self.open_stream_at(asked, pass, facts)
+        self.open_stream_at(asked, cycle, facts)
     }
 
     pub(super) fn open_stream_at(
         &mut self,
         asked: ResourceVersion,
-        pass: Cycle,
+        cycle: Cycle,
         facts: &Facts,
     ) -> Action {
-        self.memory.status.phase = Phase::Listing;
-        let timeout = self.memory.draw_timeout();
+        self.state.status.phase = Phase::Listing;
+        let timeout = self.state.draw_timeout();
         let request = WatchRequest {
             resource_version: asked.clone(),
             timeout,
             head_timeout: timeout,
             bookmarks: true,
             send_initial_events: true,
-            waited_for: facts.waited_for,
+            urgent: facts.urgent,
         };
-        self.state = Step::OpeningStream(Streaming {
+        self.step = Step::OpeningStream(Streaming {
             asked,
             opened_at: facts.now,
             timeout,
             last_event: None,
             last_item: facts.now,
             progress: facts.now,
-            pass,
+            cycle,
         });
         Action::Open(request)
     }
@@ -101,7 +101,7 @@ impl Core {
         if facts.now >= until {
             return self.give_up_stream(&streaming, facts);
         }
-        self.state = Step::Streaming(streaming);
+        self.step = Step::Streaming(streaming);
         Action::Read { until }
     }
 
@@ -115,7 +115,7 @@ impl Core {
             last_event: Some(facts.now),
             ..streaming
         };
-        self.memory.progress(facts.now);
+        self.state.progress(facts.now);
         let is_item = matches!(
             seen,
             Seen::Object {
@@ -129,7 +129,7 @@ impl Core {
         }
         match seen {
             Seen::Object { .. } => {
-                self.state = Step::Streaming(streaming);
+                self.step = Step::Streaming(streaming);
                 Action::Stage
             }
             Seen::Bookmark {
@@ -138,8 +138,8 @@ impl Core {
             } => self.stream_complete(streaming, version, facts),
             Seen::Bookmark { .. } => self.collect(streaming, facts),
             Seen::Skipped { reason, .. } => {
-                self.memory.status.skipped = self.memory.status.skipped.saturating_add(1);
-                self.memory.log(log::Level::Debug, reason);
+                self.state.status.skipped = self.state.status.skipped.saturating_add(1);
+                self.state.log(log::Level::Debug, reason);
                 self.collect(streaming, facts)
             }
             Seen::Error(error) => self.stream_failed(streaming, error, facts),
@@ -153,9 +153,9 @@ impl Core {
         version: ResourceVersion,
         facts: &Facts,
     ) -> Action {
-        self.memory.expect_bookmarks(Some(Duration::ZERO));
-        self.memory.lives_again();
-        let mut pass = streaming.pass;
+        self.state.expect_bookmarks(Some(Duration::ZERO));
+        self.state.lives_again();
+        let mut cycle = streaming.cycle;
         if version.is_empty() {
             let error = Error::new(
                 ErrorKind::Protocol,
@@ -163,14 +163,14 @@ impl Core {
             );
             return self.stream_failed(streaming, error, facts);
         }
-        if !streaming.asked.is_empty() && self.memory.is_below_floor(&version) {
-            if use_up(&mut pass.most_recent) {
-                return self.open_stream_at(ResourceVersion::most_recent(), pass, facts);
+        if !streaming.asked.is_empty() && self.state.is_below_floor(&version) {
+            if use_up(&mut cycle.most_recent) {
+                return self.open_stream_at(ResourceVersion::most_recent(), cycle, facts);
             }
             return self.stale(&version, facts);
         }
         let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, facts.now);
-        self.commit(&streaming.asked, version, pass, Some(watching))
+        self.commit(&streaming.asked, version, cycle, Some(watching))
     }
 
     /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
@@ -181,27 +181,27 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let Streaming {
-            asked, mut pass, ..
+            asked, mut cycle, ..
         } = streaming;
         let class = classify(&error);
         if class.calls_for_most_recent() {
-            self.memory.history = History::Unavailable;
-            if !asked.is_empty() && use_up(&mut pass.most_recent) {
-                return self.open_stream(pass, facts);
+            self.state.history = History::Unavailable;
+            if !asked.is_empty() && use_up(&mut cycle.most_recent) {
+                return self.open_stream(cycle, facts);
             }
         }
-        let error = error.context(&format!("failed to stream {}", self.memory.what));
-        self.memory.fell_behind(facts.now);
+        let error = error.context(&format!("failed to stream {}", self.state.what));
+        self.state.fell_behind(facts.now);
         match class {
             // WL-7: the streamed list again.
-            _ if class.calls_for_the_same(&error) => self.fail(error, Next::Stream(pass), facts),
-            FailureClass::Internal | FailureClass::Answer => self.fall_back(pass, error, facts),
+            _ if class.calls_for_the_same(&error) => self.fail(error, Next::Stream(cycle), facts),
+            FailureClass::Internal | FailureClass::Answer => self.fall_back(cycle, error, facts),
             // No answer came that would call for another request at once (B9).
-            FailureClass::Silence => self.fail(error, Next::List(pass), facts),
+            FailureClass::Silence => self.fail(error, Next::List(cycle), facts),
             FailureClass::OverLimit => {
                 // The next stream would be as large; a list in pages may fit.
-                self.memory.may_stream = false;
-                self.fail(error, Next::List(pass), facts)
+                self.state.may_stream = false;
+                self.fail(error, Next::List(cycle), facts)
             }
             FailureClass::Expired
             | FailureClass::TooLarge
@@ -210,16 +210,16 @@ impl Core {
         }
     }
 
-    /// WL-9: a plain list for this pass; the next pass streams again.
-    pub(super) fn fall_back(&mut self, mut pass: Cycle, error: Error, facts: &Facts) -> Action {
-        if !use_up(&mut pass.plain_list) {
+    /// WL-9: a plain list for this cycle; the next cycle streams again.
+    pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error, facts: &Facts) -> Action {
+        if !use_up(&mut cycle.plain_list) {
             return self.fail(error, Next::Cycle, facts);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
         );
-        self.memory.log(log::Level::Debug, why);
-        self.list(pass, facts)
+        self.state.log(log::Level::Debug, why);
+        self.list(cycle, facts)
     }
 
     /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
@@ -230,26 +230,26 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let lived = facts.now.saturating_duration_since(streaming.opened_at);
-        let mut pass = streaming.pass;
-        pass.streams = pass.streams.saturating_add(1);
+        let mut cycle = streaming.cycle;
+        cycle.streams = cycle.streams.saturating_add(1);
         let why = end.map_or_else(|| "cleanly".to_owned(), ToString::to_string);
         let error = Error::new(
             ErrorKind::Protocol,
             format!("the streamed list ended before its final bookmark: {why}"),
         );
         if streaming.last_event.is_none() && lived < VERY_SHORT {
-            return self.fall_back(pass, error, facts);
+            return self.fall_back(cycle, error, facts);
         }
         if lived >= streaming.timeout {
             // The server's own time-out came before the bookmark: it does not know streamed lists.
-            self.memory.give_up_streams();
-            return self.fall_back(pass, error, facts);
+            self.state.give_up_streams();
+            return self.fall_back(cycle, error, facts);
         }
-        if pass.streams >= STREAMS_MAX {
-            return self.fall_back(pass, error, facts);
+        if cycle.streams >= STREAMS_MAX {
+            return self.fall_back(cycle, error, facts);
         }
-        self.memory.log(log::Level::Debug, error.to_string());
-        self.reopen_after(lived, Next::Stream(pass), facts)
+        self.state.log(log::Level::Debug, error.to_string());
+        self.reopen_after(lived, Next::Stream(cycle), facts)
     }
 
     /// The time to read is over; bytes since the last event belong to one that is still coming in.
@@ -261,7 +261,7 @@ impl Core {
     ) -> Action {
         if last_contact > streaming.last_event.unwrap_or(streaming.opened_at) {
             streaming.progress = streaming.progress.max(last_contact);
-            self.memory.progress(last_contact);
+            self.state.progress(last_contact);
         }
         self.collect(streaming, facts)
     }
@@ -279,9 +279,9 @@ impl Core {
                 facts.now.saturating_duration_since(last)
             ),
         };
-        self.memory.log(log::Level::Warn, warning.clone());
-        self.memory.give_up_streams();
+        self.state.log(log::Level::Warn, warning.clone());
+        self.state.give_up_streams();
         let error = Error::new(ErrorKind::Timeout, warning);
-        self.fall_back(streaming.pass, error, facts)
+        self.fall_back(streaming.cycle, error, facts)
     }
 }

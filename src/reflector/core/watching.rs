@@ -97,29 +97,29 @@ impl Core {
     /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its
     /// first event.
     pub(super) fn open(&mut self, facts: &Facts) -> Action {
-        self.memory.status.phase = Phase::Opening;
-        self.memory.expect_bookmarks(facts.bookmarks);
-        let timeout = self.memory.draw_timeout();
+        self.state.status.phase = Phase::Opening;
+        self.state.expect_bookmarks(facts.bookmarks);
+        let timeout = self.state.draw_timeout();
         let watching = Watching::asked(timeout, facts.now);
-        if self.memory.status.failures.last().is_none() && self.memory.confirmed {
-            self.memory.quiet_until = Some(watching.outlived_at());
+        if self.state.status.failures.last().is_none() && self.state.confirmed {
+            self.state.quiet_until = Some(watching.outlived_at());
         }
-        self.state = Step::Opening(watching);
+        self.step = Step::Opening(watching);
         Action::Open(WatchRequest {
-            resource_version: self.memory.version().clone(),
+            resource_version: self.state.version().clone(),
             timeout,
             head_timeout: self.head_timeout(&watching),
             bookmarks: true,
             send_initial_events: false,
-            waited_for: false,
+            urgent: false,
         })
     }
 
     /// How long the head of a watch's answer may be awaited.
     fn head_timeout(&self, watching: &Watching) -> Duration {
         let outlived = watching.timeout.saturating_add(TIMEOUT_SLACK);
-        if self.memory.expects_bookmarks() {
-            self.memory.idle_limit().min(outlived)
+        if self.state.expects_bookmarks() {
+            self.state.idle_limit().min(outlived)
         } else {
             outlived
         }
@@ -127,12 +127,12 @@ impl Core {
 
     pub(super) fn opened(&mut self, opening: Watching, facts: &Facts) -> Action {
         let watching = Watching {
-            withheld: self.memory.version().is_unset(),
-            may_be_quiet: self.memory.confirmed,
+            withheld: self.state.version().is_unset(),
+            may_be_quiet: self.state.confirmed,
             ..opening.opened(facts.now)
         };
-        self.memory.recovered(facts.now);
-        self.memory.expect_bookmarks(facts.bookmarks);
+        self.state.recovered(facts.now);
+        self.state.expect_bookmarks(facts.bookmarks);
         self.read(watching)
     }
 
@@ -147,10 +147,10 @@ impl Core {
         let asked_for = facts.now.saturating_duration_since(opening.asked_at);
         let held_back =
             error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
-        let error = error.context(&format!("failed to watch {}", self.memory.what));
+        let error = error.context(&format!("failed to watch {}", self.state.what));
         if held_back && error.status().is_none() {
-            self.memory.note(error, facts);
-            self.memory.effects.push(Effect::Disconnect);
+            self.state.note(error, facts);
+            self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, Next::Probe, facts);
         }
         let again = classify(&error).calls_for_the_same(&error);
@@ -160,11 +160,11 @@ impl Core {
     /// The replacement is the content: watch from there.
     pub(super) fn committed(&mut self, committing: Committing, facts: &Facts) -> Action {
         let Committing { of, stream, .. } = committing;
-        self.memory.synced(of.resource_version, facts.now);
+        self.state.synced(of.resource_version, facts.now);
         match stream {
             None => self.open(facts),
             Some(watching) => {
-                self.memory.recovered(facts.now);
+                self.state.recovered(facts.now);
                 self.read(watching)
             }
         }
@@ -178,22 +178,22 @@ impl Core {
         error: Error,
         facts: &Facts,
     ) -> Action {
-        self.memory.fell_behind(facts.now);
-        let mut pass = committing.pass;
+        self.state.fell_behind(facts.now);
+        let mut cycle = committing.cycle;
         let streamed = committing.stream.is_some();
-        self.memory.history = History::Known;
+        self.state.history = History::Known;
         let stale = error.kind() == ErrorKind::Stale && !committing.of.consistent;
-        if stale && use_up(&mut pass.most_recent) {
+        if stale && use_up(&mut cycle.most_recent) {
             let asked = ResourceVersion::most_recent();
             return if streamed {
-                self.open_stream_at(asked, pass, facts)
+                self.open_stream_at(asked, cycle, facts)
             } else {
-                self.list_at(asked, pass, false, facts)
+                self.list_at(asked, cycle, false, facts)
             };
         }
         if streamed {
             let error = error.context("unable to sync watch-list result");
-            return self.fall_back(pass, error, facts);
+            return self.fall_back(cycle, error, facts);
         }
         let error = error.context("unable to sync list result");
         self.fail(error, Next::Cycle, facts)
@@ -208,7 +208,7 @@ impl Core {
         let Err(error) = result else {
             return self.read(watching);
         };
-        self.memory.fell_behind(facts.now);
+        self.state.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
         self.fail(error, Next::Cycle, facts)
     }
@@ -222,22 +222,22 @@ impl Core {
         if let Err(error) = result {
             return self.fail(error.context("resync failed"), Next::Cycle, facts);
         }
-        self.memory.rearm_resync(facts.now);
+        self.state.rearm_resync(facts.now);
         self.read(watching)
     }
 
     /// Reads on until silence means something, or a resync is due.
     fn read(&mut self, watching: Watching) -> Action {
-        self.memory.status.phase = Phase::Watching;
-        let dead_at = watching.dead_at(self.memory.expects_bookmarks(), self.memory.idle_limit());
+        self.state.status.phase = Phase::Watching;
+        let dead_at = watching.dead_at(self.state.expects_bookmarks(), self.state.idle_limit());
         if watching.may_be_quiet {
-            self.memory.quiet_until = Some(watching.outlived_at());
+            self.state.quiet_until = Some(watching.outlived_at());
         }
         let until = self
-            .memory
+            .state
             .resync_due
             .map_or(dead_at, |due| due.min(dead_at));
-        self.state = Step::Watching(watching);
+        self.step = Step::Watching(watching);
         Action::Read { until }
     }
 
@@ -257,7 +257,7 @@ impl Core {
             }
             Seen::Bookmark { version, .. } => {
                 let since = facts.now.saturating_duration_since(watching.last_bookmark);
-                self.memory.bookmark_came(since);
+                self.state.bookmark_came(since);
                 watching.last_bookmark = facts.now;
                 (version.clone(), Some(Action::Bookmark(version)))
             }
@@ -271,13 +271,13 @@ impl Core {
         watching.withheld &= version.is_empty();
         watching.had_events = true;
         watching.may_be_quiet = true;
-        self.memory.contact(facts.now);
-        self.memory.watch_served();
-        self.memory.advance(version);
+        self.state.contact(facts.now);
+        self.state.watch_served();
+        self.state.advance(version);
         match action {
             None => self.read(watching),
             Some(action) => {
-                self.state = Step::Watching(watching);
+                self.step = Step::Watching(watching);
                 action
             }
         }
@@ -285,23 +285,23 @@ impl Core {
 
     /// RF-25, RF-28: what is no change is reported once at a level that is seen, then quietly.
     fn skipped(&mut self, reason: String) {
-        let level = if self.memory.status.skipped == 0 {
+        let level = if self.state.status.skipped == 0 {
             log::Level::Warn
         } else {
             log::Level::Debug
         };
-        self.memory.status.skipped = self.memory.status.skipped.saturating_add(1);
-        self.memory.log(level, reason);
+        self.state.status.skipped = self.state.status.skipped.saturating_add(1);
+        self.state.log(level, reason);
     }
 
     /// RF-34..RF-38: the server ended the watch with an error.
     fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
         let lived = facts.now.saturating_duration_since(watching.asked_at);
-        self.memory.watch_lived(lived);
+        self.state.watch_lived(lived);
         let class = classify(&error);
-        if class == FailureClass::Internal && self.memory.internal_errors.admits(facts.now) {
+        if class == FailureClass::Internal && self.state.internal_errors.admits(facts.now) {
             let why = format!("the watch is retried after an internal error err={error}");
-            self.memory.log(log::Level::Debug, why);
+            self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
                 let error = error.context("watch ended with error");
                 return self.fail(error, Next::Watch, facts);
@@ -310,16 +310,16 @@ impl Core {
         }
         let again = matches!(class, FailureClass::TooMany | FailureClass::Refused);
         if !again {
-            self.memory.fell_behind(facts.now);
+            self.state.fell_behind(facts.now);
         }
         let error = error.context("watch ended with error");
         self.watch_failed(again, error, facts)
     }
 
-    /// A backoff, then the watch `again` at the last version or else a new pass.
+    /// A backoff, then the watch `again` at the last version or else a new cycle.
     fn watch_failed(&mut self, again: bool, error: Error, facts: &Facts) -> Action {
         if classify(&error) == FailureClass::Expired {
-            self.memory.history = History::Expired;
+            self.state.history = History::Expired;
             return self.expired(error, facts);
         }
         let next = if again { Next::Watch } else { Next::Cycle };
@@ -329,8 +329,8 @@ impl Core {
     /// The position is not in the server's history: the content is behind, and listed again soon
     /// (RF-34, RF-41, B9).
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
-        self.memory.fell_behind(facts.now);
-        let (until, on_demand) = self.memory.expired(error, facts);
+        self.state.fell_behind(facts.now);
+        let (until, on_demand) = self.state.expired(error, facts);
         self.rest(until, on_demand, Next::Cycle, facts)
     }
 
@@ -342,11 +342,11 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let lived = facts.now.saturating_duration_since(watching.asked_at);
-        self.memory.watch_lived(lived);
+        self.state.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
             let text = format!(
                 "very short watch: {}: Unexpected watch close - watch lasted less than a second and no items received",
-                self.memory.what
+                self.state.what
             );
             let mut error = Error::new(ErrorKind::Protocol, text);
             if let Some(end) = end {
@@ -356,18 +356,18 @@ impl Core {
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
-            self.memory.log(log::Level::Debug, why);
+            self.state.log(log::Level::Debug, why);
         }
         self.reopen_after(lived, after(watching), facts)
     }
 
     /// Goes on with `next` after the wait that B9 asks for.
     pub(super) fn reopen_after(&mut self, lived: Duration, next: Next, facts: &Facts) -> Action {
-        let wait = self.memory.reopen_wait(lived);
+        let wait = self.state.reopen_wait(lived);
         if wait.is_zero() {
             return self.go_on(next, facts);
         }
-        self.memory.status.phase = match &next {
+        self.state.status.phase = match &next {
             Next::Watch | Next::Probe => Phase::Opening,
             Next::Cycle | Next::List(_) | Next::Stream(_) => Phase::Listing,
         };
@@ -386,29 +386,29 @@ impl Core {
             last_bytes: watching.last_bytes.max(last_contact),
             ..watching
         };
-        let limit = self.memory.idle_limit();
-        if facts.now >= watching.dead_at(self.memory.expects_bookmarks(), limit) {
+        let limit = self.state.idle_limit();
+        if facts.now >= watching.dead_at(self.state.expects_bookmarks(), limit) {
             let lived = facts.now.saturating_duration_since(watching.asked_at);
             let silence = facts.now.saturating_duration_since(watching.last_event);
-            self.memory.watch_lived(lived);
-            self.memory.effects.push(Effect::Disconnect);
+            self.state.watch_lived(lived);
+            self.state.effects.push(Effect::Disconnect);
             if watching.had_events && silence < limit {
                 let why = "the watch has outlived its time-out: it is opened again";
-                self.memory.log(log::Level::Debug, why.to_owned());
+                self.state.log(log::Level::Debug, why.to_owned());
                 return self.reopen_after(lived, Next::Watch, facts);
             }
             let error = Error::new(
                 ErrorKind::Timeout,
                 format!(
                     "no event came on the watch of {} for {silence:.0?}: it is opened again",
-                    self.memory.what
+                    self.state.what
                 ),
             );
-            self.memory.note(error, facts);
+            self.state.note(error, facts);
             return self.reopen_after(lived, after(&watching), facts);
         }
-        if self.memory.resync_due.is_some_and(|due| due <= facts.now) {
-            self.state = Step::Watching(watching);
+        if self.state.resync_due.is_some_and(|due| due <= facts.now) {
+            self.step = Step::Watching(watching);
             return Action::Resync;
         }
         self.read(watching)

@@ -514,9 +514,9 @@ fn b10_a_read_shortens_a_backoff() {
     }
     world.fake.wait_for_timer(millis(6400));
     world.fake.advance(millis(300));
-    store.demand().expedite();
+    store.waiters().expedite();
     world.fake.wait_for_timer(millis(500));
-    store.demand().expedite();
+    store.waiters().expedite();
     world.source.heal();
     world.fake.advance(millis(500));
     world.source.wait_for_watches(1);

@@ -26,7 +26,7 @@ fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflect
     let waiter = waiter(&store, deadline);
     world.fake.wait_for_parked(1);
     let options = ReflectorOptions {
-        demand: Some(store.demand()),
+        waiters: Some(store.waiters()),
         ..world.options.clone()
     };
     let source = Arc::new(world.source.clone());
@@ -65,7 +65,7 @@ fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
             .requests()
             .iter()
             .skip(1)
-            .all(|request| request.waited_for)
+            .all(|request| request.urgent)
     );
 }
 

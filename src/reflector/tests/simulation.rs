@@ -147,7 +147,7 @@ impl Simulation {
             seed,
         };
         let options = ReflectorOptions {
-            demand: Some(store.demand()),
+            waiters: Some(store.waiters()),
             ..world.options.clone()
         };
         let source = Arc::new(world.source.clone());
@@ -236,7 +236,7 @@ impl Simulation {
                 reason: "foreign".to_owned(),
                 resource_version: ResourceVersion::default(),
             }),
-            18 => self.waiting = Some(self.store.demand().wait()),
+            18 => self.waiting = Some(self.store.waiters().wait()),
             19 => self.waiting = None,
             _ => self.repeat(),
         }

@@ -20,7 +20,7 @@ impl ListerWatcher<ConfigMap> for Queued {
         _: &StopToken,
         _: &mut dyn FnMut(Listed<ConfigMap>),
     ) -> Result<ListPage, Error> {
-        self.begun.send(request.waited_for).unwrap();
+        self.begun.send(request.urgent).unwrap();
         self.expedited.1.recv().unwrap();
         Ok(ListPage {
             resource_version: ResourceVersion::from("5"),

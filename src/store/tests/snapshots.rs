@@ -123,7 +123,7 @@ fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {
     let (store, writer) = Store::new(Indexers::new(), Clock::system());
     let writer = writer.with_snapshots(push);
     let options = ReflectorOptions {
-        demand: Some(store.demand()),
+        waiters: Some(store.waiters()),
         ..ReflectorOptions::default()
     };
     let reflector = Reflector::spawn("all", Arc::new(source), writer, options).unwrap();

@@ -47,7 +47,7 @@ fn waiting_in(
 #[test]
 fn a_commit_ends_the_wait() {
     let mut waiting = waiting(None);
-    assert!(waiting.store.demand().any());
+    assert!(waiting.store.waiters().any());
     replace(&mut waiting.writer, vec![], &at("1")).unwrap();
     assert!(waiting.told.recv().unwrap().is_ok());
 }
@@ -73,7 +73,7 @@ fn success_beats_the_deadline() {
     replace(&mut writer, vec![], &at("1")).unwrap();
     let past = Deadline::at(Clock::system().now());
     assert!(store.wait_until_synced(past).is_ok());
-    assert!(!store.demand().any());
+    assert!(!store.waiters().any());
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn waiting_for_version_8() -> Waiting {
 #[test]
 fn waiting_for_a_version_hastens_the_first_sync() {
     let mut waiting = waiting_for_version_8();
-    assert!(waiting.store.demand().any());
+    assert!(waiting.store.waiters().any());
     replace(&mut waiting.writer, vec![], &at("8")).unwrap();
     assert!(waiting.told.recv().unwrap().is_ok());
     assert!(

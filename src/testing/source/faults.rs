@@ -54,7 +54,7 @@ pub struct SeenRequest {
     /// Whether the watch begins with the present objects.
     pub send_initial_events: bool,
     /// Whether somebody waits for it.
-    pub waited_for: bool,
+    pub urgent: bool,
     /// When it came.
     pub at: Instant,
 }
@@ -73,7 +73,7 @@ impl SeenRequest {
             limit: 0,
             continue_token: None,
             send_initial_events: false,
-            waited_for: false,
+            urgent: false,
             at,
         }
     }
@@ -82,7 +82,7 @@ impl SeenRequest {
         Self {
             limit: request.limit,
             continue_token: request.continue_token.clone(),
-            waited_for: request.waited_for,
+            urgent: request.urgent,
             ..self
         }
     }
@@ -90,7 +90,7 @@ impl SeenRequest {
     pub(super) fn of_watch(self, request: &WatchRequest) -> Self {
         Self {
             send_initial_events: request.send_initial_events,
-            waited_for: request.waited_for,
+            urgent: request.urgent,
             ..self
         }
     }

@@ -203,14 +203,14 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
 fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
     let world = World::new();
     let registration = world.add(collector().0, HandlerOptions::default(), &[]);
-    let demand = world.store.demand();
+    let waiters = world.store.waiters();
     let waiting = registration.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     world.fake.wait_for_parked(2);
-    assert!(demand.any());
+    assert!(waiters.any());
     world.processor.complete_initial();
     waited.recv().unwrap().unwrap();
-    assert!(!demand.any());
+    assert!(!waiters.any());
     registration.wait_until_synced(Deadline::NEVER).unwrap();
 }
 

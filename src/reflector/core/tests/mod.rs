@@ -42,7 +42,7 @@ pub(super) const fn row(id: &'static str, options: &'static str, story: &'static
 pub(super) struct Bench {
     pub(super) core: Core,
     pub(super) now: Instant,
-    pub(super) waited_for: bool,
+    pub(super) urgent: bool,
     streams: bool,
     bookmarks: Option<Duration>,
     rest_until: Option<Instant>,
@@ -56,11 +56,11 @@ impl Bench {
             ..ReflectorOptions::default()
         };
         settings.backoff.jitter = 0.0;
-        let (mut waited_for, mut streams, mut one_object) = (false, false, false);
+        let (mut urgent, mut streams, mut one_object) = (false, false, false);
         let mut bookmarks = None;
         for word in options.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
-                ("waited", _) => waited_for = true,
+                ("waited", _) => urgent = true,
                 ("streams", _) => streams = true,
                 ("bookmarks", "") => bookmarks = Some(Duration::ZERO),
                 ("bookmarks", interval) => bookmarks = Some(duration(interval)),
@@ -78,7 +78,7 @@ impl Bench {
         Self {
             core: Core::new(&settings, "things".to_owned(), one_object, now),
             now,
-            waited_for,
+            urgent,
             streams,
             bookmarks,
             rest_until: None,
@@ -89,7 +89,7 @@ impl Bench {
     pub(super) fn step(&mut self, input: Input) -> Action {
         let facts = Facts {
             now: self.now,
-            waited_for: self.waited_for,
+            urgent: self.urgent,
             streams: self.streams,
             bookmarks: self.bookmarks,
         };
@@ -175,8 +175,8 @@ impl Bench {
             Action::Bookmark(at) => format!("bookmark {}", version(at)),
             Action::Resync => "resync".to_owned(),
             Action::Rest { until, on_demand } => {
-                let demand = if *on_demand { " on-demand" } else { "" };
-                format!("rest {}{demand}", ahead(until))
+                let waiters = if *on_demand { " on-demand" } else { "" };
+                format!("rest {}{waiters}", ahead(until))
             }
             Action::End => "end".to_owned(),
         }

@@ -339,7 +339,7 @@ fn who_waited_and_left_costs_no_backoff() {
     for _ in 0..4 {
         bench.tell("page-error 500 -> rest\nrested -> list 0 limit=500");
     }
-    bench.waited_for = false;
+    bench.urgent = false;
     bench.tell("page-error 500 -> rest 800ms on-demand");
 }
 
@@ -375,7 +375,7 @@ fn nobody_waits_or_it_is_synced_already() {
 fn a_reader_who_comes_during_a_backoff_hastens_it() {
     let mut bench = Bench::new("");
     bench.tell("start\npage-error 500 -> rest 800ms on-demand\nrested\npage-error 500 -> rest 1.6s on-demand");
-    bench.waited_for = true;
+    bench.urgent = true;
     assert_eq!(
         bench.play("+1s demanded"),
         "list 0 limit=500",
@@ -478,7 +478,7 @@ fn no_wait_is_zero() {
     let now = options.clock.now();
     let facts = Facts {
         now,
-        waited_for: false,
+        urgent: false,
         streams: false,
         bookmarks: None,
     };

@@ -742,7 +742,7 @@ fn watch_timeouts() {
             let now = options.clock.now();
             let facts = Facts {
                 now,
-                waited_for: false,
+                urgent: false,
                 streams: true,
                 bookmarks: None,
             };
