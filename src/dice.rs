@@ -1,4 +1,5 @@
-//! Random numbers for tests: small, and from a seed that is printed, so that a failure can be played again.
+//! Random numbers for tests: small, and from a seed that is printed, so that a failure can be
+//! played again.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 

@@ -1,7 +1,9 @@
-//! The port: list a page, open a watch, get one object. What a server looks like from inside the crate.
+//! The port: list a page, open a watch, get one object. What a server looks like from inside the
+//! crate.
 //!
-//! Every call takes a [`StopToken`] and ends at once, with [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), when
-//! it is raised: during name lookup, connect, handshake, send, headers and body alike.
+//! Every call takes a [`StopToken`] and ends at once, with
+//! [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), when it is raised: during name lookup,
+//! connect, handshake, send, headers and body alike.
 
 mod progress;
 
@@ -97,7 +99,8 @@ pub enum Backlog {
 
 /// An open watch.
 pub trait WatchStream<K: Object>: Send {
-    /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it was opened with.
+    /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it
+    /// was opened with.
     ///
     /// An event that has come is handed over even when `deadline` has passed: a program that was
     /// stopped for a while, or whose sink is slow, must not take its own pause for the server's
@@ -114,13 +117,14 @@ pub trait WatchStream<K: Object>: Send {
     /// list exceeds a list's, or the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
-    /// When bytes last came from the server, headers included: also those of a line that is not yet whole.
+    /// When bytes last came from the server, headers included: also those of a line that is not yet
+    /// whole.
     ///
     /// They say that the connection lives. The content is confirmed by whole events only.
     fn last_contact(&self) -> Instant;
 
-    /// What has come already and was not handed over; it tells whoever follows whether the next call of
-    /// [`next`](Self::next) is going to wait.
+    /// What has come already and was not handed over; it tells whoever follows whether the next
+    /// call of [`next`](Self::next) is going to wait.
     ///
     /// Never blocks. Default: [`Backlog::Unknown`], which is always right.
     fn backlog(&self) -> Backlog {
@@ -132,8 +136,8 @@ pub trait WatchStream<K: Object>: Send {
 pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Asks for one page and hands its items over one by one, as they arrive.
     ///
-    /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised. When it fails,
-    /// items handed over so far mean nothing.
+    /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised.
+    /// When it fails, items handed over so far mean nothing.
     ///
     /// # Errors
     ///
@@ -168,7 +172,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         false
     }
 
-    /// Told when a streamed list made no progress: the server and resource are remembered as without it (B8).
+    /// Told when a streamed list made no progress: the server and resource are remembered as
+    /// without it (B8).
     fn watch_list_failed(&self) {}
 
     /// The longest time between two bookmarks that was told of a watch of that server and resource,

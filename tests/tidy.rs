@@ -427,7 +427,8 @@ fn modules_around(before: &str) -> Vec<String> {
     open.iter().map(|(_, name)| (*name).to_owned()).collect()
 }
 
-/// Reads a path with its groups from `text`, adds each path it stands for, and tells how long it is.
+/// Reads a path with its groups from `text`, adds each path it stands for, and tells how long it
+/// is.
 fn expand(text: &str, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> usize {
     let mut at = 0;
     loop {

@@ -75,7 +75,7 @@ impl Health {
         if let Some(own) = &self.own_node {
             checks.push(("node", told("node", followed(own))));
         }
-        let (secrets, config_maps) = self.managers.check_health();
+        let (secrets, config_maps) = self.managers.health();
         checks.push(("secrets", told("secrets", secrets)));
         checks.push(("configmaps", told("configmaps", config_maps)));
         checks
@@ -93,7 +93,7 @@ fn followed(reflector: &Reflector) -> Result<(), Error> {
     if reflector.is_finished() {
         return Err(Error::stopped("the thread that follows the server"));
     }
-    reflector.check_health()
+    reflector.health()
 }
 
 /// The library's own words, and of the last failure only its kind; the rest is in the log.

@@ -113,7 +113,7 @@ impl Managers {
     }
 
     /// Whether the server keeps confirming what is watched: Secrets, ConfigMaps.
-    pub(crate) fn check_health(&self) -> (Result<(), Error>, Result<(), Error>) {
+    pub(crate) fn health(&self) -> (Result<(), Error>, Result<(), Error>) {
         (self.secrets.health(), self.config_maps.health())
     }
 

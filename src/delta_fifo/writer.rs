@@ -88,7 +88,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         if locked.is_processed_by(current_thread()) {
             drop(locked);
             let text = format!(
-                "DeltaFIFO: the process function of a {} queue wrote to that queue; write from another thread",
+                "DeltaFIFO: the process function of a {} queue wrote to that queue; write from \
+                 another thread",
                 K::KIND
             );
             return Err(Error::new(ErrorKind::Config, text));

@@ -95,7 +95,8 @@ impl Limiter {
                     count => format!("{count} requests go first"),
                 };
                 let message = format!(
-                    "the client's rate limit lets the request not go before the caller's deadline: {before}"
+                    "the client's rate limit lets the request not go before the caller's \
+                     deadline: {before}"
                 );
                 Error::new(ErrorKind::Timeout, message)
             }

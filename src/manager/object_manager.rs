@@ -362,7 +362,7 @@ impl<K: Object> ObjectManager<K> {
 
     /// Whether the server keeps confirming the objects that are watched, for a health check: each
     /// watch by the rule of
-    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health).
+    /// [`ReflectorStatus::health`](crate::reflector::ReflectorStatus::health).
     ///
     /// Objects without a watch are healthy: immutable and idle ones, those that found no room, and
     /// all with `Cache` and `Get`. So is one that the server refuses, and a manager without owners.

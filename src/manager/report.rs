@@ -74,7 +74,7 @@ pub struct ObjectReport {
     /// Whether the object may be old: the server should have confirmed it by now and has not, or it
     /// is known to be behind.
     ///
-    /// [`ReflectorStatus::check_health`](crate::reflector::ReflectorStatus::check_health) has the
+    /// [`ReflectorStatus::health`](crate::reflector::ReflectorStatus::health) has the
     /// rule. With `Watch` only; false for an object whose watch is stopped.
     pub is_overdue: bool,
     /// How many owners reference the object.

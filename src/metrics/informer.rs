@@ -32,7 +32,8 @@ const HANDLER_QUEUED: Metric = Metric {
 };
 const HANDLER_LAG: Metric = Metric {
     name: "kubecache_informer_handler_lag_seconds",
-    help: "Age of the oldest notification that the handler has not returned from; 0 if there is none",
+    help: "Age of the oldest notification that the handler has not returned from; 0 if there is \
+        none",
 };
 const HANDLER_PANICS: Metric = Metric {
     name: "kubecache_informer_handler_panics_total",

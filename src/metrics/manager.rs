@@ -77,7 +77,8 @@ impl ManagerSeries {
                 let (of, by) = self.of;
                 if (*kind, *change_detection) != self.of {
                     let text = format!(
-                        "metrics for a manager of {of} by {by} were given to one of {kind} by {change_detection}"
+                        "metrics for a manager of {of} by {by} were given to one of {kind} by \
+                         {change_detection}"
                     );
                     return Err(Error::new(ErrorKind::Config, text));
                 }

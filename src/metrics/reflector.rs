@@ -45,7 +45,8 @@ const LAST_VERSION: Metric = Metric {
 };
 const SILENCE: Metric = Metric {
     name: "kubecache_reflector_silence_seconds",
-    help: "Time since the server last confirmed the content of the reflector that was left alone longest",
+    help: "Time since the server last confirmed the content of the reflector that was left alone \
+        longest",
 };
 const FAILURES: Metric = Metric {
     name: "kubecache_reflector_consecutive_failures",

@@ -121,7 +121,8 @@ impl LabelMatcher {
                 ("DoesNotExist", true) => (LabelValue::Any, true),
                 (operator, _) => {
                     let text = format!(
-                        "label selector: cannot read the expression \"{} {operator}\" with {} values",
+                        "label selector: cannot read the expression \"{} {operator}\" with {} \
+                         values",
                         expression.key,
                         values.len()
                     );

@@ -37,7 +37,8 @@ pub(super) fn timed_out<S>(
     let waited = now.saturating_duration_since(wait.since);
     let (uid, asked) = (&wait.uid, relative(wait.min_time, now));
     let message = format!(
-        "pod \"{uid}\": timed out after {waited:.1?} waiting for a status newer than {asked}: {entry}; {global}"
+        "pod \"{uid}\": timed out after {waited:.1?} waiting for a status newer than {asked}: \
+         {entry}; {global}"
     );
     Error::new(ErrorKind::Timeout, message)
 }

@@ -1,4 +1,5 @@
-//! The arithmetic of waiting: backoff, reopening, fast first syncs, the retry window. Pure; chance comes from a seed.
+//! The arithmetic of waiting: backoff, reopening, fast first syncs, the retry window. Pure; chance
+//! comes from a seed.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +8,11 @@ use crate::reflector::BackoffOptions;
 
 /// First wait of a first sync that somebody waits for (B3), and of a watch that did not last (B9).
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second that a read waits.
+/// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second
+/// that a read waits.
 const FAST_WAIT_END: Duration = Duration::from_millis(800);
-/// Least time from one fast series to the next, so that readers who come and go cannot keep it going.
+/// Least time from one fast series to the next, so that readers who come and go cannot keep it
+/// going.
 const FAST_SERIES_GAP: Duration = Duration::from_secs(10);
 /// Share of a fast wait that chance adds; with more, four waits would not fit into a second.
 const FAST_JITTER: f64 = 0.25;
@@ -96,7 +99,8 @@ impl Backoff {
         })
     }
 
-    /// Notes the health before a failure: only when it lasted does the sequence start again (B10, BK-5).
+    /// Notes the health before a failure: only when it lasted does the sequence start again (B10,
+    /// BK-5).
     pub(crate) fn after(&mut self, health: Duration) {
         if health > self.options.reset_after || self.options.reset_after.is_zero() {
             self.restart();
@@ -189,7 +193,8 @@ impl RetryWindow {
         }
     }
 
-    /// Notes an error of the class, and says whether it is still retried: within the window, its end included.
+    /// Notes an error of the class, and says whether it is still retried: within the window, its
+    /// end included.
     ///
     /// Once the window is over it says no, and the next error begins a new series.
     pub(crate) fn admits(&mut self, now: Instant) -> bool {
@@ -330,7 +335,8 @@ mod tests {
         assert_eq!(next(short), Duration::from_millis(50));
     }
 
-    /// B3: the fast waits fit into a second even at their longest, and then fall into the steady backoff.
+    /// B3: the fast waits fit into a second even at their longest, and then fall into the steady
+    /// backoff.
     #[test]
     fn fast_retries_fit_into_a_second_and_end() {
         let mut fast = Fast::default();
@@ -355,7 +361,8 @@ mod tests {
         assert!(fast.next(later, &mut chance).is_some(), "a new series");
     }
 
-    /// BK-9 and RF-46, upstream's table: no window, 30 s with an error each second, a gap that begins anew.
+    /// BK-9 and RF-46, upstream's table: no window, 30 s with an error each second, a gap that
+    /// begins anew.
     #[test]
     fn the_retry_window_of_internal_errors() {
         let start = Clock::system().now();

@@ -1,4 +1,5 @@
-//! The reflector's thread: does what the core decides, one action at a time, and tells it how that went.
+//! The reflector's thread: does what the core decides, one action at a time, and tells it how that
+//! went.
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -69,7 +70,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         })
     }
 
-    /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a failure before it goes on.
+    /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a
+    /// failure before it goes on.
     pub(super) fn run(&mut self, stop: &StopToken) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.go_on(stop)));
         if let Err(payload) = ran {
@@ -115,7 +117,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         action
     }
 
-    /// What holds now, as far as the input's decision can ask for it: events come too often to look at everything.
+    /// What holds now, as far as the input's decision can ask for it: events come too often to look
+    /// at everything.
     fn facts(&self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Rested | Input::Demanded);
         let of_the_watch = matches!(
@@ -178,7 +181,8 @@ impl<K: Object, S: Sink<K>> Driver<K, S> {
         Some(input)
     }
 
-    /// Closes what the action does not go on with (RF-44): a watch ends before the next request begins.
+    /// Closes what the action does not go on with (RF-44): a watch ends before the next request
+    /// begins.
     fn let_go(&mut self, action: &Action) {
         match action {
             Action::Read { .. }

@@ -78,7 +78,8 @@ pub(crate) fn classify(error: &Error) -> FailureClass {
     }
 }
 
-/// Whether a page's failure is that its continue token expired: the reason `Expired` alone, not `Gone` (PG-6).
+/// Whether a page's failure is that its continue token expired: the reason `Expired` alone, not
+/// `Gone` (PG-6).
 pub(crate) fn is_expired_page(error: &Error) -> bool {
     error
         .status()

@@ -7,10 +7,11 @@ use crate::reflector::ReflectorStatus;
 
 /// What a hook is told that measures reflectors, as client-go's reflector metrics were.
 ///
-/// Give a [`Hook`](crate::Hook) to [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics);
-/// several reflectors may share one. The feature `metrics` has one that is ready, for Prometheus.
-/// The reflector's own thread calls it; of the start, the thread that starts the reflector. No
-/// object and no name of one is ever in it.
+/// Give a [`Hook`](crate::Hook) to
+/// [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics); several reflectors
+/// may share one. The feature `metrics` has one that is ready, for Prometheus. The reflector's own
+/// thread calls it; of the start, the thread that starts the reflector. No object and no name of
+/// one is ever in it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(alias = "MetricsProvider")]

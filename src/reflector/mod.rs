@@ -52,10 +52,9 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// opening to its end and the next one stands a probe, a list of one item (B11).
 ///
 /// It goes on until it is stopped, whatever the server does, also when the source panics: that is
-/// an error of the call
-/// (`Panicked`), after which it backs off. A sink that panics ends it. What the sink holds was on
-/// the server. What holds in
-/// time: the sink equals the server. Not promised: how soon; [`status`](Self::status) says how it goes.
+/// an error of the call (`Panicked`), after which it backs off. A sink that panics ends it. What
+/// the sink holds was on the server. What holds in time: the sink equals the server. Not promised:
+/// how soon; [`status`](Self::status) says how it goes.
 ///
 /// # Examples
 ///
@@ -92,10 +91,11 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Starts a reflector that keeps `sink` equal to what `source` lists, until it is stopped or dropped.
+    /// Starts a reflector that keeps `sink` equal to what `source` lists, until it is stopped or
+    /// dropped.
     ///
-    /// `name` stands in log lines, such as `object-"shop"/"db"`. Returns at once; the network is touched on the
-    /// reflector's own thread.
+    /// `name` stands in log lines, such as `object-"shop"/"db"`. Returns at once; the network is
+    /// touched on the reflector's own thread.
     ///
     /// # Errors
     ///
@@ -141,7 +141,8 @@ impl Reflector {
 
     /// What the reflector does now and how it went. Never blocks on the network.
     ///
-    /// The sink hears of a change before this does: right after a store has filled, `synced` may still be false here.
+    /// The sink hears of a change before this does: right after a store has filled, `synced` may
+    /// still be false here.
     pub fn status(&self) -> ReflectorStatus {
         self.status.lock().clone()
     }
@@ -161,15 +162,15 @@ impl Reflector {
         self.status.lock().is_fresh_within(limit, self.clock.now())
     }
 
-    /// Whether the server keeps confirming the content, for a health check: neither a quiet server nor an ended
-    /// reflector fails it, a silent one does, within the idle limit
-    /// ([`ReflectorStatus::check_health`] says when). Never blocks (B14).
+    /// Whether the server keeps confirming the content, for a health check: neither a quiet server
+    /// nor an ended reflector fails it, a silent one does, within the idle limit
+    /// ([`ReflectorStatus::health`] says when). Never blocks (B14).
     ///
     /// # Errors
     ///
     /// `Timeout`: how long ago the server was heard, with the last failure as its source.
-    pub fn check_health(&self) -> Result<(), Error> {
-        self.status.lock().check_health(self.clock.now())
+    pub fn health(&self) -> Result<(), Error> {
+        self.status.lock().health(self.clock.now())
     }
 
     /// Asks the reflector to end; returns at once.
@@ -191,9 +192,10 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// The text of the panic that ended its thread, if one did.
-    pub fn join(self) -> Result<(), String> {
-        self.worker.join()
+    /// [`ErrorKind::Panicked`] with the text of the panic that ended its thread, if one did.
+    pub fn join(self) -> Result<(), Error> {
+        let ended = self.worker.join();
+        ended.map_err(|text| Error::new(ErrorKind::Panicked, text))
     }
 }
 

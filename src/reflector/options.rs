@@ -11,26 +11,31 @@ use crate::hooks::Hook;
 use crate::object::ResourceVersion;
 use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
 
-/// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the time (RF-2).
+/// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the
+/// time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
 /// more seldom, the reflector waits for three times as long as they do.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
-/// How long the node authorizer may lag behind the binding of a pod (R4): who asks on its own waits as long to believe it.
+/// How long the node authorizer may lag behind the binding of a pod (R4): who asks on its own waits
+/// as long to believe it.
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
-/// The longest wait a server can ask for, whoever asks it: beyond it a wrong header would silence a cache for hours.
+/// The longest wait a server can ask for, whoever asks it: beyond it a wrong header would silence a
+/// cache for hours.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and change fields.
+/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and change
+/// fields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReflectorOptions {
     /// Where time comes from. Default: the system.
     pub clock: Clock,
-    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes (RF-2).
+    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes
+    /// (RF-2).
     pub watch_timeout_min: Duration,
-    /// Items per page of a list. Default `None`: 500 where the server does not answer out of its cache, else all
-    /// at once (RF-10).
+    /// Items per page of a list. Default `None`: 500 where the server does not answer out of its
+    /// cache, else all at once (RF-10).
     pub page_size: Option<u32>,
     /// How often the sink is asked to deliver again what it knows. Default `None`: never (RF-3).
     pub resync_period: Option<Duration>,
@@ -44,19 +49,22 @@ pub struct ReflectorOptions {
     pub seed: u64,
     /// Who waits for the first sync (B3). Default `None`: nobody.
     pub waiters: Option<Waiters>,
-    /// What a run before this one knew: a first list older than it is asked for once more, at the most recent
-    /// version (B4). Default `None`.
+    /// What a run before this one knew: a first list older than it is asked for once more, at the
+    /// most recent version (B4). Default `None`.
     pub start_floor: Option<ResourceVersion>,
     /// The thread asks for nothing before each of these has closed, such as at the end of a run
     /// before this one (OC-23).
     pub(crate) start_after: Vec<Receiver<Infallible>>,
-    /// Lists as a stream where the source supports it (WL-1). Default true; by-name watches switch it off (B8).
+    /// Lists as a stream where the source supports it (WL-1). Default true; by-name watches switch
+    /// it off (B8).
     pub watch_list: bool,
-    /// How long internal errors on a watch only reopen it (RF-46). Default zero: they relist (RF-37).
+    /// How long internal errors on a watch only reopen it (RF-46). Default zero: they relist
+    /// (RF-37).
     pub internal_error_retry: Duration,
     /// How long a refusal (403) is retried before it is an answer (R4). Default 3 s.
     pub forbidden_grace: Duration,
-    /// The hook that is told of lists and watches, for metrics. Default `None`, which costs nothing.
+    /// The hook that is told of lists and watches, for metrics. Default `None`, which costs
+    /// nothing.
     pub metrics: Option<Hook<ReflectorMetric>>,
     /// The function that is told of failed lists and watches. Default `None`; set it with
     /// [`on_error`](Self::on_error).

@@ -1,4 +1,5 @@
-//! Where a reflector's changes go: a replacement is a value that commits or is dropped, an event is applied.
+//! Where a reflector's changes go: a replacement is a value that commits or is dropped, an event is
+//! applied.
 
 use crate::error::Error;
 use crate::list_watch::{Backlog, ObjectEvent};
@@ -31,15 +32,17 @@ pub trait Sink<K: Object>: Send + 'static {
     ///
     /// # Errors
     ///
-    /// Why it could not; the reflector lists again after a backoff (RF-17). [`Stale`](crate::ErrorKind::Stale) says
-    /// that something newer is known here: the reflector lists at the most recent version, at once and once (B4).
+    /// Why it could not; the reflector lists again after a backoff (RF-17).
+    /// [`Stale`](crate::ErrorKind::Stale) says that something newer is known here: the reflector
+    /// lists at the most recent version, at once and once (B4).
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error>;
 
     /// Applies one event of the watch.
     ///
     /// # Errors
     ///
-    /// Why it could not. The change is lost until the next list, so the reflector lists again after a backoff.
+    /// Why it could not. The change is lost until the next list, so the reflector lists again after
+    /// a backoff.
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error>;
 
     /// The server's position moved without a change (RF-27).
@@ -57,7 +60,8 @@ pub trait Sink<K: Object>: Send + 'static {
     /// Told of every failure, success and contact that changed the reflector's status.
     fn report(&mut self, _status: &ReflectorStatus) {}
 
-    /// Told before each read of the watch what has come already, and before every other wait that nothing has.
+    /// Told before each read of the watch what has come already, and before every other wait that
+    /// nothing has.
     fn backlog(&mut self, _backlog: Backlog) {}
 }
 

@@ -43,8 +43,8 @@ pub struct ReflectorStatus {
     /// lost, or a list that had to follow failed. `None` again once a list has reached the sink,
     /// and before the first one.
     pub behind_since: Option<Instant>,
-    /// By when the server has to be heard from again, or the content counts as unconfirmed (B11, B14); `None` before
-    /// the run began. [`check_health`](Self::check_health) says how it is reckoned.
+    /// By when the server has to be heard from again, or the content counts as unconfirmed (B11,
+    /// B14); `None` before the run began. [`health`](Self::health) says how it is reckoned.
     pub contact_deadline: Option<Instant>,
     /// The requests that failed one after the other; none again once a list or a watch succeeds.
     /// Before any failure it knows when the run began.
@@ -102,24 +102,26 @@ impl ReflectorStatus {
         failures.in_phase(self.describe_activity(now))
     }
 
-    /// How long ago, at `now`, the server last confirmed the content; `None` before the first contact.
+    /// How long ago, at `now`, the server last confirmed the content; `None` before the first
+    /// contact.
     pub fn age(&self, now: Instant) -> Option<Duration> {
         self.last_contact
             .map(|contact| now.saturating_duration_since(contact))
     }
 
-    /// How long ago, at `now`, the server last confirmed the content. Before the first contact it is
-    /// counted from the begin of the run: a server that never answers is as silent as one that
+    /// How long ago, at `now`, the server last confirmed the content. Before the first contact it
+    /// is counted from the begin of the run: a server that never answers is as silent as one that
     /// stopped.
     pub fn silence(&self, now: Instant) -> Duration {
         let since = self.last_contact.or(self.failures.since());
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the server keeps confirming the content, for a health check (B14): `Ok` while it was heard from as lately
-    /// as a server that lives is heard from.
+    /// Whether the server keeps confirming the content, for a health check (B14): `Ok` while it was
+    /// heard from as lately as a server that lives is heard from.
     ///
-    /// How long it may be silent, by [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
+    /// How long it may be silent, by
+    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
     ///
     /// - Once bookmarks came, to this reflector or an earlier one of that server and resource: the
     ///   idle limit from the last event, bookmark or answer. The limit is three times the longest
@@ -131,8 +133,8 @@ impl ReflectorStatus {
     ///   before the first answer): the idle limit, from the last contact, or from the end of a
     ///   watch that was within its time. Failures, refusals and opened watches are no contact: when
     ///   nothing else comes for longer, the content is that old.
-    /// - A list on its way counts as contact with each page, and a streamed one with each object, that comes in, unless the
-    ///   one before it failed.
+    /// - A list on its way counts as contact with each page, and a streamed one with each object,
+    ///   that comes in, unless the one before it failed.
     /// - A [refusal](Self::refusal) that is an answer is a contact where nothing has synced yet.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
@@ -145,7 +147,7 @@ impl ReflectorStatus {
     ///
     /// `Timeout`: how long ago the server was heard, or since when the content is behind, with the
     /// last failure as its source.
-    pub fn check_health(&self, now: Instant) -> Result<(), Error> {
+    pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             return Ok(());
         }
@@ -180,8 +182,8 @@ impl ReflectorStatus {
 
     /// Whether, at `now`, the content is synced and was confirmed within `limit`.
     ///
-    /// A limit below the watch's time-out takes a server without bookmarks for silent, on which nothing changes;
-    /// [`check_health`](Self::check_health) does not.
+    /// A limit below the watch's time-out takes a server without bookmarks for silent, on which
+    /// nothing changes; [`health`](Self::health) does not.
     pub fn is_fresh_within(&self, limit: Duration, now: Instant) -> bool {
         self.synced && self.age(now).is_some_and(|age| age <= limit)
     }

@@ -14,7 +14,7 @@ pub struct Waiters(Arc<Monitor<Callers>>);
 
 impl Default for Waiters {
     fn default() -> Self {
-        Self(Arc::new(Monitor::ranked(Rank::DEMAND, Callers::default())))
+        Self(Arc::new(Monitor::ranked(Rank::WAITERS, Callers::default())))
     }
 }
 
@@ -109,8 +109,8 @@ impl Waiters {
         }
     }
 
-    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads: then it
-    /// says true.
+    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads: then
+    /// it says true.
     pub(crate) fn rest(
         &self,
         clock: &Clock,

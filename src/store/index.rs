@@ -1,4 +1,5 @@
-//! Named index functions and their maps: plain data, kept in step by the store's state (IX-1..IX-12).
+//! Named index functions and their maps: plain data, kept in step by the store's state
+//! (IX-1..IX-12).
 
 use std::fmt;
 
@@ -26,8 +27,9 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// reflector's thread, under no lock, and must be quick: the watch is not read meanwhile. It cannot
 /// fail: an object that fits no value gives none.
 ///
-/// A function that panics gives none either, for that object in that index (instead of IX-6): the panic is logged, the
-/// first one of a store at `error`, later ones at `debug`, and counted in [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.
+/// A function that panics gives none either, for that object in that index (instead of IX-6): the
+/// panic is logged, the first one of a store at `error`, later ones at `debug`, and counted in
+/// [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.
 ///
 /// # Examples
 ///
@@ -134,7 +136,8 @@ impl<K: Object> Indexers<K> {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Calls one function; its panic is counted, and told without what it may have formatted of the object.
+    /// Calls one function; its panic is counted, and told without what it may have formatted of the
+    /// object.
     fn call(&self, name: &str, function: &IndexFn<K>, object: &K) -> Result<Vec<String>, Error> {
         let key = object.key();
         let port = format_args!("the function of index {name}, at {} {key},", K::KIND);
@@ -176,7 +179,8 @@ impl<K: Object> fmt::Debug for Indexers<K> {
     }
 }
 
-/// The values one object stands under, per index. They are remembered, not computed again, when it goes (IX-7).
+/// The values one object stands under, per index. They are remembered, not computed again, when it
+/// goes (IX-7).
 pub(super) type Values = Box<[Box<[Arc<str>]>]>;
 
 /// The indices of a store, in the order of their functions.

@@ -5,7 +5,8 @@ use crate::object::{LabelMatcher, Object, StoredObject, resource_name};
 use crate::store::{NAMESPACE_INDEX, Store};
 use crate::sync::Arc;
 
-/// Reads of a [`Store`] in the shape of a generated Go lister. Cheap to clone; never blocks on the network.
+/// Reads of a [`Store`] in the shape of a generated Go lister. Cheap to clone; never blocks on the
+/// network.
 ///
 /// # Examples
 ///
@@ -58,10 +59,10 @@ impl<K: Object> Lister<K> {
 
     /// The objects whose labels match, in no particular order (LS-1, LS-3).
     ///
-    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at the labels. Objects
-    /// that do not decode are left out (B12). The cost grows with the namespace where the store has the index
-    /// [`by_namespace`](crate::store::Indexers::by_namespace); without it the whole store is looked through, with a
-    /// warning in the log.
+    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at
+    /// the labels. Objects that do not decode are left out (B12). The cost grows with the namespace
+    /// where the store has the index [`by_namespace`](crate::store::Indexers::by_namespace);
+    /// without it the whole store is looked through, with a warning in the log.
     #[doc(alias = "ListAll")]
     #[doc(alias = "ListAllByNamespace")]
     pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
@@ -93,12 +94,13 @@ impl<K: Object> Lister<K> {
         })
     }
 
-    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one (where LS-5 finds nothing).
+    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one (where
+    /// LS-5 finds nothing).
     ///
     /// # Errors
     ///
-    /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not found` (LS-4);
-    /// `Undecodable` when it is there but is not a `K` (B12).
+    /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not
+    /// found` (LS-4); `Undecodable` when it is there but is not a `K` (B12).
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         let found = self.store.get(&self.namespace, name)?;
         found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))

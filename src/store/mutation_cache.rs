@@ -1,4 +1,5 @@
-//! The mutation cache: a store with the program's own writes laid over it until the watch has brought them (MX-4).
+//! The mutation cache: a store with the program's own writes laid over it until the watch has
+//! brought them (MX-4).
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -21,8 +22,8 @@ pub struct MutationCacheOptions {
 impl MutationCacheOptions {
     /// How long a write is shown that the store does not bring. Default 5 minutes.
     ///
-    /// Only a watch that stands still for so long, or a server that went back in time, makes this matter: a write is
-    /// dropped as soon as the store has caught up with it.
+    /// Only a watch that stands still for so long, or a server that went back in time, makes this
+    /// matter: a write is dropped as soon as the store has caught up with it.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -46,16 +47,18 @@ impl Default for MutationCacheOptions {
     }
 }
 
-/// Reads of a [`Store`] that see the program's own writes at once, before the watch brings them (MX-4).
+/// Reads of a [`Store`] that see the program's own writes at once, before the watch brings them
+/// (MX-4).
 ///
-/// After a create, update or patch the program hands in the server's answer ([`mutated`](Self::mutated)); after a delete
-/// it says so ([`deleted`](Self::deleted)). Reads through the cache then show that state until the store has it or
-/// something newer: until the store's version has reached the write's. So a write is never shown after the store has
-/// learned of the object's end, and never again once the store is past it. What others read of the store itself stays
-/// as it is. A write that the store's scope leaves out is shown as long.
+/// After a create, update or patch the program hands in the server's answer
+/// ([`mutated`](Self::mutated)); after a delete it says so ([`deleted`](Self::deleted)). Reads
+/// through the cache then show that state until the store has it or something newer: until the
+/// store's version has reached the write's. So a write is never shown after the store has learned
+/// of the object's end, and never again once the store is past it. What others read of the store
+/// itself stays as it is. A write that the store's scope leaves out is shown as long.
 ///
-/// Share it behind an `Arc`. Nothing blocks on the network, no thread runs, index functions run on the caller's thread
-/// under no lock. To wait for the store itself instead, use
+/// Share it behind an `Arc`. Nothing blocks on the network, no thread runs, index functions run on
+/// the caller's thread under no lock. To wait for the store itself instead, use
 /// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least).
 ///
 /// # Examples
@@ -112,16 +115,17 @@ impl<K: Object> MutationCache<K> {
         &self.store
     }
 
-    /// Shows `object`, the server's answer to a create, update or patch of the program's own, until the store has caught up.
+    /// Shows `object`, the server's answer to a create, update or patch of the program's own, until
+    /// the store has caught up.
     ///
-    /// Answers may be handed in in any order: an older one does not take a newer one's place, nor that of the same
-    /// object's end. One that the store already is past is not kept. As in every cache of this crate,
-    /// `managedFields` and the last-applied annotation are left out (B19).
+    /// Answers may be handed in in any order: an older one does not take a newer one's place, nor
+    /// that of the same object's end. One that the store already is past is not kept. As in every
+    /// cache of this crate, `managedFields` and the last-applied annotation are left out (B19).
     ///
     /// # Errors
     ///
-    /// `Config` if the object's `metadata.resourceVersion` is not a number: nothing says then when the store has caught up.
-    /// (Panics in client-go.)
+    /// `Config` if the object's `metadata.resourceVersion` is not a number: nothing says then when
+    /// the store has caught up. (Panics in client-go.)
     #[doc(alias = "Mutation")]
     pub fn mutated(&self, object: K) -> Result<(), Error> {
         let mut object = StoredObject::new(object);
@@ -130,7 +134,8 @@ impl<K: Object> MutationCache<K> {
         let version = object.resource_version();
         if version.numeric_order(&version).is_none() {
             let text = format!(
-                "{} {key}: metadata.resourceVersion {:?} is not a number; hand in what the server answered",
+                "{} {key}: metadata.resourceVersion {:?} is not a number; hand in what the server \
+                 answered",
                 K::KIND,
                 version.as_str()
             );
@@ -141,11 +146,13 @@ impl<K: Object> MutationCache<K> {
         Ok(())
     }
 
-    /// Hides the object that the program has deleted, until the store has learned of it; `last` is the last state the program
-    /// knows of it, by whose uid and version it is told from others of its name.
+    /// Hides the object that the program has deleted, until the store has learned of it; `last` is
+    /// the last state the program knows of it, by whose uid and version it is told from others of
+    /// its name.
     ///
-    /// For a deletion that is complete; while finalizers or a grace period keep the object, hand in the server's answer by
-    /// [`mutated`](Self::mutated). An object made anew under the name is not hidden. (client-go's has no such thing.)
+    /// For a deletion that is complete; while finalizers or a grace period keep the object, hand in
+    /// the server's answer by [`mutated`](Self::mutated). An object made anew under the name is not
+    /// hidden. (client-go's has no such thing.)
     pub fn deleted(&self, last: &K) {
         self.put(last.key(), last.uid(), last.resource_version(), None);
     }
@@ -155,7 +162,8 @@ impl<K: Object> MutationCache<K> {
         self.own.lock().len()
     }
 
-    /// The object of that name, in the state of the program's own write if the store is not there yet.
+    /// The object of that name, in the state of the program's own write if the store is not there
+    /// yet.
     ///
     /// # Errors
     ///
@@ -181,12 +189,13 @@ impl<K: Object> MutationCache<K> {
         all.unwrap_or_default()
     }
 
-    /// The objects an index lists under a value, the program's own writes by the values they have now.
+    /// The objects an index lists under a value, the program's own writes by the values they have
+    /// now.
     ///
     /// # Errors
     ///
-    /// `Config` for an unknown index, as [`Store::by_index`]; not as in client-go, where a cache may have been made without
-    /// any.
+    /// `Config` for an unknown index, as [`Store::by_index`]; not as in client-go, where a cache
+    /// may have been made without any.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let functions = self
             .store

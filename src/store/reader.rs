@@ -17,11 +17,11 @@ use crate::store::state::{State, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
-/// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and never block on
-/// the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
+/// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and
+/// never block on the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
 ///
-/// Every read sees all or nothing of a replacement (ST-8). What is read is shared, not copied (ST-7); an object out
-/// of a cache is not for writing back.
+/// Every read sees all or nothing of a replacement (ST-8). What is read is shared, not copied
+/// (ST-7); an object out of a cache is not for writing back.
 ///
 /// # Examples
 ///
@@ -65,7 +65,8 @@ pub struct Store<K: Object> {
 impl<K: Object> Store<K> {
     /// A store and its one writer.
     ///
-    /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it hurries while somebody waits.
+    /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it hurries
+    /// while somebody waits.
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
         let state = State::new(Arc::clone(&functions), clock.now());
@@ -138,7 +139,8 @@ impl<K: Object> Store<K> {
         state.ended.then(|| ended(&state, &self.name()))
     }
 
-    /// Ends every wait, although the writer may be held up: `cause` is what ended it, if nobody asked.
+    /// Ends every wait, although the writer may be held up: `cause` is what ended it, if nobody
+    /// asked.
     pub(crate) fn end(&self, cause: Option<Error>) {
         State::end(&self.state, cause);
     }
@@ -150,13 +152,15 @@ impl<K: Object> Store<K> {
 
     /// Blocks until a list has reached the store, at most until `deadline`.
     ///
-    /// While somebody waits, the reflector retries a failing first list fast (B3). Also ends when the server's
-    /// refusal, or its word that it knows no such resource, has become an answer (R4), and when the reflector ends.
+    /// While somebody waits, the reflector retries a failing first list fast (B3). Also ends when
+    /// the server's refusal, or its word that it knows no such resource, has become an answer (R4),
+    /// and when the reflector ends.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the server's refusal
-    /// (`Forbidden`), or that it knows no such resource (`NotFound`); `Stopped` when nothing will fill the store any more.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the
+    /// server's refusal (`Forbidden`), or that it knows no such resource (`NotFound`); `Stopped`
+    /// when nothing will fill the store any more.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -165,16 +169,17 @@ impl<K: Object> Store<K> {
         self.wait_until(deadline, |state| state.synced)
     }
 
-    /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after one's own write.
+    /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after
+    /// one's own write.
     ///
-    /// The version of the content moves with lists, events and bookmarks; without any of them it stands still. Before
-    /// the first list this is a wait for that, too, and hastens it (B3). Also ends when the server's refusal has
-    /// become an answer (R4), and when the reflector ends.
+    /// The version of the content moves with lists, events and bookmarks; without any of them it
+    /// stands still. Before the first list this is a wait for that, too, and hastens it (B3). Also
+    /// ends when the server's refusal has become an answer (R4), and when the reflector ends.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline; the server's refusal (`Forbidden`); `Stopped` when nothing will change the store
-    /// any more.
+    /// `NotSynced` at the deadline; the server's refusal (`Forbidden`); `Stopped` when nothing will
+    /// change the store any more.
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
@@ -254,7 +259,8 @@ impl<K: Object> Store<K> {
         set_aside.collect()
     }
 
-    /// The objects an index lists under a value. The cost grows with the answer, not with the store.
+    /// The objects an index lists under a value. The cost grows with the answer, not with the
+    /// store.
     ///
     /// # Errors
     ///
@@ -263,7 +269,8 @@ impl<K: Object> Store<K> {
         self.state.lock().by_values(index, &[value])
     }
 
-    /// The objects that share a value with `object`, which need not be in the store, each once (IX-4).
+    /// The objects that share a value with `object`, which need not be in the store, each once
+    /// (IX-4).
     ///
     /// # Errors
     ///
@@ -301,8 +308,8 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when one of the functions panics at an
-    /// object that is there. Nothing changes then.
+    /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when one of
+    /// the functions panics at an object that is there. Nothing changes then.
     pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
         let mut known: HashMap<Arc<ObjectKey>, (Arc<StoredObject<K>>, Values)> = HashMap::new();
         let mut state = self.state.lock();
@@ -357,7 +364,8 @@ impl<K: Object> Store<K> {
         self.state.lock().ended
     }
 
-    /// How often an index function panicked: the index does not list the object at which it did (IX-6).
+    /// How often an index function panicked: the index does not list the object at which it did
+    /// (IX-6).
     pub fn index_panics(&self) -> u64 {
         self.state.lock().indices.functions().panics()
     }
@@ -372,18 +380,19 @@ impl<K: Object> Store<K> {
         self.state.lock().status.age(self.clock.now())
     }
 
-    /// Whether the server keeps confirming the content, for a health check; `Ok` for a store that no reflector fills, or
-    /// whose reflector has ended ([`ReflectorStatus::check_health`] says more). Never blocks (B14).
+    /// Whether the server keeps confirming the content, for a health check; `Ok` for a store that
+    /// no reflector fills, or whose reflector has ended ([`ReflectorStatus::health`] says more).
+    /// Never blocks (B14).
     ///
     /// # Errors
     ///
     /// `Timeout`: how long ago the server was heard, with the last failure as its source.
-    pub fn check_health(&self) -> Result<(), Error> {
+    pub fn health(&self) -> Result<(), Error> {
         let now = self.clock.now();
         let state = self.state.lock();
         match &state.cause {
             Some(cause) => Err(cause.clone()),
-            None => state.status.check_health(now),
+            None => state.status.health(now),
         }
     }
 

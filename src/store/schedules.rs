@@ -60,7 +60,8 @@ fn the_end_of_the_writer_is_never_missed() {
     );
 }
 
-/// A commit, the deadline and the end of the writer at once: some answer comes, and a commit before the wait wins.
+/// A commit, the deadline and the end of the writer at once: some answer comes, and a commit before
+/// the wait wins.
 #[test]
 fn every_end_of_a_wait_at_once() {
     shuttle::check_random(
@@ -126,8 +127,8 @@ fn a_rest_hears_the_stop_and_the_demand() {
     }
 }
 
-/// Negative control: a flag that changes outside the mutex the waiter holds loses its wake-up, and the checker sees
-/// that.
+/// Negative control: a flag that changes outside the mutex the waiter holds loses its wake-up, and
+/// the checker sees that.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_flag_outside_the_mutex_loses_the_wake_up() {

@@ -1,4 +1,5 @@
-//! What a store holds: transitions of plain data, which return what is to be dropped after unlocking.
+//! What a store holds: transitions of plain data, which return what is to be dropped after
+//! unlocking.
 
 use std::time::Instant;
 
@@ -177,7 +178,8 @@ pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -
     indices
 }
 
-/// What became of one object, by the last states of it that decode: what somebody who follows the store knows of it.
+/// What became of one object, by the last states of it that decode: what somebody who follows the
+/// store knows of it.
 ///
 /// An object that does not decode stays what it last was, until it decodes again or goes (B12).
 pub(crate) enum Change<K: Object> {

@@ -43,7 +43,7 @@ ranks! {
     50 SUBSCRIPTIONS "subscriptions to changes"
     50 ADMISSION "the queues of a client's rate limit and of its slots"
     50 HELPERS "the questions of helper threads"
-    51 DEMAND "who waits for a first sync"
+    51 WAITERS "who waits for a first sync"
     51 SUBSCRIBER "what one subscriber has not taken yet"
     52 OLD_STATES "an informer's old states"
     53 BYTE_BUDGET "a client's byte budget"
@@ -193,7 +193,8 @@ mod tests {
     #[test]
     #[cfg(debug_assertions)]
     #[should_panic(
-        expected = "the lock of the pod-status cache (rank 40) is taken under the lock of the tables of metrics (rank 57)"
+        expected = "the lock of the pod-status cache (rank 40) is taken under the lock of the \
+            tables of metrics (rank 57)"
     )]
     fn a_lock_that_is_taken_downwards_is_named() {
         let (low, high) = (

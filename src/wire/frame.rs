@@ -174,7 +174,8 @@ impl Frames {
             bytes_max, option, ..
         } = self;
         let message = format!(
-            "an event of the watch is larger than {bytes_max} bytes; DecodeOptions::{option} raises the limit"
+            "an event of the watch is larger than {bytes_max} bytes; DecodeOptions::{option} \
+             raises the limit"
         );
         Error::new(ErrorKind::TooLarge, message)
     }

@@ -27,7 +27,8 @@ pub(crate) fn decode_object<K: Object>(
         return Err(Error::new(
             ErrorKind::TooLarge,
             format!(
-                "the object is larger than {} bytes; DecodeOptions::item_bytes_max raises the limit",
+                "the object is larger than {} bytes; DecodeOptions::item_bytes_max raises the \
+                 limit",
                 options.item_bytes_max
             ),
         ));

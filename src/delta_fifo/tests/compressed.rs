@@ -96,7 +96,8 @@ fn df_6_two_deletions_in_a_row_are_one() {
         (
             "+a1 -a2 -a3",
             "Aa1,Da3",
-            "the newer of two final states: the older may be old news, which the store refuses (B18)",
+            "the newer of two final states: the older may be old news, which the store refuses \
+             (B18)",
         ),
         (
             "+a1 -a2 =",

@@ -90,7 +90,8 @@ impl Connection {
     fn fill(&mut self) -> Result<Option<usize>, Interrupt> {
         if self.buffers.input().len() > UNREAD_BYTES_MAX {
             let message = format!(
-                "the answer's framing has no end: more than {UNREAD_BYTES_MAX} bytes of one chunk size or trailer"
+                "the answer's framing has no end: more than {UNREAD_BYTES_MAX} bytes of one chunk \
+                 size or trailer"
             );
             return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
         }

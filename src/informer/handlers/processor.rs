@@ -427,7 +427,8 @@ impl<K: Object> Processor<K> {
     fn refusal(&self, listener: &Listener<K>) -> Error {
         let (handler, informer) = (listener.name(), &self.informer);
         let text = format!(
-            "handler {handler} was not added to shared informer {informer} because it has stopped already"
+            "handler {handler} was not added to shared informer {informer} because it has stopped \
+             already"
         );
         Error::new(ErrorKind::Stopped, text)
     }

@@ -65,9 +65,9 @@ impl Registration {
     /// - [`Stopped`](crate::ErrorKind::Stopped) if the handler ended before, with the cause of the
     ///   informer's end if there is one.
     /// - `Forbidden` or `NotFound` for the server's refusal.
-    /// - [`NotSynced`](crate::ErrorKind::NotSynced) at the deadline, or when the handler waits for itself.
-    ///   It says how much of the initial list is left and which call is running. It also has the
-    ///   informer's last failure, its attempts and the time of the first.
+    /// - [`NotSynced`](crate::ErrorKind::NotSynced) at the deadline, or when the handler waits for
+    ///   itself. It says how much of the initial list is left and which call is running. It also
+    ///   has the informer's last failure, its attempts and the time of the first.
     ///
     /// The text names the handler by its [`sync_name`](Self::sync_name).
     #[doc(alias = "WaitForCacheSync")]

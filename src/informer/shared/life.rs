@@ -151,7 +151,8 @@ impl<K: Object> SharedInformer<K> {
             let waiting = task.wait(&format!("the start of informer {name}"));
             let _waiting = waiting.map_err(|_circle| {
                 let text = format!(
-                    "informer {name} ends when its start returns: shutdown was called on the thread that starts it"
+                    "informer {name} ends when its start returns: shutdown was called on the \
+                     thread that starts it"
                 );
                 Error::new(ErrorKind::Timeout, text)
             })?;
@@ -174,7 +175,8 @@ impl<K: Object> SharedInformer<K> {
         }
         let (name, thread) = (&self.name, late.join(", "));
         let text = format!(
-            "timed out waiting for informer {name}: thread {thread} still runs, held up by a transform, an index function or a call of the source"
+            "timed out waiting for informer {name}: thread {thread} still runs, held up by a \
+             transform, an index function or a call of the source"
         );
         Err(Error::new(ErrorKind::Timeout, text))
     }

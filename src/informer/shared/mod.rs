@@ -248,7 +248,7 @@ impl<K: Object> SharedInformer<K> {
 
     /// Whether the server keeps confirming the content, for a health check. Never blocks.
     ///
-    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::check_health`]
+    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::health`]
     /// has the rule). A server without news does not fail it. Nor does an informer that was not
     /// started or has stopped.
     ///
@@ -257,7 +257,7 @@ impl<K: Object> SharedInformer<K> {
     /// `Timeout` with the informer's name and the time since the last contact; the last failure is
     /// its source.
     pub fn health(&self) -> Result<(), Error> {
-        let health = self.store.check_health();
+        let health = self.store.health();
         health.map_err(|error| error.context(&self.name))
     }
 

@@ -83,8 +83,8 @@ impl<K: Object> InformerOptions<K> {
 
     /// How the server is listed and watched, and the clock of the whole informer.
     ///
-    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is not
-    /// used. Nor are its `metrics` if the informer has some.
+    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
+    /// not used. Nor are its `metrics` if the informer has some.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
         self

@@ -74,7 +74,7 @@ impl RunHandle for FakeHandle {
         self.runs.runs.notify_all();
     }
 
-    fn join(self: Box<Self>) -> Result<(), String> {
+    fn join(self: Box<Self>) {
         let mut held = self.runs.held.lock();
         while *held {
             held = self.runs.held.wait(held);
@@ -85,7 +85,6 @@ impl RunHandle for FakeHandle {
         drop(writer);
         self.runs.runs.lock()[self.index].joined = true;
         self.runs.runs.notify_all();
-        Ok(())
     }
 }
 

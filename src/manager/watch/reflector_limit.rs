@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
         assert_eq!(
             error.to_string(),
-            "too many reflectors: the option reflectors_max allows 1; tried again when one has ended"
+            "too many reflectors: the option reflectors_max allows 1; tried again when one has \
+             ended"
         );
         ReflectorLimit::release();
     }

@@ -14,8 +14,8 @@ pub(crate) trait RunHandle: Send + fmt::Debug {
     /// Asks the thread to end; returns at once.
     fn stop(&self);
 
-    /// Waits for its end; returns the text of its panic, if it panicked.
-    fn join(self: Box<Self>) -> Result<(), String>;
+    /// Waits for its end. The log has its panic, if it panicked.
+    fn join(self: Box<Self>);
 }
 
 impl RunHandle for Reflector {
@@ -23,8 +23,8 @@ impl RunHandle for Reflector {
         Self::stop(self);
     }
 
-    fn join(self: Box<Self>) -> Result<(), String> {
-        Self::join(*self)
+    fn join(self: Box<Self>) {
+        drop(Self::join(*self));
     }
 }
 
@@ -39,7 +39,7 @@ impl Run {
     /// Waits for the thread's end: milliseconds, since its stop was raised.
     pub(crate) fn join(self) {
         // The thread's own report of its panic is in the log; a run that crashed is started again.
-        drop(self.handle.join());
+        self.handle.join();
     }
 }
 

@@ -277,7 +277,8 @@ fn b15_the_deadlines_error_says_what_is_known() {
     );
     stage.cache.set_observed_time("uid-1", stage.at(-6));
     let text_of_error = text("uid-1", stage.at(0));
-    let known = "an error was set 7.0s ago, 7.0s too early, observed 6.0s ago; the global time is 4.0s ago, 4.0s too early";
+    let known = "an error was set 7.0s ago, 7.0s too early, observed 6.0s ago; the global time is \
+        4.0s ago, 4.0s too early";
     assert!(text_of_error.ends_with(known), "{text_of_error}");
 }
 

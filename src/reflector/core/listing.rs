@@ -1,4 +1,5 @@
-//! A plain list: which version, how many items per page, and what follows each page (RF-9..RF-18, PG-1..PG-6).
+//! A plain list: which version, how many items per page, and what follows each page (RF-9..RF-18,
+//! PG-1..PG-6).
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListPage, ListRequest};
@@ -11,7 +12,8 @@ use super::{Action, Core, Cycle, Facts, Next, Step, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
-/// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to have no last page.
+/// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to
+/// have no last page.
 const PAGES_MAX: u32 = 100_000;
 
 /// Pages without an item, one after the other: each is a request without data before it (B9).
@@ -37,8 +39,8 @@ pub(super) struct Listing {
 }
 
 impl Core {
-    /// Asks for the first page: at the most recent version if the last one is unavailable, at `0` before the first
-    /// success, else at the last version (RF-9).
+    /// Asks for the first page: at the most recent version if the last one is unavailable, at `0`
+    /// before the first success, else at the last version (RF-9).
     pub(super) fn list(&mut self, cycle: Cycle, facts: &Facts) -> Action {
         let asked = if self.state.history == History::Unavailable {
             ResourceVersion::most_recent()
@@ -71,7 +73,8 @@ impl Core {
         self.ask(listing, page_size, facts)
     }
 
-    /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which does not page.
+    /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which
+    /// does not page.
     fn page_size(&self, asked: &ResourceVersion) -> u32 {
         match self.state.page_size {
             Some(size) => size,
@@ -100,7 +103,8 @@ impl Core {
         }
     }
 
-    /// The same list at the most recent version, at once: what the answer before calls for (RF-12, B4).
+    /// The same list at the most recent version, at once: what the answer before calls for (RF-12,
+    /// B4).
     fn ask_most_recent(&mut self, listing: Listing, facts: &Facts) -> Action {
         let limit = listing.page_size;
         let listing = Listing {

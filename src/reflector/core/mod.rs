@@ -1,4 +1,5 @@
-//! The reflector's decisions: a function from (state, input) to (state, action), without thread, clock or socket.
+//! The reflector's decisions: a function from (state, input) to (state, action), without thread,
+//! clock or socket.
 //!
 //! ```text
 //!          +------------------------- backoff -------------------------+
@@ -12,7 +13,8 @@
 //! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a
 //! list of one item at the most recent version, whose version alone counts.
 //!
-//! A *cycle* is one list, plain or streamed, and the watches after it. Time comes in with each input.
+//! A *cycle* is one list, plain or streamed, and the watches after it. Time comes in with each
+//! input.
 
 mod listing;
 mod probing;
@@ -34,7 +36,8 @@ use state::{History, ReflectorState};
 use streaming::Streaming;
 use watching::Watching;
 
-/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal (WL-9).
+/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal
+/// (WL-9).
 pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// What the driver reports.
@@ -184,8 +187,8 @@ enum Next {
     Probe,
 }
 
-/// A cycle, and what it has used up: each exemption from the delay between requests holds once (B9),
-/// for a different request which an answer itself calls for.
+/// A cycle, and what it has used up: each exemption from the delay between requests holds once
+/// (B9), for a different request which an answer itself calls for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cycle {
     /// At the most recent version: RF-12, WL-8, B4.
@@ -330,7 +333,8 @@ impl Core {
         }
     }
 
-    /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs say.
+    /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs
+    /// say.
     fn fail(&mut self, error: Error, next: Next, facts: &Facts) -> Action {
         let (until, on_demand) = self.state.failed(error, facts);
         self.rest(until, on_demand, next, facts)
@@ -392,7 +396,8 @@ impl Core {
         Action::End
     }
 
-    /// The driver reported something that its last action cannot lead to: a mistake of ours, which ends the run.
+    /// The driver reported something that its last action cannot lead to: a mistake of ours, which
+    /// ends the run.
     fn invalid_transition(&mut self, step: &Step, input: &Input) -> Action {
         debug_assert!(false, "{input:?} does not belong to {step:?}");
         self.state.log(

@@ -42,7 +42,8 @@ impl Core {
         let error = Error::new(
             ErrorKind::Expired,
             format!(
-                "the server has gone back in its history, from version {} to {version}: {} are listed again",
+                "the server has gone back in its history, from version {} to {version}: {} are \
+                 listed again",
                 self.state.version(),
                 self.state.what
             ),

@@ -1,4 +1,5 @@
-//! What outlives the states: the position, what is known about the server, the backoffs and the status.
+//! What outlives the states: the position, what is known about the server, the backoffs and the
+//! status.
 
 use std::time::{Duration, Instant};
 
@@ -85,9 +86,9 @@ pub(super) struct ReflectorState {
     series: Option<(u32, bool)>,
     /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
     away: bool,
-    /// What an answer may do once until a watch has served again, so that a server whose every watch
-    /// expires, or whose lists succeed while its watches fail, is not asked without end at the first
-    /// step of the backoff (B9, B10): an expired position leads to a list soon.
+    /// What an answer may do once until a watch has served again, so that a server whose every
+    /// watch expires, or whose lists succeed while its watches fail, is not asked without end at
+    /// the first step of the backoff (B9, B10): an expired position leads to a list soon.
     may_list_soon: bool,
     /// The same of an answer after failures that prove no life: it starts the backoff again.
     may_restart: bool,
@@ -154,7 +155,8 @@ impl ReflectorState {
         version.is_older_than(&self.floor) || version.is_older_than(self.version())
     }
 
-    /// Streamed lists do not work here: never tried again by this reflector, and the source is told (B8).
+    /// Streamed lists do not work here: never tried again by this reflector, and the source is told
+    /// (B8).
     pub(super) fn give_up_streams(&mut self) {
         self.may_stream = false;
         self.effects.push(Effect::WatchListFailed);
@@ -165,7 +167,8 @@ impl ReflectorState {
         self.bookmarks.is_some()
     }
 
-    /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of other watches.
+    /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of
+    /// other watches.
     pub(super) fn expect_bookmarks(&mut self, interval: Option<Duration>) {
         self.bookmarks = self.bookmarks.max(interval);
     }
@@ -234,8 +237,9 @@ impl ReflectorState {
         }
     }
 
-    /// Something came of a list that is on its way: no confirmation, but no silence either. After a failure it does not
-    /// count: lists that fail half-way again and again leave the content to grow old.
+    /// Something came of a list that is on its way: no confirmation, but no silence either. After a
+    /// failure it does not count: lists that fail half-way again and again leave the content to
+    /// grow old.
     pub(super) fn progress(&mut self, at: Instant) {
         let last = self.status.failures.last();
         if last.is_none_or(|error| error.kind() == ErrorKind::Expired) {
@@ -269,7 +273,8 @@ impl ReflectorState {
         }
     }
 
-    /// A list reached the sink: the run is synced, and its version is the position, whatever was known before.
+    /// A list reached the sink: the run is synced, and its version is the position, whatever was
+    /// known before.
     pub(super) fn synced(&mut self, version: ResourceVersion, now: Instant) {
         self.floor = version.clone();
         self.status.resource_version = version;
@@ -340,8 +345,8 @@ impl ReflectorState {
     }
 
     /// Notes that the position has expired. Says when the list follows, and whether somebody may
-    /// expedite it: at a moment of the next second, once until a watch has served (B9); else as after
-    /// any failure.
+    /// expedite it: at a moment of the next second, once until a watch has served (B9); else as
+    /// after any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
         if asks_to_wait || !std::mem::take(&mut self.may_list_soon) {
@@ -411,7 +416,8 @@ impl ReflectorState {
         Some(later(since, self.forbidden_grace))
     }
 
-    /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they do not run out.
+    /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they
+    /// do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
         if self.status.synced || !facts.urgent || self.status.refusal.is_some() {
             return None;
@@ -420,7 +426,8 @@ impl ReflectorState {
         fast.or_else(|| in_grace.then_some(Fast::LONGEST))
     }
 
-    /// The first failure of a series is a warning; its repeats, and an expired watch, are part of normal life.
+    /// The first failure of a series is a warning; its repeats, and an expired watch, are part of
+    /// normal life.
     fn log_failure(&mut self, error: &Error, now: Instant) {
         let alone = self
             .failed_at

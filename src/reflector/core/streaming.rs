@@ -1,4 +1,5 @@
-//! A streamed list: initial events into a replacement, published at their final bookmark (WL-1..WL-14, B8).
+//! A streamed list: initial events into a replacement, published at their final bookmark
+//! (WL-1..WL-14, B8).
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,11 @@ use super::state::History;
 use super::watching::Watching;
 use super::{Action, Core, Cycle, Facts, Next, Seen, Step, VERY_SHORT, use_up};
 
-/// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers send the final
-/// bookmark (WL-16).
+/// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers
+/// send the final bookmark (WL-16).
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
-/// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at 30 kB a second.
+/// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at
+/// 30 kB a second.
 const ITEM_LIMIT: Duration = Duration::from_mins(1);
 /// Streams of one cycle that may end before their bookmark; upstream tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
@@ -36,8 +38,9 @@ pub(super) struct Streaming {
 }
 
 impl Streaming {
-    /// When the stream is given up unless more of the list comes: changes and plain bookmarks come without end from
-    /// a server that ignores `sendInitialEvents`, and one that ignores the time-out, too, never ends it itself.
+    /// When the stream is given up unless more of the list comes: changes and plain bookmarks come
+    /// without end from a server that ignores `sendInitialEvents`, and one that ignores the
+    /// time-out, too, never ends it itself.
     fn given_up_at(&self) -> Instant {
         later(self.progress, PROGRESS_LIMIT)
             .min(later(self.last_item, ITEM_LIMIT))
@@ -46,7 +49,8 @@ impl Streaming {
 }
 
 impl Core {
-    /// Opens a watch that begins with the present objects: never at `0`, which no stream can start from (WL-2).
+    /// Opens a watch that begins with the present objects: never at `0`, which no stream can start
+    /// from (WL-2).
     pub(super) fn open_stream(&mut self, cycle: Cycle, facts: &Facts) -> Action {
         let unavailable = self.state.history == History::Unavailable;
         let asked = if unavailable || self.state.version().is_unset() {
@@ -271,7 +275,8 @@ impl Core {
         let idle = facts.now.saturating_duration_since(streaming.progress);
         let warning = match streaming.last_event {
             None => format!(
-                "awaiting required bookmark event for initial events stream, no events received for {idle:.0?}"
+                "awaiting required bookmark event for initial events stream, no events received \
+                 for {idle:.0?}"
             ),
             Some(last) => format!(
                 "hasn't received required bookmark event marking the end of initial events stream, \

@@ -170,8 +170,9 @@ impl Core {
         }
     }
 
-    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14). A sink that knows
-    /// of something newer is given the most recent, as the same server would give the same answer again (B4).
+    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14). A
+    /// sink that knows of something newer is given the most recent, as the same server would give
+    /// the same answer again (B4).
     pub(super) fn commit_failed(
         &mut self,
         committing: &Committing,
@@ -345,7 +346,8 @@ impl Core {
         self.state.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
             let text = format!(
-                "very short watch: {}: Unexpected watch close - watch lasted less than a second and no items received",
+                "very short watch: {}: Unexpected watch close - watch lasted less than a second \
+                 and no items received",
                 self.state.what
             );
             let mut error = Error::new(ErrorKind::Protocol, text);
@@ -375,7 +377,8 @@ impl Core {
         self.rest(until, false, next, facts)
     }
 
-    /// The time to read is over: a resync is due, or the silence means that the connection is dead (B11).
+    /// The time to read is over: a resync is due, or the silence means that the connection is dead
+    /// (B11).
     pub(super) fn quiet(
         &mut self,
         watching: Watching,

@@ -6,7 +6,8 @@ use crate::list_watch::{ListerWatcher, ObjectEvent, WatchEvent};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
 
-/// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's version (RF-21).
+/// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's
+/// version (RF-21).
 #[test]
 fn a_list_and_then_a_watch_fill_the_store() {
     let world = World::new();
@@ -28,11 +29,11 @@ fn a_list_and_then_a_watch_fill_the_store() {
         "4",
         "RF-50"
     );
-    assert_eq!(reflector.join(), Ok(()));
+    reflector.join().unwrap();
 }
 
-/// `TestReflectorWatchHandler`: a foreign type is skipped (RF-25), a deletion, a change at 55, an addition at 32; the
-/// position stays at 55 (B18 instead of RF-29).
+/// `TestReflectorWatchHandler`: a foreign type is skipped (RF-25), a deletion, a change at 55, an
+/// addition at 32; the position stays at 55 (B18 instead of RF-29).
 #[test]
 fn the_watch_handler_table_of_upstream() {
     let world = World::new();
@@ -73,7 +74,8 @@ fn the_watch_handler_table_of_upstream() {
     assert_eq!(reflector.status().skipped, 1);
 }
 
-/// B18: an older state of the same object is refused and counted; so is an old deletion, and a resurrection.
+/// B18: an older state of the same object is refused and counted; so is an old deletion, and a
+/// resurrection.
 #[test]
 fn nothing_goes_back_in_time() {
     let world = World::new();
@@ -100,7 +102,8 @@ fn nothing_goes_back_in_time() {
     assert_eq!(store.refused(), 3);
 }
 
-/// B18, B4: a restored backup is taken, by the list at the most recent version that its refusal leads to.
+/// B18, B4: a restored backup is taken, by the list at the most recent version that its refusal
+/// leads to.
 #[test]
 fn a_restored_server_is_followed_back() {
     let world = World::new();
@@ -122,7 +125,8 @@ fn a_restored_server_is_followed_back() {
     );
 }
 
-/// B4, OC-22: a restart lists at 0, and once more at the most recent when that answer is older than what was known.
+/// B4, OC-22: a restart lists at 0, and once more at the most recent when that answer is older than
+/// what was known.
 #[test]
 fn a_restart_asks_once_more_when_the_cache_lags() {
     let mut world = World::new();
@@ -157,7 +161,8 @@ fn pages_are_one_list() {
     );
 }
 
-/// PG-6: a token that expired between pages leads to a full list, and nothing of the pages before is kept.
+/// PG-6: a token that expired between pages leads to a full list, and nothing of the pages before
+/// is kept.
 #[test]
 fn a_page_that_expired_is_no_list() {
     let mut world = World::new();
@@ -239,7 +244,8 @@ fn a_relist_keeps_what_has_not_changed() {
     ));
 }
 
-/// B12: what does not decode is set aside with key and reason; the rest syncs; nobody sees a false delete.
+/// B12: what does not decode is set aside with key and reason; the rest syncs; nobody sees a false
+/// delete.
 #[test]
 fn one_bad_object_does_not_hold_up_the_rest() {
     let world = World::new();
@@ -307,8 +313,8 @@ fn freshness_can_be_read() {
     assert!(status.synced && status.failures.last().is_none());
 }
 
-/// B14: a server that falls silent fails the health check at the idle limit and not before, for the reflector's owner and
-/// for readers; its return mends it.
+/// B14: a server that falls silent fails the health check at the idle limit and not before, for the
+/// reflector's owner and for readers; its return mends it.
 #[test]
 fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
     let world = World::new();
@@ -322,11 +328,11 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
         .source
         .fail_next(RequestKind::Watch, SourceFault::Hang);
     world.fake.advance(seconds(129));
-    reflector.check_health().unwrap();
-    store.check_health().unwrap();
+    reflector.health().unwrap();
+    store.health().unwrap();
     world.fake.advance(seconds(1));
     world.source.wait_for_requests(3);
-    for health in [reflector.check_health(), store.check_health()] {
+    for health in [reflector.health(), store.health()] {
         let error = health.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
         let text = "the server last confirmed the content 130s ago";
@@ -336,7 +342,7 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
     world.set("a", "2");
     world.catch_up(&store);
     // The status follows the content.
-    while reflector.check_health().is_err() || store.check_health().is_err() {
+    while reflector.health().is_err() || store.health().is_err() {
         std::thread::yield_now();
     }
     reflector.stop();
@@ -345,11 +351,12 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
     while !reflector.is_finished() {
         std::thread::yield_now();
     }
-    reflector.check_health().unwrap();
-    store.check_health().unwrap();
+    reflector.health().unwrap();
+    store.health().unwrap();
 }
 
-/// B11: a watch that fell silent is opened again at its last version, without a list, on another connection.
+/// B11: a watch that fell silent is opened again at its last version, without a list, on another
+/// connection.
 #[test]
 fn silence_opens_the_watch_anew() {
     let world = World::new();
@@ -367,7 +374,8 @@ fn silence_opens_the_watch_anew() {
     assert_eq!(store.status().lists, 1);
 }
 
-/// B11: what one reflector learnt of the server, the next one knows: its first watch is not quiet for minutes unnoticed.
+/// B11: what one reflector learnt of the server, the next one knows: its first watch is not quiet
+/// for minutes unnoticed.
 #[test]
 fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     let world = World::new();
@@ -483,7 +491,7 @@ fn b14_a_trickle_is_no_contact_and_ends() {
     world.fake.advance(seconds(130));
     world.fake.wait_for_timer(seconds(60));
     assert_eq!(reflector.age(), Some(seconds(130)));
-    assert!(store.check_health().is_err());
+    assert!(store.health().is_err());
     world.fake.advance(seconds(60));
     world.source.wait_for_requests(4);
     world.source.wait_for_watches(1);
@@ -491,7 +499,7 @@ fn b14_a_trickle_is_no_contact_and_ends() {
         world.requests()[1..],
         ["watch 2", "list most-recent limit=1", "watch 2"]
     );
-    while reflector.check_health().is_err() {
+    while reflector.health().is_err() {
         std::thread::yield_now();
     }
 }

@@ -64,7 +64,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
             world.fake.advance(seconds(1));
             std::thread::yield_now();
         }
-        assert_eq!(reflector.join(), Ok(()), "{method}");
+        assert!(reflector.join().is_ok(), "{method}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
             }
         }
         assert!(!reflector.is_finished(), "{method}");
-        assert_eq!(reflector.join(), Ok(()), "{method}");
+        assert!(reflector.join().is_ok(), "{method}");
         assert_eq!(source.faulty.left(), 0, "{method}: it was called");
     }
 }
@@ -156,6 +156,6 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
         world.fake.advance(seconds(1));
         std::thread::yield_now();
     }
-    assert_eq!(reflector.join(), Ok(()));
+    reflector.join().unwrap();
     assert_eq!(faulty.left(), 0, "each was called: {faulty:?}");
 }

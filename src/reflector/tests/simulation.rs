@@ -1,5 +1,5 @@
-//! A seeded simulation on one thread: the real core and driver against a server with random faults, which must heal
-//! and converge. Whatever would block lets the fake clock go on instead.
+//! A seeded simulation on one thread: the real core and driver against a server with random faults,
+//! which must heal and converge. Whatever would block lets the fake clock go on instead.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -52,7 +52,8 @@ struct Simulation {
     recent: Vec<Repeat>,
     commits: Arc<Mutex<usize>>,
     seen_commits: usize,
-    /// A stream delivers its initial events: what would be repeated on it now would come after its end.
+    /// A stream delivers its initial events: what would be repeated on it now would come after its
+    /// end.
     collecting: bool,
     /// Somebody waits for the first sync.
     waiting: Option<WaiterGuard>,
@@ -357,8 +358,8 @@ impl Simulation {
         held == there
     }
 
-    /// B9: in a run of requests without a delay each one after the first follows data, or is one of three exemptions,
-    /// and none repeats another.
+    /// B9: in a run of requests without a delay each one after the first follows data, or is one of
+    /// three exemptions, and none repeats another.
     fn check_delays(&self) {
         let mut run: Vec<&Made> = Vec::new();
         for made in &self.made {

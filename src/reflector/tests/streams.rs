@@ -20,7 +20,8 @@ fn a_streamed_list_is_one_replacement() {
     assert_eq!(world.source.open_watches(), 1);
 }
 
-/// WL-12: after the hand-over it is reopened as a plain watch; a new pass streams at the last version (WL-2).
+/// WL-12: after the hand-over it is reopened as a plain watch; a new pass streams at the last
+/// version (WL-2).
 #[test]
 fn a_streamed_watch_is_reopened_as_a_watch() {
     let world = World::new();
@@ -59,7 +60,8 @@ fn a_refused_stream_falls_back_to_a_list() {
     assert_eq!(names(&store), ["a"]);
 }
 
-/// B8, LW-5: a server that never sends the final bookmark is listed after ten seconds, and that is remembered.
+/// B8, LW-5: a server that never sends the final bookmark is listed after ten seconds, and that is
+/// remembered.
 #[test]
 fn a_stream_without_its_bookmark_is_given_up() {
     let world = World::new();

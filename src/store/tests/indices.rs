@@ -29,7 +29,8 @@ fn ix_2_ix_3_unknown_names_and_values() {
     assert!(store.by_index("label", "never").unwrap().is_empty());
 }
 
-/// `TestMultiIndexKeys`, `TestGetIndexFuncValues`: several values per object, across updates and deletions.
+/// `TestMultiIndexKeys`, `TestGetIndexFuncValues`: several values per object, across updates and
+/// deletions.
 #[test]
 fn ix_1_ix_4_objects_with_several_values() {
     let (store, mut writer) = store();
@@ -66,8 +67,8 @@ fn ix_1_ix_4_objects_with_several_values() {
     assert_eq!(under(&store, "label", "bert"), ["one", "two"]);
 }
 
-/// `TestThreadSafeStoreIndexingFunctionsWithMultipleValues`: transitions between none and several values. A value that stays
-/// is still there (IX-8).
+/// `TestThreadSafeStoreIndexingFunctionsWithMultipleValues`: transitions between none and several
+/// values. A value that stays is still there (IX-8).
 #[test]
 fn ix_1_ix_8_transitions_between_sets_of_values() {
     let (store, mut writer) = store();
@@ -96,7 +97,8 @@ fn ix_1_ix_8_transitions_between_sets_of_values() {
     assert!(values(&store, "label").is_empty());
 }
 
-/// `TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex` and `...AddKeepsNonEmptySetPostDeleteFromIndex`.
+/// `TestThreadSafeStoreDeleteRemovesEmptySetsFromIndex` and
+/// `...AddKeepsNonEmptySetPostDeleteFromIndex`.
 #[test]
 fn ix_8_a_value_nobody_has_leaves_no_trace() {
     let (store, mut writer) = store();
@@ -124,7 +126,8 @@ fn ix_8_a_value_nobody_has_leaves_no_trace() {
     );
 }
 
-/// The values an object stands under are remembered, so no stale key remains whatever the deletion carries.
+/// The values an object stands under are remembered, so no stale key remains whatever the deletion
+/// carries.
 #[test]
 fn ix_7_a_deletion_needs_not_carry_the_values() {
     let (store, mut writer) = store();
@@ -202,8 +205,9 @@ fn ix_5_the_keys_of_an_index_come_sorted() {
     assert_eq!(keys, expected);
 }
 
-/// IX-6 is better here: an index function that panics costs that object its place in that index, is counted, and leaves
-/// nothing half done, whether it runs for a change, for a list or because its index is new.
+/// IX-6 is better here: an index function that panics costs that object its place in that index, is
+/// counted, and leaves nothing half done, whether it runs for a change, for a list or because its
+/// index is new.
 #[test]
 fn ix_6_an_index_function_that_panics_leaves_nothing_half_done() {
     let fussy = || {

@@ -108,7 +108,8 @@ fn version(store: &Store<ConfigMap>, name: &str) -> Option<String> {
         .clone()
 }
 
-/// `TestCache`: upserts, silent deletes, lookups, lists; what is there can be read by its key whatever it is (ST-4).
+/// `TestCache`: upserts, silent deletes, lookups, lists; what is there can be read by its key
+/// whatever it is (ST-4).
 #[test]
 fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     let (store, mut writer) = store();
@@ -170,8 +171,8 @@ fn st_5_ix_11_a_replacement_is_a_value() {
     );
 }
 
-/// Readers at the same time see the one content or the other, by every way of reading. The model in `schedules.rs` has all
-/// the orders of it.
+/// Readers at the same time see the one content or the other, by every way of reading. The model in
+/// `schedules.rs` has all the orders of it.
 #[test]
 fn st_8_no_reader_sees_half_of_a_replacement() {
     let (store, mut writer) = store();
@@ -259,8 +260,9 @@ fn ct_6_the_changes_of_a_list_come_in_its_order() {
     );
 }
 
-/// `TestThreadSafeStoreRV`, `TestStoreResourceVersion`: the version follows adds, deletes, replacements and bookmarks.
-/// Other than in client-go it never goes back, nor becomes empty by an object without a version.
+/// `TestThreadSafeStoreRV`, `TestStoreResourceVersion`: the version follows adds, deletes,
+/// replacements and bookmarks. Other than in client-go it never goes back, nor becomes empty by an
+/// object without a version.
 #[test]
 fn st_9_ix_12_the_version_of_the_content() {
     let (store, mut writer) = store();
@@ -285,7 +287,8 @@ fn st_9_ix_12_the_version_of_the_content() {
     assert_eq!(now(&store), "12");
 }
 
-/// B18: an older list is refused unless it is of the most recent, or the history expired; that resets the floor.
+/// B18: an older list is refused unless it is of the most recent, or the history expired; that
+/// resets the floor.
 #[test]
 fn older_lists() {
     let (store, mut writer) = store();
@@ -318,7 +321,8 @@ fn older_lists() {
     assert_eq!(version(&store, "a").as_deref(), Some("5"));
 }
 
-/// B12: an object that does not decode keeps the last good state of the same uid, through events and lists.
+/// B12: an object that does not decode keeps the last good state of the same uid, through events
+/// and lists.
 #[test]
 fn the_last_good_state_outlives_a_list() {
     let (store, mut writer) = store();
@@ -358,7 +362,8 @@ fn the_last_good_state_outlives_a_list() {
     assert!(store.is_empty());
 }
 
-/// The peak of a relist: what has not changed is shared, and its new copy dropped while the list is read.
+/// The peak of a relist: what has not changed is shared, and its new copy dropped while the list is
+/// read.
 #[test]
 fn unchanged_objects_are_shared_while_they_are_staged() {
     let (store, mut writer) = store();
@@ -401,6 +406,8 @@ fn debug_prints_no_content() {
     add(&mut writer, held("a", "1", &[]));
     assert_eq!(
         format!("{store:?}"),
-        "Store { kind: \"ConfigMap\", objects: 1, synced: false, resource_version: ResourceVersion(\"1\"), .. }"
+        "Store \
+         { kind: \"ConfigMap\", objects: 1, synced: false, resource_version: \
+             ResourceVersion(\"1\"), .. }"
     );
 }

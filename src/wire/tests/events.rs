@@ -85,7 +85,8 @@ const EVENTS: [(&str, &str); 23] = [
     ),
     (
         r#"{"type":"ADDED","object":{"kind":"Secret"}}"#,
-        "skipped @: Unable to understand watch event: Secret without a name does not decode: metadata.name: missing",
+        "skipped @: Unable to understand watch event: Secret without a name does not decode: \
+         metadata.name: missing",
     ),
     (
         r#"{"type":"ADDED","object":{$META,"data":{"k":"?CANARY?"}}}"#,
@@ -97,7 +98,8 @@ const EVENTS: [(&str, &str); 23] = [
     ),
     (
         r#"{"type":"DELETED","object":{$META,"type":7}}"#,
-        "deleted aside n/a: Secret n/a does not decode: type: invalid type: integer, expected a string",
+        "deleted aside n/a: Secret n/a does not decode: type: invalid type: integer, expected a \
+         string",
     ),
     (
         r#"{"kind":"Status","message":"etcdserver: request timed out","reason":"InternalError","code":500}"#,
@@ -208,7 +210,8 @@ fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
         [
             "Added(Secret n/a @5)",
             "bookmark @9",
-            "deleted aside b: Secret b does not decode: type: invalid type: integer, expected a string",
+            "deleted aside b: Secret b does not decode: type: invalid type: integer, expected a \
+             string",
             "cut: Protocol: the watch was cut off: unexpected EOF behind 12 bytes of an event",
         ]
     );
@@ -255,7 +258,8 @@ fn events_have_a_largest_size_to_the_byte() {
                 let outcome = match (fits, end) {
                     (true, "}") => "bookmark @1".to_owned(),
                     (true, _) => format!(
-                        "cut: Protocol: the watch was cut off: unexpected EOF behind {length} bytes of an event"
+                        "cut: Protocol: the watch was cut off: unexpected EOF behind {length} \
+                         bytes of an event"
                     ),
                     (false, _) => {
                         "failed: TooLarge: an event of the watch is larger than 100 bytes; \

@@ -17,7 +17,8 @@ fn a_body_means_the_same_however_it_is_cut_into_chunks() {
         whole.items,
         [
             "Secret n/a @5",
-            "aside n/b: Secret n/b does not decode: immutable: invalid type: string, expected a boolean",
+            "aside n/b: Secret n/b does not decode: immutable: invalid type: string, expected a \
+             boolean",
             "aside n/c: Secret n/c does not decode: it is v1 Pod, not v1 Secret",
         ]
     );
@@ -164,7 +165,8 @@ fn an_item_without_a_name_is_set_aside() {
         outcome.items,
         [
             "aside : Secret without a name does not decode: metadata.name: missing",
-            "aside : Secret without a name does not decode: immutable: invalid type: integer, expected a boolean",
+            "aside : Secret without a name does not decode: immutable: invalid type: integer, \
+             expected a boolean",
             "Secret b @",
         ]
     );
@@ -320,7 +322,8 @@ fn a_million_levels_of_nesting_are_set_aside_like_any_other_object() {
     assert_eq!(
         outcome.items,
         [
-            "aside a: Pod a does not decode: spec.affinity.nodeAffinity: invalid type: integer, expected NodeAffinity"
+            "aside a: Pod a does not decode: spec.affinity.nodeAffinity: invalid type: integer, \
+             expected NodeAffinity"
         ]
     );
 }

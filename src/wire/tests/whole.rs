@@ -29,7 +29,8 @@ fn an_object_is_decoded_or_says_why_not() {
         ),
         (
             r#"{"metadata":{"name":"a"},"data":{"k":["CANARY"]}}"#,
-            "Undecodable: Secret a does not decode: data.k: invalid type: sequence, expected a base64-encoded string",
+            "Undecodable: Secret a does not decode: data.k: invalid type: sequence, expected a \
+             base64-encoded string",
         ),
         (
             r#"{"metadata":{"name":"a"}"#,
@@ -61,7 +62,8 @@ fn an_object_is_decoded_or_says_why_not() {
     };
     assert_eq!(
         get(r#"{"metadata":{}}"#, &small),
-        "TooLarge: the object is larger than 10 bytes; DecodeOptions::item_bytes_max raises the limit"
+        "TooLarge: the object is larger than 10 bytes; DecodeOptions::item_bytes_max raises the \
+         limit"
     );
 }
 

@@ -417,7 +417,8 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
     remover.how.send(Step::Do(Box::new(remove))).unwrap();
     for (which, end) in ended.iter().take(2) {
         let text = end.map_err(|error| error.to_string());
-        let told = "handler stopping still runs, and waits for this call: stopping waits for the end of removing";
+        let told = "handler stopping still runs, and waits for this call: stopping waits for the \
+            end of removing";
         let fine = match which {
             "stop" => text == Ok(()),
             _ => text == Ok(()) || text == Err(told.to_owned()),

@@ -291,7 +291,8 @@ fn a_handler_that_waits_for_its_own_sync_is_told_that_it_cannot_come() {
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "failed to sync configmap + event handler audit: it waits for itself, with 2 additions of the initial list left"
+        "failed to sync configmap + event handler audit: it waits for itself, with 2 additions of \
+         the initial list left"
     );
     drop(steps);
     registration.wait_until_synced(Deadline::NEVER).unwrap();

@@ -547,7 +547,8 @@ fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
             world.informer_with(world.options().metrics(metrics))
         });
         informer.start().unwrap();
-        let text = "informer configmaps ends when its start returns: shutdown was called on the thread that starts it";
+        let text = "informer configmaps ends when its start returns: shutdown was called on the \
+            thread that starts it";
         let told = end.recv().unwrap().map(|error| error.to_string());
         assert_eq!(told, waits.then(|| text.to_owned()));
         assert!(informer.is_stopped());

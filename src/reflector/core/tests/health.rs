@@ -1,5 +1,5 @@
-//! Health (B14): by when the server has to be heard from, in each state, so that a quiet server is not taken for a silent
-//! one nor a silent one for a quiet one.
+//! Health (B14): by when the server has to be heard from, in each state, so that a quiet server is
+//! not taken for a silent one nor a silent one for a quiet one.
 
 use super::{Bench, Effect, duration};
 use crate::error::ErrorKind;
@@ -22,7 +22,7 @@ fn check(options: &str, story: &str) {
         let status = bench.core.status();
         let due = status.contact_deadline.unwrap();
         let left = due.saturating_duration_since(bench.now);
-        let healthy = status.check_health(bench.now).is_ok();
+        let healthy = status.health(bench.now).is_ok();
         match expected.trim() {
             "overdue" => assert!(!healthy, "{line}: {left:?} left\n{story}"),
             "opening" => assert!(
@@ -186,7 +186,7 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
     assert_eq!(status.behind_since, Some(bench.now));
     assert!(status.is_behind() && status.failures.last().is_some());
     let later = bench.now + duration("2s");
-    let error = status.check_health(later).unwrap_err();
+    let error = status.health(later).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
@@ -241,14 +241,14 @@ fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
     let opened = bench.now;
     for gone in [Duration::from_secs(131), allowed - Duration::from_secs(1)] {
         let status = bench.core.status();
-        status.check_health(opened + gone).unwrap();
+        status.health(opened + gone).unwrap();
     }
     // It ends the watch as it was asked to: the probe after that is the sign of life.
     bench.now = opened + allowed - Duration::from_secs(30);
     bench.play("ended");
     let status = bench.core.status();
     assert_eq!(status.age(bench.now), Some(bench.now - opened));
-    status.check_health(bench.now + duration("29s")).unwrap();
+    status.health(bench.now + duration("29s")).unwrap();
     bench.play("probed 5");
     let status = bench.core.status();
     assert_eq!(status.age(bench.now), Some(Duration::ZERO));
@@ -259,7 +259,7 @@ fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
     bench.step(super::Input::Quiet {
         last_contact: opened,
     });
-    assert!(bench.core.status().check_health(bench.now).is_err());
+    assert!(bench.core.status().health(bench.now).is_err());
 }
 
 #[test]
@@ -342,7 +342,8 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
     );
 }
 
-/// A refusal that is an answer to readers (R4) is one to a health check, as long as nothing is held that grows old.
+/// A refusal that is an answer to readers (R4) is one to a health check, as long as nothing is held
+/// that grows old.
 #[test]
 fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_something_is() {
     let refused = "+100s page-error 403 Forbidden";
@@ -359,7 +360,7 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     bench.tell(&format!("{refused}\nrested\n{refused}"));
     let status = bench.core.status();
     assert!(status.refusal.is_some());
-    let error = status.check_health(bench.now).unwrap_err();
+    let error = status.health(bench.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(
         error
@@ -375,14 +376,14 @@ fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
     let mut bench = Bench::new("");
     bench.tell("start");
     bench.now += duration("130s");
-    let error = bench.core.status().check_health(bench.now).unwrap_err();
+    let error = bench.core.status().health(bench.now).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the server has confirmed nothing for 130s"
     );
     assert!(error.source().is_none());
     bench.tell("stop");
-    bench.core.status().check_health(bench.now).unwrap();
+    bench.core.status().health(bench.now).unwrap();
 }
 
 /// B11: an idle limit that is there to be none is none, and not one of zero.

@@ -285,7 +285,8 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ",
     ),
     row(
-        "B4: a sink that knows better, from elsewhere, is given the most recent at once, and once per pass",
+        "B4: a sink that knows better, from elsewhere, is given the most recent at once, and once \
+         per pass",
         "",
         "
         start               -> list 0 limit=500

@@ -191,7 +191,8 @@ impl Bench {
     }
 }
 
-/// `read` and `rest` without a time stand for any; a rest is taken with or without demand, unless it says `firm`.
+/// `read` and `rest` without a time stand for any; a rest is taken with or without demand, unless
+/// it says `firm`.
 pub(super) fn matches(action: &str, expected: &str) -> bool {
     if matches!(expected, "read" | "rest") {
         return action.split_whitespace().next() == Some(expected);

@@ -5,7 +5,8 @@ use crate::error::ErrorKind;
 use crate::reflector::Phase;
 use log::Level;
 
-/// B14, B2: attempts, since when and the last error of the series; all clear once a request succeeds.
+/// B14, B2: attempts, since when and the last error of the series; all clear once a request
+/// succeeds.
 #[test]
 fn the_status_tells_the_series_of_failures() {
     let mut bench = Bench::new("");
@@ -73,11 +74,13 @@ fn stream_errors_and_very_short_watches_are_told() {
         .to_string();
     assert_eq!(
         told,
-        "very short watch: things: Unexpected watch close - watch lasted less than a second and no items received"
+        "very short watch: things: Unexpected watch close - watch lasted less than a second and \
+         no items received"
     );
 }
 
-/// The first failure of a series warns, its repeats are quiet, the recovery is told; an expired watch is normal life.
+/// The first failure of a series warns, its repeats are quiet, the recovery is told; an expired
+/// watch is normal life.
 #[test]
 fn the_log_tells_each_series_once() {
     let mut bench = Bench::new("");
@@ -103,7 +106,10 @@ fn the_log_tells_each_series_once() {
     assert!(flapping.logged(Level::Info).is_empty());
 
     let mut expiring = Bench::new("");
-    expiring.tell("start\npage 5\ncommitted\nopened\n+300s error 410 Expired\nrested\npage 6\ncommitted\nopened");
+    expiring.tell(
+        "start\npage 5\ncommitted\nopened\n+300s error 410 Expired\nrested\npage \
+        6\ncommitted\nopened",
+    );
     assert!(expiring.logged(Level::Warn).is_empty() && expiring.logged(Level::Info).is_empty());
 }
 

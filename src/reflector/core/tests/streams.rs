@@ -53,7 +53,8 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
-        "WL-6: closed before the bookmark: the stream again, with the wait of B9, three times at most",
+        "WL-6: closed before the bookmark: the stream again, with the wait of B9, three times at \
+         most",
         "streams",
         "
         start               -> stream most-recent
@@ -148,7 +149,8 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
-        "WL-9, B9: larger than the options allow: plain lists, each after a backoff, and no stream again",
+        "WL-9, B9: larger than the options allow: plain lists, each after a backoff, and no \
+         stream again",
         "streams",
         "
         start               -> stream most-recent
@@ -208,7 +210,8 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
-        "B4, WL-14: a sink that knows better, from elsewhere: a stream at the most recent, once per pass",
+        "B4, WL-14: a sink that knows better, from elsewhere: a stream at the most recent, once \
+         per pass",
         "streams",
         "
         start               -> stream most-recent
@@ -286,7 +289,8 @@ fn the_position_moves_at_the_final_bookmark() {
     assert!(bench.core.status().synced);
 }
 
-/// B8 and WL-13: without progress for ten seconds the stream is given up for good, and the source is told.
+/// B8 and WL-13: without progress for ten seconds the stream is given up for good, and the source
+/// is told.
 #[test]
 fn a_stream_without_progress_is_given_up() {
     let mut bench = Bench::new("streams");
@@ -302,7 +306,8 @@ fn a_stream_without_progress_is_given_up() {
     assert_eq!(
         warned,
         [
-            "hasn't received required bookmark event marking the end of initial events stream, received last event 18s ago"
+            "hasn't received required bookmark event marking the end of initial events stream, \
+             received last event 18s ago"
         ]
     );
     assert!(
@@ -345,7 +350,8 @@ fn has_given_up(bench: &Bench) -> bool {
     bench.effects.iter().any(given_up)
 }
 
-/// B8: a server that ignores `sendInitialEvents` sends changes and bookmarks; they are no progress of the list.
+/// B8: a server that ignores `sendInitialEvents` sends changes and bookmarks; they are no progress
+/// of the list.
 #[test]
 fn changes_are_no_progress() {
     let mut bench = Bench::new("streams");
@@ -382,7 +388,8 @@ fn collect(bench: &mut Bench, event: &str) -> String {
     }
 }
 
-/// B8: whatever comes, the stream is over once its own time-out has passed, also for a server that ignores that.
+/// B8: whatever comes, the stream is over once its own time-out has passed, also for a server that
+/// ignores that.
 #[test]
 fn a_stream_is_collected_no_longer_than_its_timeout() {
     let mut bench = Bench::new("streams");

@@ -22,7 +22,8 @@ const BACKOFFS: &[Row] = &[
     ",
     ),
     row(
-        "B10: a watch that lived five seconds starts it again, a shorter one without an event does not",
+        "B10: a watch that lived five seconds starts it again, a shorter one without an event \
+         does not",
         "",
         "
         start               -> list 0 limit=500
@@ -181,7 +182,8 @@ const PROOFS_OF_LIFE: &[Row] = &[
     ",
     ),
     row(
-        "B10: a Status other than 5xx and 429 after those that say nothing of life; itself it backs off as before",
+        "B10: a Status other than 5xx and 429 after those that say nothing of life; itself it \
+         backs off as before",
         "",
         "
         start               -> list 0 limit=500
@@ -301,7 +303,8 @@ fn rest(action: &str) -> Duration {
     }
 }
 
-/// B3: while somebody waits a first sync is retried after 50 ms, doubling, and falls into the steady backoff.
+/// B3: while somebody waits a first sync is retried after 50 ms, doubling, and falls into the
+/// steady backoff.
 #[test]
 fn a_first_sync_somebody_waits_for_is_retried_fast() {
     let mut bench = Bench::new("waited");
@@ -331,7 +334,8 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     );
 }
 
-/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when nobody waits any more.
+/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when nobody
+/// waits any more.
 #[test]
 fn who_waited_and_left_costs_no_backoff() {
     let mut bench = Bench::new("waited");
@@ -370,11 +374,15 @@ fn nobody_waits_or_it_is_synced_already() {
     check(NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY);
 }
 
-/// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it awake.
+/// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it
+/// awake.
 #[test]
 fn a_reader_who_comes_during_a_backoff_hastens_it() {
     let mut bench = Bench::new("");
-    bench.tell("start\npage-error 500 -> rest 800ms on-demand\nrested\npage-error 500 -> rest 1.6s on-demand");
+    bench.tell(
+        "start\npage-error 500 -> rest 800ms on-demand\nrested\npage-error 500 -> rest \
+        1.6s on-demand",
+    );
     bench.urgent = true;
     assert_eq!(
         bench.play("+1s demanded"),
@@ -491,7 +499,8 @@ fn no_wait_is_zero() {
     assert!(until > now);
 }
 
-/// R4: a resource that the server does not know is an answer after the same grace, and another one than a refusal.
+/// R4: a resource that the server does not know is an answer after the same grace, and another one
+/// than a refusal.
 #[test]
 fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
     let mut bench = Bench::new("");

@@ -230,7 +230,8 @@ const ENDINGS: &[(&str, &str, &str)] = &[
     ",
     ),
     (
-        "RF-32, B11: closed after a second, and silent from its opening: a probe, then the watch at the last version",
+        "RF-32, B11: closed after a second, and silent from its opening: a probe, then the watch \
+         at the last version",
         "",
         "
         +1s ended           -> rest 50ms
@@ -531,7 +532,8 @@ fn a_watch_that_outlives_its_time_out_is_opened_again() {
 
 const PROBES: &[(&str, &str, &str)] = &[
     (
-        "B11: a watch silent from opening to end: a probe; a version that is ours or later opens the watch where it was",
+        "B11: a watch silent from opening to end: a probe; a version that is ours or later opens \
+         the watch where it was",
         "",
         "
         +300s ended         -> probe
