@@ -303,7 +303,10 @@ impl Client {
     ) -> Result<Self, Error> {
         Self::build(config, options, Box::new(lookup))
     }
+}
 
+#[cfg(any(test, feature = "testing"))]
+impl Client {
     pub(crate) fn inner(&self) -> &Arc<ClientInner> {
         &self.0
     }

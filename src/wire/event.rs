@@ -117,9 +117,12 @@ impl<K: Object> EventDecoder<K> {
     ///
     /// `TooLarge` when an event, or the initial events together, exceed their maximum. The error
     /// names the option, and the stream is at its end.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "an iterator ends at its first None; a stream goes on when bytes come"
+    #[cfg_attr(
+        feature = "testing",
+        expect(
+            clippy::should_implement_trait,
+            reason = "an iterator ends at its first None; a stream goes on when bytes come"
+        )
     )]
     pub fn next(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         if self.ended {
