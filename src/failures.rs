@@ -121,8 +121,8 @@ impl Failures {
         )
     }
 
-    /// An error of `text` and, on lines of their own, how many attempts failed in what time, the
-    /// last failure, and what the present attempt waits for.
+    /// An error of `text`. Lines of their own say how many attempts failed in what time, the last
+    /// failure, and what the present attempt waits for.
     #[must_use]
     pub fn explain(&self, kind: ErrorKind, mut text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);

@@ -59,12 +59,12 @@ pub struct WatchRequest {
     /// After which the server ends the watch (`timeoutSeconds`).
     pub timeout: Duration,
     /// How long the head of the answer may be awaited once the request is sent. Some proxies hold
-    /// it back until the first event, so it may come as late as a bookmark, or as the server's end
-    /// of the watch.
+    /// it back until the first event. So it may come as late as a bookmark, or as the end of the
+    /// watch.
     pub head_timeout: Duration,
     /// Ask for bookmarks.
     pub bookmarks: bool,
-    /// Ask for the present objects first, as a stream (WL-2).
+    /// Ask for the present objects first, as a stream.
     pub send_initial_events: bool,
     /// Somebody waits for the answer: such a request connects before others.
     pub urgent: bool,
@@ -76,7 +76,7 @@ pub struct WatchRequest {
 pub enum Next<K: Object> {
     /// An event.
     Event(WatchEvent<K>),
-    /// The stream is at its end. `None` is a clean end; `Some` says how it broke off (RS-4).
+    /// The stream is at its end. `None` is a clean end; `Some` says how it broke off.
     Ended(Option<Error>),
     /// The deadline passed first; the stream goes on.
     DeadlinePassed,
@@ -108,13 +108,12 @@ pub trait WatchStream<K: Object>: Send {
     ///
     /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the
     /// client's
-    /// own making, an internal error (RS-6).
+    /// own making, an internal error.
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `TooLarge` when an event exceeds its maximum, what comes before the final
-    /// bookmark of a streamed
-    /// list exceeds a list's, or the client's byte budget has closed the watch as the largest.
+    /// `Stopped`, or `TooLarge`: an event exceeds its maximum, a streamed list exceeds a list's, or
+    /// the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
     /// When bytes last came from the server, headers included: also those of a line that is not yet
@@ -150,7 +149,7 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     ) -> Result<ListPage, Error>;
 
     /// Opens a watch. Blocks until the server's headers have come, after sending for
-    /// [`head_timeout`](WatchRequest::head_timeout) at most. Not subject to the limiter (RS-1).
+    /// [`head_timeout`](WatchRequest::head_timeout) at most. Not subject to the limiter.
     ///
     /// # Errors
     ///
@@ -167,29 +166,27 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Never blocks. Default: nothing changes.
     fn expedite(&self) {}
 
-    /// Whether streamed lists (`sendInitialEvents`) may be tried here (LW-5, B8).
+    /// Whether streamed lists (`sendInitialEvents`) may be tried here.
     fn supports_watch_list(&self) -> bool {
         false
     }
 
     /// Told when a streamed list made no progress: the server and resource are remembered as
-    /// without it (B8).
+    /// without it.
     fn watch_list_failed(&self) {}
 
-    /// The longest time between two bookmarks that was told of a watch of that server and resource,
-    /// this one or an earlier; `None` when no bookmark came yet. Where bookmarks come, silence on a
-    /// watch means something (B11).
+    /// The longest time between two bookmarks of any watch of that server and resource so far.
+    /// `None` when no bookmark came yet. Where bookmarks come, silence on a watch means something.
     fn bookmark_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Told when the first bookmark came between the events of a reflector's watches, and when the
-    /// time between two of them was longer than any before: the server and resource are remembered
-    /// with it (B11).
+    /// Called at the first bookmark of a reflector's watches, and when the time between two
+    /// bookmarks was longer than any before: the server and resource are remembered with it.
     fn bookmark_came(&self, _interval: Duration) {}
 
     /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and
-    /// tells more (B11).
+    /// tells more.
     fn lists_one_object(&self) -> bool {
         false
     }

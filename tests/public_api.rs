@@ -400,21 +400,6 @@ fn the_list_of_the_public_api_is_current() {
 /// Words that a sentence may have.
 const WORDS_MAX: usize = 25;
 
-/// Rooms whose docs are not plain yet: a room leaves this table when its docs are.
-const NOT_PLAIN_YET: [&str; 11] = [
-    "Reading",
-    "Error",
-    "ErrorKind",
-    "Failures",
-    "clock",
-    "list_watch",
-    "metrics",
-    "object",
-    "pod_status",
-    "reflector",
-    "store",
-];
-
 /// The sentences of a text in Markdown, without code, tables and the targets of links.
 fn sentences(docs: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
@@ -461,7 +446,7 @@ fn public_docs_are_plain() {
     let mut wrong = Vec::new();
     for (place, entry) in public_items() {
         let room = place.split("::").next().unwrap();
-        if room == "manual" || NOT_PLAIN_YET.contains(&room) {
+        if room == "manual" {
             continue;
         }
         let own = (String::new(), entry.docs.clone());

@@ -34,10 +34,10 @@
 //!
 //! # Series
 //!
-//! A series is there as long as somebody holds its handle, which its owner does until its threads
-//! have ended; owners with the same labels share one. No label is ever the name or the namespace of
-//! an object, so the number of series does not grow with the cluster. Owners count without a lock;
-//! a scrape holds none while it looks at them, and never touches the network.
+//! A series exists while its handle does. The owner holds it until its threads have ended. Owners
+//! with the same labels share a series. No label is ever the name or the namespace of an object, so
+//! the number of series does not grow with the cluster. Owners count without a lock; a scrape holds
+//! none while it looks at them, and never touches the network.
 //!
 //! ## Reflectors
 //!

@@ -35,7 +35,7 @@ pub trait Object:
     + Sync
     + 'static
 {
-    /// The object's namespace and name; the namespace is empty for cluster-scoped objects (KEY-1).
+    /// The object's namespace and name; the namespace is empty for cluster-scoped objects.
     fn key(&self) -> ObjectKey {
         let KeyRef { namespace, name } = KeyRef::of(self);
         ObjectKey::new(namespace, name)

@@ -17,10 +17,10 @@ use crate::worker::StopToken;
 /// something newer than what they know. Cheap to clone; all clones are one cache.
 ///
 /// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by)
-/// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one
-/// lock, for the time of a map access or, where they are about all pods or all who wait, of a walk
-/// over those. The cache has no thread and calls nobody back; [`Status::with_id`] runs on the
-/// reader's thread. Whoever fills the cache deletes what is gone: nothing is evicted.
+/// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock
+/// for the time of a map access. Calls about all pods or all waiters hold it for a walk over them.
+/// The cache has no thread and calls nobody back; [`Status::with_id`] runs on the reader's thread.
+/// Whoever fills the cache deletes what is gone: nothing is evicted.
 ///
 /// # Examples
 ///
@@ -214,8 +214,8 @@ impl<S: Status> PodStatusCache<S> {
         }
     }
 
-    /// Says that the runtime agreed with the pod's entry at `timestamp`, and answers those who wait
-    /// for this pod and asked for nothing later than that. Makes no entry where there is none.
+    /// Says that the runtime agreed with the pod's entry at `timestamp`. Answers each waiter for
+    /// this pod that asked for nothing later. Makes no entry where there is none.
     #[doc(alias = "SetObservedTime")]
     pub fn set_observed_time(&self, uid: &str, timestamp: Timestamp) {
         let bell = self.table.lock().set_observed_time(uid, timestamp);

@@ -6,10 +6,10 @@
 //! they acted on ([`PodStatusCache`]).
 //!
 //! What holds: a wait ends as soon as something new enough is known, at its deadline, at its stop,
-//! or when the cache is closed; none of these is missed, whatever comes at the same moment. Who
-//! waits is answered once, with what was known of the pod when the news came, also if it changes or
-//! goes before the waiter runs. A place in the queue never outlives its wait. Not promised: that a
-//! waiter sees every status that was set in between.
+//! or when the cache is closed. None of these is missed, whatever comes at the same moment. A
+//! waiter is answered once, with the entry at the moment of the news. It does not matter if the pod
+//! changes or goes before the waiter runs. A place in the queue never outlives its wait. Not
+//! promised: that a waiter sees every status that was set in between.
 //!
 //! # The rule
 //!
@@ -26,16 +26,15 @@
 //!
 //! So the same question about the same set has two answers: who asks with the very time of a set
 //! just before it is answered by it, who asks just after it waits for the next. A worker that asks
-//! with the end of its own last sync ([`Timestamp::now`], PL-11) does not meet the difference: the
+//! with the end of its own last sync ([`Timestamp::now`]) does not meet the difference: the
 //! clock moved on meanwhile.
 //!
 //! # Threads and locks
 //!
 //! The cache has no thread. It has one lock (rank 40), held for a map access, or for a walk over
-//! those who wait when the global time is set; nothing is called, dropped or waited for under it.
-//! Each pod that is waited for has a condition variable of its own beside that lock: a set wakes
-//! those it answers, and nobody who waits for another pod. The relist loop has one thread,
-//! `relist`.
+//! the waiters when the global time is set. Nothing is called, dropped or waited for under it. Each
+//! pod that is waited for has a condition variable of its own beside that lock: a set wakes those
+//! it answers, and nobody who waits for another pod. The relist loop has one thread, `relist`.
 
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -36,8 +36,8 @@ impl<S> Reading<S> {
         }
     }
 
-    /// The status that was set. `None` only where somebody set none, which is what a failed
-    /// inspection does; a pod that is not stored has a status with nothing but its UID.
+    /// The status that was set. `None` if none was set, which is what a failed inspection does. A
+    /// pod that is not stored has a status with nothing but its UID.
     pub fn status(&self) -> Option<&Arc<S>> {
         self.status.as_ref()
     }

@@ -44,12 +44,12 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// A running reflector: the handle of its thread. Dropping it stops and joins.
 ///
 /// What holds: it makes one request after the other, never two without a delay unless data came
-/// between (B9). Two exceptions: a watch that lived five seconds or more is opened again at once,
-/// though nothing came on it; and once per pass an answer may call for a different request at once:
-/// a list or stream at the most recent version (RF-12, WL-8, B4), one full list for pages that
-/// expired (PG-6), a plain list for a stream (WL-9). After an empty page which promises more, the
-/// next is asked for at once, five times in a row at most. Between a watch that was silent from its
-/// opening to its end and the next one stands a probe, a list of one item (B11).
+/// between. Two exceptions: a watch that lived five seconds or more is opened again at once. Once
+/// per cycle an answer may call for a different request at once: a list or stream at the most
+/// recent version, one full list for pages that expired, a plain list for a stream. After an empty
+/// page which promises more, the next is asked for at once, five times in a row at most. Between a
+/// watch that was silent from its opening to its end and the next one stands a probe, a list of one
+/// item.
 ///
 /// It goes on until it is stopped, whatever the server does, also when the source panics: that is
 /// an error of the call (`Panicked`), after which it backs off. A sink that panics ends it. What
@@ -99,9 +99,8 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; `Panicked` when the metrics that are told
-    /// of the start panicked, or
-    /// the source as it was asked what it lists.
+    /// `Resources` when the system has no thread to give. `Panicked` when the metrics hook or the
+    /// source's `describe` panicked.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,
@@ -147,24 +146,24 @@ impl Reflector {
         self.status.lock().clone()
     }
 
-    /// The last position in the server's history; empty before the first success (RF-50).
+    /// The last position in the server's history; empty before the first success.
     pub fn last_sync_resource_version(&self) -> ResourceVersion {
         self.status.lock().resource_version.clone()
     }
 
-    /// How long ago the server last confirmed the content; `None` before the first contact (B14).
+    /// How long ago the server last confirmed the content; `None` before the first contact.
     pub fn age(&self) -> Option<Duration> {
         self.status.lock().age(self.clock.now())
     }
 
-    /// Whether the content is synced and the server confirmed it within `limit` (B14).
+    /// Whether the content is synced and the server confirmed it within `limit`.
     pub fn is_fresh_within(&self, limit: Duration) -> bool {
         self.status.lock().is_fresh_within(limit, self.clock.now())
     }
 
     /// Whether the server keeps confirming the content, for a health check: neither a quiet server
     /// nor an ended reflector fails it, a silent one does, within the idle limit
-    /// ([`ReflectorStatus::health`] says when). Never blocks (B14).
+    /// ([`ReflectorStatus::health`] says when). Never blocks.
     ///
     /// # Errors
     ///

@@ -31,37 +31,34 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 pub struct ReflectorOptions {
     /// Where time comes from. Default: the system.
     pub clock: Clock,
-    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes
-    /// (RF-2).
+    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes.
     pub watch_timeout_min: Duration,
     /// Items per page of a list. Default `None`: 500 where the server does not answer out of its
-    /// cache, else all at once (RF-10).
+    /// cache, else all at once.
     pub page_size: Option<u32>,
-    /// How often the sink is asked to deliver again what it knows. Default `None`: never (RF-3).
+    /// How often the sink is asked to deliver again what it knows. Default `None`: never.
     pub resync_period: Option<Duration>,
-    /// Silence after which a watch is reopened, once bookmarks are known to come (B11). Default 130
+    /// Silence after which a watch is reopened, once bookmarks are known to come. Default 130
     /// s. Where the longest time between two bookmarks is more than a third of this, three times
     /// that time takes its place.
     pub idle_limit: Duration,
-    /// The waits after failures (BK-1).
+    /// The waits after failures.
     pub backoff: BackoffOptions,
     /// Seed of the jitter. Default: random.
     pub seed: u64,
-    /// Who waits for the first sync (B3). Default `None`: nobody.
+    /// Who waits for the first sync. Default `None`: nobody.
     pub waiters: Option<Waiters>,
     /// What a run before this one knew: a first list older than it is asked for once more, at the
-    /// most recent version (B4). Default `None`.
+    /// most recent version. Default `None`.
     pub start_floor: Option<ResourceVersion>,
     /// The thread asks for nothing before each of these has closed, such as at the end of a run
     /// before this one (OC-23).
     pub(crate) start_after: Vec<Receiver<Infallible>>,
-    /// Lists as a stream where the source supports it (WL-1). Default true; by-name watches switch
-    /// it off (B8).
+    /// Lists as a stream where the source supports it. Default true; by-name watches switch it off.
     pub watch_list: bool,
-    /// How long internal errors on a watch only reopen it (RF-46). Default zero: they relist
-    /// (RF-37).
+    /// How long internal errors on a watch only reopen it. Default zero: they relist.
     pub internal_error_retry: Duration,
-    /// How long a refusal (403) is retried before it is an answer (R4). Default 3 s.
+    /// How long a refusal (403) is retried before it is an answer. Default 3 s.
     pub forbidden_grace: Duration,
     /// The hook that is told of lists and watches, for metrics. Default `None`, which costs
     /// nothing.
@@ -117,7 +114,7 @@ impl ReflectorOptions {
     }
 }
 
-/// The waits between failed passes; each is drawn from its base up to base × (1 + jitter) (BK-2).
+/// The waits between failed passes; each is drawn from its base up to base × (1 + jitter).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BackoffOptions {
@@ -129,10 +126,9 @@ pub struct BackoffOptions {
     pub cap: Duration,
     /// The share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
     pub jitter: f64,
-    /// Time since a watch was opened after which the sequence starts again (B10); zero keeps it at
-    /// its start. Default 2 minutes. A proof that the server lives starts it again sooner: an
-    /// event, a watch that lived five seconds, an expired position, or an answer of another kind
-    /// than 5xx and 429 after failures that prove nothing.
+    /// Time since a watch was opened after which the sequence starts again; zero keeps it at its
+    /// start. Default 2 minutes. A proof that the server lives starts it again sooner: an event, a
+    /// watch that lived five seconds, an expired position, or an answer other than 5xx and 429.
     pub reset_after: Duration,
 }
 

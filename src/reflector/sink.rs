@@ -23,18 +23,18 @@ pub trait Sink<K: Object>: Send + 'static {
     fn begin(&mut self) -> Self::Staging;
 
     /// Applies one event to the replacement: each item of a list comes as an addition; a streamed
-    /// list can also change an object and take one back out (WL-3).
+    /// list can also change an object and take one back out.
     ///
-    /// The last event of a key wins (ST-5).
+    /// The last event of a key wins.
     fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>);
 
     /// Makes the replacement the content: all of it or nothing.
     ///
     /// # Errors
     ///
-    /// Why it could not; the reflector lists again after a backoff (RF-17).
+    /// Why it could not; the reflector lists again after a backoff.
     /// [`Stale`](crate::ErrorKind::Stale) says that something newer is known here: the reflector
-    /// lists at the most recent version, at once and once (B4).
+    /// lists at the most recent version, at once and once.
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error>;
 
     /// Applies one event of the watch.
@@ -45,14 +45,14 @@ pub trait Sink<K: Object>: Send + 'static {
     /// a backoff.
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error>;
 
-    /// The server's position moved without a change (RF-27).
+    /// The server's position moved without a change.
     fn bookmark(&mut self, _version: &ResourceVersion) {}
 
-    /// Delivers once more what is known; called each resync period while the watch is open (RF-48).
+    /// Delivers once more what is known; called each resync period while the watch is open.
     ///
     /// # Errors
     ///
-    /// Why it could not; the reflector lists again after a backoff (RF-39).
+    /// Why it could not; the reflector lists again after a backoff.
     fn resync(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -74,7 +74,7 @@ pub trait Sink<K: Object>: Send + 'static {
 pub struct Replacement {
     /// The version of the whole list.
     pub resource_version: ResourceVersion,
-    /// Read at the most recent version: always accepted, and resets the floor (B18).
+    /// Read at the most recent version: always accepted, and resets the floor.
     pub consistent: bool,
     /// The version known before had fallen out of the server's history, or lay in its future.
     pub history_expired: bool,

@@ -33,7 +33,7 @@ pub enum Phase {
 pub struct ReflectorStatus {
     /// What it is doing.
     pub phase: Phase,
-    /// Whether a list of this run has reached the sink (OC-12).
+    /// Whether a list of this run has reached the sink.
     pub synced: bool,
     /// When the server last confirmed the content: an answered list or probe, or a whole event or
     /// bookmark of a watch. An opened watch, blank lines and the bytes of an event that is still
@@ -43,8 +43,8 @@ pub struct ReflectorStatus {
     /// lost, or a list that had to follow failed. `None` again once a list has reached the sink,
     /// and before the first one.
     pub behind_since: Option<Instant>,
-    /// By when the server has to be heard from again, or the content counts as unconfirmed (B11,
-    /// B14); `None` before the run began. [`health`](Self::health) says how it is reckoned.
+    /// By when the server has to be heard from again, or the content counts as unconfirmed; `None`
+    /// before the run began. [`health`](Self::health) says how it is reckoned.
     pub contact_deadline: Option<Instant>,
     /// The requests that failed one after the other; none again once a list or a watch succeeds.
     /// Before any failure it knows when the run began.
@@ -55,7 +55,7 @@ pub struct ReflectorStatus {
     /// installed or a version is not served. An answer for those who wait, although the reflector
     /// goes on trying.
     pub refusal: Option<Error>,
-    /// The last position in the server's history (RF-50); empty before the first success.
+    /// The last position in the server's history; empty before the first success.
     pub resource_version: ResourceVersion,
     /// Lists that reached the sink.
     pub lists: u64,
@@ -65,7 +65,7 @@ pub struct ReflectorStatus {
     pub progress: Option<RequestProgress>,
     /// When the next request goes out, while the reflector pauses between two.
     pub next_attempt: Option<Instant>,
-    /// Events that were no change: of a foreign type or kind, or without metadata (RF-25).
+    /// Events that were no change: of a foreign type or kind, or without metadata.
     pub skipped: u64,
 }
 
@@ -117,7 +117,7 @@ impl ReflectorStatus {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the server keeps confirming the content, for a health check (B14): `Ok` while it was
+    /// Whether the server keeps confirming the content, for a health check: `Ok` while it was
     /// heard from as lately as a server that lives is heard from.
     ///
     /// How long it may be silent, by
@@ -127,21 +127,21 @@ impl ReflectorStatus {
     ///   idle limit from the last event, bookmark or answer. The limit is three times the longest
     ///   time between two bookmarks, if that is more.
     /// - Before that a server may be quiet for as long as nothing changes. One watch may be quiet
-    ///   until its own time-out and 30 s more (B11); a probe follows it, and only its answer lets
-    ///   the next watch be as quiet.
+    ///   until its own time-out and 30 s more. A probe follows it, and only its answer lets the
+    ///   next watch be as quiet.
     /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer,
     ///   before the first answer): the idle limit, from the last contact, or from the end of a
     ///   watch that was within its time. Failures, refusals and opened watches are no contact: when
     ///   nothing else comes for longer, the content is that old.
-    /// - A list on its way counts as contact with each page, and a streamed one with each object,
-    ///   that comes in, unless the one before it failed.
+    /// - A list counts as contact with each page that comes, and a streamed list with each object.
+    ///   After a failed list it does not.
     /// - A [refusal](Self::refusal) that is an answer is a contact where nothing has synced yet.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
-    /// So a server that falls silent, or is away, makes this fail after the idle limit at the
-    /// latest, and its return makes it `Ok` again with its next event, bookmark or list. A
-    /// reflector that has ended owes nothing and is `Ok`: whether that is well, its owner knows.
-    /// Whether anything has synced yet is another question, for [`synced`](Self::synced).
+    /// So this fails after the idle limit at the latest when a server falls silent or goes away.
+    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended owes
+    /// nothing and is `Ok`: whether that is well, its owner knows. Whether anything has synced yet
+    /// is another question, for [`synced`](Self::synced).
     ///
     /// # Errors
     ///

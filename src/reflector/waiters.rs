@@ -95,8 +95,8 @@ impl Waiters {
     /// blocks on the network.
     ///
     /// A reflector that backs off then shortens its wait to the backoff's first one, once per
-    /// failure, unless the server has asked to wait or to be asked less. At other times nothing
-    /// happens, so that a reader may call this for each read.
+    /// failure. It does not if the server asked it to wait. At other times nothing happens, so that
+    /// a reader may call this for each read.
     pub fn expedite(&self) {
         let woken = {
             let mut callers = self.0.lock();

@@ -14,7 +14,7 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The name of the index by namespace (KEY-11).
+/// The name of the index by namespace.
 #[doc(alias = "NamespaceIndex")]
 pub const NAMESPACE_INDEX: &str = "namespace";
 
@@ -27,7 +27,7 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 /// reflector's thread, under no lock, and must be quick: the watch is not read meanwhile. It cannot
 /// fail: an object that fits no value gives none.
 ///
-/// A function that panics gives none either, for that object in that index (instead of IX-6): the
+/// A function that panics gives none either, for that object in that index: the
 /// panic is logged, the first one of a store at `error`, later ones at `debug`, and counted in
 /// [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.
 ///
@@ -58,7 +58,7 @@ impl<K: Object> Indexers<K> {
         }
     }
 
-    /// Adds the index by namespace; cluster-scoped objects stand under the empty one (KEY-11).
+    /// Adds the index by namespace; cluster-scoped objects stand under the empty one.
     #[must_use]
     pub fn by_namespace(self) -> Self {
         self.with(NAMESPACE_INDEX, |object: &K| {
@@ -233,7 +233,7 @@ impl<K: Object> Indices<K> {
         Ok(sets.flatten().collect())
     }
 
-    /// Every value some object has; none for an unknown index (IX-2).
+    /// Every value some object has; none for an unknown index.
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         self.map(name)
             .map(|map| map.keys().map(|value| (**value).to_owned()).collect())

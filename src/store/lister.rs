@@ -47,7 +47,7 @@ impl<K: Object> Store<K> {
 }
 
 impl<K: Object> Lister<K> {
-    /// The part that is one namespace; the empty one stands for all (LS-3).
+    /// The part that is one namespace; the empty one stands for all.
     #[must_use]
     #[doc(alias = "ByNamespace")]
     pub fn namespace(&self, namespace: impl Into<Arc<str>>) -> Self {
@@ -57,12 +57,12 @@ impl<K: Object> Lister<K> {
         }
     }
 
-    /// The objects whose labels match, in no particular order (LS-1, LS-3).
+    /// The objects whose labels match, in no particular order.
     ///
     /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at
-    /// the labels. Objects that do not decode are left out (B12). The cost grows with the namespace
-    /// where the store has the index [`by_namespace`](crate::store::Indexers::by_namespace);
-    /// without it the whole store is looked through, with a warning in the log.
+    /// the labels. Objects that do not decode are left out. The cost grows with the namespace where
+    /// the store has the index [`by_namespace`](crate::store::Indexers::by_namespace). Without it
+    /// the whole store is looked through, with a warning in the log.
     #[doc(alias = "ListAll")]
     #[doc(alias = "ListAllByNamespace")]
     pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
@@ -94,13 +94,12 @@ impl<K: Object> Lister<K> {
         })
     }
 
-    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one (where
-    /// LS-5 finds nothing).
+    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one.
     ///
     /// # Errors
     ///
     /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not
-    /// found` (LS-4); `Undecodable` when it is there but is not a `K` (B12).
+    /// found`; `Undecodable` when it is there but is not a `K`.
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         let found = self.store.get(&self.namespace, name)?;
         found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))

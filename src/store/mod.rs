@@ -1,11 +1,11 @@
 //! Stores: readers are many, the writer is one; a replacement is a value that commits or is
 //! dropped.
 //!
-//! What holds: a read sees all or nothing of a replacement; an object never goes back to an older
-//! version unless the server's history expired or a list at the most recent version says so (B18);
-//! a wait ends when the content is there, when nothing can fill it any more, or at its deadline.
-//! What holds in time: the content follows the server, as far behind as the watch is; `status()`
-//! says how it goes. Not promised: that a read right after a write elsewhere sees it.
+//! What holds: a read sees all or nothing of a replacement. An object goes back to an older version
+//! only if the server's history expired, or if a list at the most recent version says so. A wait
+//! ends when the content is there, when nothing can fill it any more, or at its deadline. What
+//! holds in time: the content follows the server, as far behind as the watch is; `status()` says
+//! how it goes. Not promised: that a read right after a write elsewhere sees it.
 
 mod index;
 mod lister;

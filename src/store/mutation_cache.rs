@@ -47,8 +47,7 @@ impl Default for MutationCacheOptions {
     }
 }
 
-/// Reads of a [`Store`] that see the program's own writes at once, before the watch brings them
-/// (MX-4).
+/// Reads of a [`Store`] that see the program's own writes at once, before the watch brings them.
 ///
 /// After a create, update or patch the program hands in the server's answer
 /// ([`mutated`](Self::mutated)); after a delete it says so ([`deleted`](Self::deleted)). Reads
@@ -120,7 +119,7 @@ impl<K: Object> MutationCache<K> {
     ///
     /// Answers may be handed in in any order: an older one does not take a newer one's place, nor
     /// that of the same object's end. One that the store already is past is not kept. As in every
-    /// cache of this crate, `managedFields` and the last-applied annotation are left out (B19).
+    /// cache of this crate, `managedFields` and the last-applied annotation are left out.
     ///
     /// # Errors
     ///
@@ -146,9 +145,9 @@ impl<K: Object> MutationCache<K> {
         Ok(())
     }
 
-    /// Hides the object that the program has deleted, until the store has learned of it; `last` is
-    /// the last state the program knows of it, by whose uid and version it is told from others of
-    /// its name.
+    /// Hides the object that the program has deleted, until the store has learned of it. `last` is
+    /// the last state the program knows. Its uid and version tell it from other objects of the
+    /// name.
     ///
     /// For a deletion that is complete; while finalizers or a grace period keep the object, hand in
     /// the server's answer by [`mutated`](Self::mutated). An object made anew under the name is not

@@ -20,8 +20,8 @@ use crate::sync::{Arc, Monitor, Rank};
 /// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and
 /// never block on the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
 ///
-/// Every read sees all or nothing of a replacement (ST-8). What is read is shared, not copied
-/// (ST-7); an object out of a cache is not for writing back.
+/// Every read sees all or nothing of a replacement. What is read is shared, not copied; an object
+/// out of a cache is not for writing back.
 ///
 /// # Examples
 ///
@@ -152,15 +152,15 @@ impl<K: Object> Store<K> {
 
     /// Blocks until a list has reached the store, at most until `deadline`.
     ///
-    /// While somebody waits, the reflector retries a failing first list fast (B3). Also ends when
-    /// the server's refusal, or its word that it knows no such resource, has become an answer (R4),
+    /// While somebody waits, the reflector retries a failing first list fast. Also ends when
+    /// the server's refusal, or its word that it knows no such resource, has become an answer,
     /// and when the reflector ends.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when (B2); the
-    /// server's refusal (`Forbidden`), or that it knows no such resource (`NotFound`); `Stopped`
-    /// when nothing will fill the store any more.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and since when. `Forbidden`
+    /// or `NotFound` when the server refuses the resource or does not know it. `Stopped` when
+    /// nothing will fill the store any more.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -173,8 +173,8 @@ impl<K: Object> Store<K> {
     /// one's own write.
     ///
     /// The version of the content moves with lists, events and bookmarks; without any of them it
-    /// stands still. Before the first list this is a wait for that, too, and hastens it (B3). Also
-    /// ends when the server's refusal has become an answer (R4), and when the reflector ends.
+    /// stands still. Before the first list this is a wait for that, too, and hastens it. Also
+    /// ends when the server's refusal has become an answer, and when the reflector ends.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Undecodable` when the object is there but is not a `K` (B12);
+    /// `Undecodable` when the object is there but is not a `K`;
     /// [`get_last_good`](Self::get_last_good) gives the state before.
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
@@ -213,14 +213,14 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// The last state of the object that decoded, which may not be its present one (B12).
+    /// The last state of the object that decoded, which may not be its present one.
     pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.items.get(&KeyRef { namespace, name })?;
         held.last_good().map(Arc::clone)
     }
 
-    /// Every object that decodes, in no particular order (ST-7).
+    /// Every object that decodes, in no particular order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         self.state.lock().list()
     }
@@ -249,7 +249,7 @@ impl<K: Object> Store<K> {
         self.len() == 0
     }
 
-    /// The objects set aside because they are not of this type, with the reason (B12).
+    /// The objects set aside because they are not of this type, with the reason.
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let state = self.state.lock();
         let set_aside = state.items.values().filter_map(|held| match &held.item {
@@ -264,13 +264,12 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Config` for an unknown index: `Index with name … does not exist` (IX-2).
+    /// `Config` for an unknown index: `Index with name … does not exist`.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         self.state.lock().by_values(index, &[value])
     }
 
-    /// The objects that share a value with `object`, which need not be in the store, each once
-    /// (IX-4).
+    /// The objects that share a value with `object`, which need not be in the store, each once.
     ///
     /// # Errors
     ///
@@ -283,7 +282,7 @@ impl<K: Object> Store<K> {
         self.state.lock().by_values(index, &values)
     }
 
-    /// The keys an index lists under a value, sorted (IX-5).
+    /// The keys an index lists under a value, sorted.
     ///
     /// # Errors
     ///
@@ -298,13 +297,13 @@ impl<K: Object> Store<K> {
         Ok(keys)
     }
 
-    /// Every value under which an index lists something; none for an unknown index (IX-2).
+    /// Every value under which an index lists something; none for an unknown index.
     #[doc(alias = "ListIndexFuncValues")]
     pub fn index_values(&self, index: &str) -> Vec<String> {
         self.state.lock().indices.all_values(index)
     }
 
-    /// Adds indices; what is in the store is in them at once (IX-9).
+    /// Adds indices; what is in the store is in them at once.
     ///
     /// # Errors
     ///
@@ -349,7 +348,7 @@ impl<K: Object> Store<K> {
         self.state.lock().guard.position().clone()
     }
 
-    /// How many events were refused because they would have taken an object back in time (B18).
+    /// How many events were refused because they would have taken an object back in time.
     pub fn refused(&self) -> u64 {
         self.state.lock().guard.refused()
     }
@@ -364,25 +363,24 @@ impl<K: Object> Store<K> {
         self.state.lock().ended
     }
 
-    /// How often an index function panicked: the index does not list the object at which it did
-    /// (IX-6).
+    /// How often an index function panicked: the index does not list the object at which it did.
     pub fn index_panics(&self) -> u64 {
         self.state.lock().indices.functions().panics()
     }
 
-    /// What the reflector that fills the store last reported (B14).
+    /// What the reflector that fills the store last reported.
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
     }
 
-    /// How long ago the server last confirmed the content; `None` before the first contact (B14).
+    /// How long ago the server last confirmed the content; `None` before the first contact.
     pub fn age(&self) -> Option<Duration> {
         self.state.lock().status.age(self.clock.now())
     }
 
-    /// Whether the server keeps confirming the content, for a health check; `Ok` for a store that
-    /// no reflector fills, or whose reflector has ended ([`ReflectorStatus::health`] says more).
-    /// Never blocks (B14).
+    /// Whether the server keeps confirming the content, for a health check
+    /// ([`ReflectorStatus::health`]). `Ok` for a store that no reflector fills, or whose reflector
+    /// has ended. Never blocks.
     ///
     /// # Errors
     ///
@@ -397,7 +395,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Whether a list has reached the store, its writer has not ended, and the server confirmed the
-    /// content within `limit` (B14).
+    /// content within `limit`.
     pub fn is_fresh_within(&self, limit: Duration) -> bool {
         let now = self.clock.now();
         let state = self.state.lock();

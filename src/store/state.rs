@@ -122,7 +122,7 @@ impl<K: Object> State<K> {
         Ok(objects.map(Arc::clone).collect())
     }
 
-    /// Puts an item in, unless that would take its object back in time (B18). Gives what that
+    /// Puts an item in, unless that would take its object back in time. Gives what that
     /// changed, and what is for dropping after unlocking.
     pub(super) fn put(
         &mut self,

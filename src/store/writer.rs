@@ -14,7 +14,7 @@ use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
-/// News that would take an object back in time is refused and counted (B18). Dropping the writer
+/// News that would take an object back in time is refused and counted. Dropping the writer
 /// keeps the content and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
     state: Arc<Monitor<State<K>>>,
@@ -46,8 +46,7 @@ impl<K: Object> StoreWriter<K> {
     }
 
     /// The same, which calls `push` with the whole list after each change: for programs that work
-    /// on "all pods of this node" and not on single events, as the kubelet's source of pods does
-    /// (MX-2).
+    /// on "all pods of this node" and not on single events, as the kubelet's source of pods does.
     ///
     /// The function is called on the reflector's thread, under no lock: with the objects that
     /// decode, in no particular order, after every list and every event that was not refused.

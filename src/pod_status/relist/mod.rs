@@ -37,9 +37,9 @@ use progress::Progress;
 /// [`shutdown`](Self::shutdown) bounds that.
 ///
 /// What holds: a status in the cache was found by an inspection that began at the entry's time or
-/// later; the cache's global time moves only when every changed pod of a list was inspected. An
-/// error of the runtime when it lists changes nothing; an error when it inspects becomes the pod's
-/// entry, and the pod is inspected again at each relist until it succeeds.
+/// later. The cache's global time moves only when every changed pod of a list was inspected. An
+/// error of the runtime when it lists changes nothing. An error when it inspects becomes the pod's
+/// entry. The pod is then inspected again at each relist until that succeeds.
 ///
 /// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as
 /// in the kubelet. Inspections run one after the other: one that is slow delays the pods after it,
@@ -51,8 +51,8 @@ use progress::Progress;
 /// # Examples
 ///
 /// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it
-/// waits for a status newer than the end of its previous sync, so that it never acts twice on what
-/// it saw once; the first time it asks with the zero time. A program that runs whole is
+/// waits for a status newer than the end of its previous sync. So it never acts twice on the same
+/// status. The first time it asks with the zero time. A program that runs whole is
 /// `examples/pod_status.rs`.
 ///
 /// ```
