@@ -82,7 +82,8 @@ impl Fault {
     }
 }
 
-/// One state of one object: when it was made, and its version.
+/// One state of one object: which one it is, and its version. A server that was put back gives its
+/// versions again, so that the version at which an object was made is no name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchState {
     made: u64,
@@ -194,6 +195,8 @@ impl Entry {
 #[derive(Debug)]
 struct Naive {
     version: u64,
+    /// Objects that were ever made.
+    made: u64,
     /// Every change: the version, the name, and the object, unless it was deleted.
     history: Vec<(u64, String, Option<WatchState>)>,
     lag: Option<u64>,
@@ -349,6 +352,7 @@ impl World {
             .invalidate_on_update(invalidates);
         let naive = Naive {
             version: source.version(),
+            made: 0,
             history: Vec::new(),
             lag: None,
             fault: None,
@@ -411,7 +415,8 @@ impl World {
         let name = self.name();
         let version = self.source.set(secret(&name, ""));
         let before = self.naive.at(&name, self.naive.version);
-        let made = before.map_or(version, |state| state.made);
+        let made = before.map_or(self.naive.made.saturating_add(1), |state| state.made);
+        self.naive.made = self.naive.made.max(made);
         self.naive.version = version;
         let state = WatchState { made, version };
         self.naive.history.push((version, name, Some(state)));
