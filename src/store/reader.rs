@@ -173,7 +173,7 @@ impl<K: Object> Store<K> {
     /// one's own write.
     ///
     /// The version of the content moves with lists, events and bookmarks; without any of them it
-    /// stands still. Before the first list this is a wait for that, too, and hastens it. Also
+    /// stands still. Before the first list this is a wait for that, too, and expedites it. Also
     /// ends when the server's refusal has become an answer, and when the reflector ends.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The undelta store: which changes push, with what, and in which order (MX-2).
+//! The store with snapshots: which changes push, with what, and in which order (MX-2).
 
 use super::*;
 use crate::list_watch::Listed;
