@@ -1,4 +1,4 @@
-//! Every behaviour that the project names by its ID has a row in the manual.
+//! Every behaviour that the project names by its ID has an entry in the manual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,28 +19,29 @@ fn split(text: &str) -> Option<Id<'_>> {
     (!family.is_empty()).then_some(Id { family, number })
 }
 
-/// The IDs of the first column: `RF-1`, `RF-1, RF-2`, `RF-1..RF-3`, `RF-1..3`.
-fn rows() -> BTreeMap<String, BTreeSet<u32>> {
-    let mut rows = BTreeMap::<String, BTreeSet<u32>>::new();
+/// The IDs with which the entries begin: `- **RF-1**`, `- **RF-1, RF-2**`, `- **RF-1..3**`.
+fn listed() -> BTreeMap<String, BTreeSet<u32>> {
+    let mut listed = BTreeMap::<String, BTreeSet<u32>>::new();
     for page in ["behaviours", "differences", "excluded"] {
         let text = fs::read_to_string(root().join(format!("src/manual/{page}.md"))).unwrap();
-        let lines = text.lines().filter_map(|line| line.strip_prefix("| "));
-        for part in lines.flat_map(|line| line.split(" |").next().unwrap().split(", ")) {
+        let lines = text.lines().filter_map(|line| line.strip_prefix("- **"));
+        for part in lines.flat_map(|line| line.split("**").next().unwrap().split(", ")) {
             let (first, last) = part.split_once("..").unwrap_or((part, part));
             let Some(first) = split(first) else { continue };
             let last = split(last).map_or_else(|| last.parse().unwrap(), |id| id.number);
-            let numbers = rows.entry(first.family.to_owned()).or_default();
+            let numbers = listed.entry(first.family.to_owned()).or_default();
             numbers.extend(first.number..=last);
         }
     }
-    rows
+    listed
 }
 
 /// Whether a text names a behaviour by its ID.
 pub(super) fn is_named_in(text: &str) -> bool {
-    let rows = rows();
+    let listed = listed();
     ids(text).any(|(_, id)| {
-        rows.get(id.family)
+        listed
+            .get(id.family)
             .is_some_and(|numbers| numbers.contains(&id.number))
     })
 }
@@ -59,17 +60,17 @@ fn texts(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_behaviour_that_is_named_has_its_row() {
-    let rows = rows();
+fn every_behaviour_that_is_named_has_its_entry() {
+    let listed = listed();
     assert!(
-        rows.len() > 20,
-        "the manual's tables were not read: {rows:?}"
+        listed.len() > 20,
+        "the manual's entries were not read: {listed:?}"
     );
     let mut missing = BTreeMap::<String, String>::new();
     let sources = ["src", "tests", "examples", "benches"];
     for source in sources.iter().flat_map(|folder| rust_files(folder)) {
         for (word, id) in source.text.lines().flat_map(texts).flat_map(ids) {
-            let known = rows
+            let known = listed
                 .get(id.family)
                 .is_none_or(|numbers| numbers.contains(&id.number));
             if !known {
@@ -79,6 +80,6 @@ fn every_behaviour_that_is_named_has_its_row() {
     }
     assert!(
         missing.is_empty(),
-        "IDs without a row in src/manual: {missing:#?}"
+        "IDs without an entry in src/manual: {missing:#?}"
     );
 }

@@ -166,15 +166,16 @@ mod tests {
     use super::*;
     use crate::sync::Mutex;
 
-    /// The rows of the page: number and locks.
-    fn page() -> Vec<(u8, Vec<&'static str>)> {
+    /// The list of the page: rank and locks.
+    fn page() -> Vec<(u8, Vec<String>)> {
         let page = include_str!("../manual/threads_and_locks.md");
-        let rows = page.lines().filter_map(|row| {
-            let (order, locks) = row.strip_prefix("| ")?.split_once(" | ")?;
-            let locks = locks.strip_suffix(" |")?.split("; ");
+        let entries = page.split("\n- **").filter_map(|entry| {
+            let (order, locks) = entry.split_once("**: ")?;
+            let locks = locks.split("\n\n").next()?.replace("\n  ", " ");
+            let locks = locks.trim_end().split("; ").map(str::to_owned);
             Some((order.parse().ok()?, locks.collect()))
         });
-        rows.collect()
+        entries.collect()
     }
 
     #[test]
@@ -182,7 +183,7 @@ mod tests {
         let of_code: Vec<_> = Rank::ALL
             .chunk_by(|one, next| one.order == next.order)
             .map(|same| {
-                let names = same.iter().map(|rank| rank.name);
+                let names = same.iter().map(|rank| rank.name.to_owned());
                 (same[0].order, names.collect())
             })
             .collect();
