@@ -84,7 +84,8 @@ fn main() {
     sides[1].count_allocations(&reads, watched);
     sides[2].count_allocations(&reads, cached);
     println!(
-        "cached get of {OBJECTS} Secrets at random, {REPEATS} x {READS} reads: on one thread (least CPU time), \
+        "cached get of {OBJECTS} Secrets at random, {REPEATS} x {READS} reads: on one thread \
+         (least CPU time), \
          and on each of two at once (median wall time, no budget)"
     );
     let [bare, ours @ ..] = sides;
@@ -95,7 +96,8 @@ fn main() {
         let fine = alone <= RATIO_MAX && side.allocations == 0;
         within &= fine;
         println!(
-            "{:8}  one thread {:5.1} ns, ratio {alone:.2} (budget {RATIO_MAX:.2})  two threads {:6.1} ns, ratio {:.2}  \
+            "{:8}  one thread {:5.1} ns, ratio {alone:.2} (budget {RATIO_MAX:.2})  two threads \
+             {:6.1} ns, ratio {:.2}  \
              allocations in {READS} reads: {} (budget 0)  {}",
             side.name,
             nanos_each(side.alone),

@@ -155,7 +155,8 @@ fn everybody() {
         returns.push(crowd.clock.now().saturating_duration_since(before));
     }
     println!(
-        "update_time that answers {EVERYBODY} waiters of as many pods, median of {EVERYBODY_REPEATS}: the call {:.0} us, the \
+        "update_time that answers {EVERYBODY} waiters of as many pods, median of \
+         {EVERYBODY_REPEATS}: the call {:.0} us, the \
          last thread ended after {:.0} us",
         micros(Spread::of(calls).median),
         micros(Spread::of(returns).median),

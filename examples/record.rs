@@ -1,7 +1,8 @@
 //! Records what passes between a program and an API server, secret values replaced.
 //!
 //! ```text
-//! record --out FILE [--kubeconfig FILE] [--context NAME] [--server-version V] [--day YYYY-MM-DD] [--port N] [-- program argument…]
+//! record --out FILE [--kubeconfig FILE] [--context NAME] [--server-version V]
+//!        [--day YYYY-MM-DD] [--port N] [-- program argument…]
 //! ```
 //!
 //! The program finds the recorder's address in `KUBECACHE_RECORDER_URL`, and as `{}` in its
@@ -16,7 +17,8 @@ use std::process::{Command, ExitCode};
 use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::testing::Recorder;
 
-const USAGE: &str = "usage: record --out FILE [--kubeconfig FILE] [--context NAME] [--server-version V] [--day YYYY-MM-DD] [--port N] \
+const USAGE: &str = "usage: record --out FILE [--kubeconfig FILE] [--context NAME] \
+                     [--server-version V] [--day YYYY-MM-DD] [--port N] \
                      [-- program argument...]";
 
 #[derive(Default)]

@@ -53,7 +53,10 @@ const STAGES: [(&str, usize, &str); 5] = [
 /// An event that modifies one object: two labels, two values.
 fn line(version: usize) -> String {
     format!(
-        r#"{{"type":"MODIFIED","object":{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"settings","namespace":"shop","uid":"5a1f","resourceVersion":"{version:08}","labels":{{"app":"shop","tier":"web"}}}},"data":{{"a":"one","b":"two"}}}}}}"#
+        "{{\"type\":\"MODIFIED\",\"object\":{{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\
+         \"metadata\":{{\"name\":\"settings\",\"namespace\":\"shop\",\"uid\":\"5a1f\",\
+         \"resourceVersion\":\"{version:08}\",\"labels\":{{\"app\":\"shop\",\"tier\":\"web\"}}}},\
+         \"data\":{{\"a\":\"one\",\"b\":\"two\"}}}}}}"
     )
 }
 

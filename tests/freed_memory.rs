@@ -120,7 +120,8 @@ fn secret(before: &str, name: &str, after: &str) -> Bytes {
 fn secret_with(value: &[u8], before: &str, name: &str, after: &str) -> Bytes {
     let head = format!(
         "{before}{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
-         \"namespace\":\"shop\",\"uid\":\"u-{name}\",\"resourceVersion\":\"7\"}},\"data\":{{\"k\":\""
+         \"namespace\":\"shop\",\"uid\":\"u-{name}\",\"resourceVersion\":\"7\"}},\
+           \"data\":{{\"k\":\""
     );
     let tail = format!("\"}}}}{after}");
     let value = base64(value);
@@ -172,7 +173,8 @@ fn answer(stream: &mut BufReader<TcpStream>, body: &[u8]) {
 
 fn serve(listener: &TcpListener) {
     let mut stream = BufReader::new(listener.accept().unwrap().0);
-    let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
+    let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+                \"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
     answer(&mut stream, &secret(list, "listed", "]}"));
     let event = "{\"type\":\"MODIFIED\",\"object\":";
     answer(&mut stream, &secret(event, "watched", "}\n"));
@@ -269,14 +271,15 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
             let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
             thread::scope(|scope| {
                 scope.spawn(|| {
-                let mut stream = BufReader::new(listener.accept().unwrap().0);
-                let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
-                answer(&mut stream, &undecodable(list, reason, "]}"));
-                let event = "{\"type\":\"MODIFIED\",\"object\":";
-                answer(&mut stream, &undecodable(event, reason, "}\n"));
-                let mut stream = BufReader::new(listener.accept().unwrap().0);
-                answer(&mut stream, &undecodable("", reason, ""));
-            });
+                    let mut stream = BufReader::new(listener.accept().unwrap().0);
+                    let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+                            \"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
+                    answer(&mut stream, &undecodable(list, reason, "]}"));
+                    let event = "{\"type\":\"MODIFIED\",\"object\":";
+                    answer(&mut stream, &undecodable(event, reason, "}\n"));
+                    let mut stream = BufReader::new(listener.accept().unwrap().0);
+                    answer(&mut stream, &undecodable("", reason, ""));
+                });
                 let source: Arc<dyn ListerWatcher<Secret>> =
                     client.lister_watcher(Scope::namespace("shop"));
                 let (never, mut told) = (StopToken::never(), Vec::new());

@@ -121,7 +121,10 @@ fn places(informer: &SharedInformer<ConfigMap>) -> BTreeMap<ObjectKey, usize> {
 /// The list, an object at a time, so that its text takes no memory.
 fn body(piece: &mut dyn FnMut(&[u8])) {
     let mut random = Random(0x5eed);
-    piece(br#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"100000"},"items":["#);
+    piece(
+        b"{\"kind\":\"ConfigMapList\",\"apiVersion\":\"v1\",\
+            \"metadata\":{\"resourceVersion\":\"100000\"},\"items\":[",
+    );
     for nth in 0..OBJECTS {
         if nth > 0 {
             piece(b",");
@@ -133,7 +136,9 @@ fn body(piece: &mut dyn FnMut(&[u8])) {
 
 /// What a server says when the history that a watch asks for is gone.
 fn expired() -> Vec<u8> {
-    let line = r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}}"#;
+    let line = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\
+                \"metadata\":{},\"status\":\"Failure\",\"message\":\"too old resource version\",\
+                \"reason\":\"Expired\",\"code\":410}}";
     format!("{line}\n").into_bytes()
 }
 

@@ -27,7 +27,8 @@ fn story(objects: &[(&str, &str)]) -> Recording {
     let mut story = Recording::new();
     for (path, metadata) in objects {
         let list = format!(
-            r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{{"metadata":{metadata}}}]}}"#
+            "{{\"kind\":\"List\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"7\"}},\
+             \"items\":[{{\"metadata\":{metadata}}}]}}"
         );
         let open = Answer::new(200).ending(End::Open, Duration::ZERO);
         story = story

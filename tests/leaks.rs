@@ -57,7 +57,10 @@ impl Counts {
 }
 
 fn story() -> Recording {
-    let body = r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"5"}}]}"#;
+    let body = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+                \"metadata\":{\"resourceVersion\":\"7\"},\
+                \"items\":[{\"metadata\":{\"name\":\"db\",\"namespace\":\"shop\",\"uid\":\"u\",\
+                \"resourceVersion\":\"5\"}}]}";
     let open = Answer::new(200).ending(End::Open, Duration::ZERO);
     Recording::new()
         .with(Exchange::get(LIST, Answer::text(200, body)))
@@ -105,7 +108,10 @@ fn session(way: usize) {
 
 /// A manager that is dropped while an immutable object arrives, whose run ends itself then (B16).
 fn managed() {
-    let body = r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"5"},"immutable":true}]}"#;
+    let body = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+                \"metadata\":{\"resourceVersion\":\"7\"},\
+                \"items\":[{\"metadata\":{\"name\":\"db\",\"namespace\":\"shop\",\"uid\":\"u\",\
+                \"resourceVersion\":\"5\"},\"immutable\":true}]}";
     let story = Recording::new().with(Exchange::get(LIST, Answer::text(200, body)));
     let server = FixtureServer::replaying(story).start().unwrap();
     let config = Config::for_server(&server.url()).unwrap();

@@ -35,19 +35,26 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
         let stop = StopSource::new();
         thread::scope(|scope| {
             scope.spawn(|| {
-            let mut stream = BufReader::new(listener.accept().unwrap().0);
-            let list = "{\"kind\":\"SecretList\",\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}";
-            let length = list.len();
-            answer(&mut stream, &format!("HTTP/1.1 200 OK\r\nContent-Length: \
-                {length}\r\n\r\n{list}"));
-            let event = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                let list = "{\"kind\":\"SecretList\",\"metadata\":{\"resourceVersion\":\"1\"},\
+                        \"items\":[]}";
+                let length = list.len();
+                answer(
+                    &mut stream,
+                    &format!(
+                        "HTTP/1.1 200 OK\r\nContent-Length: \
+                {length}\r\n\r\n{list}"
+                    ),
+                );
+                let event = "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Secret\",\
+                         \"apiVersion\":\"v1\",\
                          \"metadata\":{\"resourceVersion\":\"2\"}}}\n";
-            let length = event.len();
-            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-            answer(&mut stream, &format!("{head}{length:x}\r\n{event}\r\n"));
-            // The client's end of the connection goes with its owner.
-            assert_eq!(stream.read_line(&mut String::new()).unwrap_or_default(), 0);
-        });
+                let length = event.len();
+                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                answer(&mut stream, &format!("{head}{length:x}\r\n{event}\r\n"));
+                // The client's end of the connection goes with its owner.
+                assert_eq!(stream.read_line(&mut String::new()).unwrap_or_default(), 0);
+            });
             source
                 .list(&ListRequest::default(), &stop.token(), &mut drop)
                 .unwrap();

@@ -542,6 +542,63 @@ fn every_file_says_its_purpose_first() {
     );
 }
 
+/// Columns that a line of text may have.
+const COLUMNS_MAX: usize = 100;
+
+/// Where lines are still too long. The table only shrinks.
+const LONG_LINES: &[&str] = &[
+    "src/delta_fifo",
+    "src/http",
+    "src/informer",
+    "src/manager",
+    "src/metrics",
+    "src/testing",
+    "src/wire",
+];
+
+/// The texts that people write here: sources, pages, settings and scripts.
+fn texts() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_made = ["target", ".git", "fixtures"].contains(&name(&path));
+            if path.is_dir() && !is_made {
+                folders.push(path);
+            } else if path.is_file() {
+                found.push(path);
+            }
+        }
+    }
+    found.retain(|path| {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension {
+            Some(extension) => ["rs", "md", "toml"].contains(&extension),
+            None => fs::read(path).unwrap().starts_with(b"#!"),
+        }
+    });
+    found
+}
+
+#[test]
+fn no_line_is_over_100_columns() {
+    let mut long = Vec::new();
+    for path in texts() {
+        let inside = path.strip_prefix(root()).unwrap();
+        if LONG_LINES.iter().any(|room| inside.starts_with(room)) {
+            continue;
+        }
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let is_url = line.contains("https://") && line.split_whitespace().count() <= 2;
+            if line.chars().count() > COLUMNS_MAX && !is_url {
+                long.push(format!("{}:{}", inside.display(), number + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "long lines:\n{}", long.join("\n"));
+}
+
 #[test]
 fn every_lock_has_a_rank() {
     let makers = [

@@ -36,7 +36,8 @@ pub(crate) enum Kind {
 pub(crate) fn list(kind: Kind, dress: Dress, count: usize) -> Vec<u8> {
     let mut random = Random(0x5eed);
     let mut body = format!(
-        r#"{{"kind":"{kind:?}List","apiVersion":"v1","metadata":{{"resourceVersion":"918273"}},"items":["#
+        "{{\"kind\":\"{kind:?}List\",\"apiVersion\":\"v1\",\
+         \"metadata\":{{\"resourceVersion\":\"918273\"}},\"items\":["
     );
     for nth in 0..count {
         if nth > 0 {
@@ -58,7 +59,11 @@ pub(crate) fn object(kind: Kind, dress: Dress, nth: usize, random: &mut Random) 
     let mut json = String::from(r#"{"metadata":{"#);
     write!(
         json,
-        r#""name":"{}-{nth:05}","namespace":"team-{}","uid":"{}","resourceVersion":"{}","creationTimestamp":"2026-03-0{}T11:22:33Z","labels":{{"app.kubernetes.io/name":"checkout","app.kubernetes.io/instance":"checkout-{}","app.kubernetes.io/managed-by":"Helm"}}"#,
+        "\"name\":\"{}-{nth:05}\",\"namespace\":\"team-{}\",\"uid\":\"{}\",\
+         \"resourceVersion\":\"{}\",\"creationTimestamp\":\"2026-03-0{}T11:22:33Z\",\
+         \"labels\":{{\"app.kubernetes.io/name\":\"checkout\",\
+         \"app.kubernetes.io/instance\":\"checkout-{}\",\
+         \"app.kubernetes.io/managed-by\":\"Helm\"}}",
         name(kind),
         nth % 17,
         random.uid(),
@@ -116,25 +121,48 @@ fn config_map(random: &mut Random) -> String {
     }
     let file = serde_json::to_string(&file).unwrap();
     format!(
-        r#""data":{{"LOG_LEVEL":"info","REGION":"eu-central-1","TIMEOUT_SECONDS":"{}","settings.yaml":{file}}}"#,
+        "\"data\":{{\"LOG_LEVEL\":\"info\",\"REGION\":\"eu-central-1\",\"TIMEOUT_SECONDS\":\"{}\",\
+         \"settings.yaml\":{file}}}",
         random.below(60)
     )
 }
 
+fn container(name: &str) -> String {
+    format!(
+        "{{\"name\":\"{name}\",\"image\":\"registry.example/{name}:1.24.3\",\
+             \"args\":[\"--listen=:8080\",\"--region=eu-central-1\"],\
+             \"ports\":[{{\"name\":\"http\",\"containerPort\":8080,\"protocol\":\"TCP\"}}],\
+             \"env\":[{{\"name\":\"DB_PASSWORD\",\
+             \"valueFrom\":{{\"secretKeyRef\":{{\"name\":\"credentials\",\
+             \"key\":\"password\"}}}}}},{{\"name\":\"LOG_LEVEL\",\"value\":\"info\"}}],\
+             \"resources\":{{\"limits\":{{\"cpu\":\"500m\",\"memory\":\"256Mi\"}},\
+             \"requests\":{{\"cpu\":\"100m\",\"memory\":\"128Mi\"}}}},\
+             \"volumeMounts\":[{{\"name\":\"settings\",\"readOnly\":true,\
+             \"mountPath\":\"/etc/settings\"}},{{\"name\":\"kube-api-access\",\"readOnly\":true,\
+             \"mountPath\":\"/var/run/secrets/kubernetes.io/serviceaccount\"}}],\
+             \"livenessProbe\":{{\"httpGet\":{{\"path\":\"/healthz\",\"port\":\"http\",\
+             \"scheme\":\"HTTP\"}},\"timeoutSeconds\":1,\"periodSeconds\":10,\
+             \"successThreshold\":1,\"failureThreshold\":3}},\
+             \"terminationMessagePath\":\"/dev/termination-log\",\
+             \"terminationMessagePolicy\":\"File\",\"imagePullPolicy\":\"IfNotPresent\"}}"
+    )
+}
+
 fn pod(nth: usize, random: &mut Random) -> String {
-    let container = |name: &str| {
-        format!(
-            r#"{{"name":"{name}","image":"registry.example/{name}:1.24.3","args":["--listen=:8080","--region=eu-central-1"],"ports":[{{"name":"http","containerPort":8080,"protocol":"TCP"}}],"env":[{{"name":"DB_PASSWORD","valueFrom":{{"secretKeyRef":{{"name":"credentials","key":"password"}}}}}},{{"name":"LOG_LEVEL","value":"info"}}],"resources":{{"limits":{{"cpu":"500m","memory":"256Mi"}},"requests":{{"cpu":"100m","memory":"128Mi"}}}},"volumeMounts":[{{"name":"settings","readOnly":true,"mountPath":"/etc/settings"}},{{"name":"kube-api-access","readOnly":true,"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount"}}],"livenessProbe":{{"httpGet":{{"path":"/healthz","port":"http","scheme":"HTTP"}},"timeoutSeconds":1,"periodSeconds":10,"successThreshold":1,"failureThreshold":3}},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}}"#
-        )
-    };
     let status = |name: &str, id: &str| {
         format!(
-            r#"{{"name":"{name}","state":{{"running":{{"startedAt":"2026-03-04T11:22:40Z"}}}},"lastState":{{}},"ready":true,"restartCount":0,"image":"registry.example/{name}:1.24.3","imageID":"registry.example/{name}@sha256:{id}","containerID":"containerd://{id}","started":true}}"#
+            "{{\"name\":\"{name}\",\
+             \"state\":{{\"running\":{{\"startedAt\":\"2026-03-04T11:22:40Z\"}}}},\
+             \"lastState\":{{}},\"ready\":true,\"restartCount\":0,\
+             \"image\":\"registry.example/{name}:1.24.3\",\
+             \"imageID\":\"registry.example/{name}@sha256:{id}\",\
+             \"containerID\":\"containerd://{id}\",\"started\":true}}"
         )
     };
     let condition = |name: &str| {
         format!(
-            r#"{{"type":"{name}","status":"True","lastProbeTime":null,"lastTransitionTime":"2026-03-04T11:22:41Z"}}"#
+            "{{\"type\":\"{name}\",\"status\":\"True\",\"lastProbeTime\":null,\
+             \"lastTransitionTime\":\"2026-03-04T11:22:41Z\"}}"
         )
     };
     let conditions: Vec<String> = [
@@ -147,7 +175,24 @@ fn pod(nth: usize, random: &mut Random) -> String {
     .map(condition)
     .to_vec();
     format!(
-        r#""spec":{{"volumes":[{{"name":"settings","configMap":{{"name":"settings","defaultMode":420}}}},{{"name":"kube-api-access","projected":{{"sources":[{{"serviceAccountToken":{{"expirationSeconds":3607,"path":"token"}}}},{{"configMap":{{"name":"kube-root-ca.crt","items":[{{"key":"ca.crt","path":"ca.crt"}}]}}}}],"defaultMode":420}}}}],"containers":[{},{}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"dnsPolicy":"ClusterFirst","serviceAccountName":"checkout","serviceAccount":"checkout","nodeName":"node-{}","securityContext":{{}},"schedulerName":"default-scheduler","tolerations":[{{"key":"node.kubernetes.io/not-ready","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}},{{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute","tolerationSeconds":300}}],"priority":0,"enableServiceLinks":true,"preemptionPolicy":"PreemptLowerPriority"}},"status":{{"phase":"Running","conditions":[{}],"hostIP":"10.0.0.{}","podIP":"10.1.2.{}","podIPs":[{{"ip":"10.1.2.3"}}],"startTime":"2026-03-04T11:22:35Z","containerStatuses":[{},{}],"qosClass":"Burstable"}}"#,
+        "\"spec\":{{\"volumes\":[{{\"name\":\"settings\",\"configMap\":{{\"name\":\"settings\",\
+         \"defaultMode\":420}}}},{{\"name\":\"kube-api-access\",\
+         \"projected\":{{\"sources\":[{{\"serviceAccountToken\":{{\"expirationSeconds\":3607,\
+         \"path\":\"token\"}}}},{{\"configMap\":{{\"name\":\"kube-root-ca.crt\",\
+         \"items\":[{{\"key\":\"ca.crt\",\"path\":\"ca.crt\"}}]}}}}],\"defaultMode\":420}}}}],\
+         \"containers\":[{},{}],\"restartPolicy\":\"Always\",\"terminationGracePeriodSeconds\":30,\
+         \"dnsPolicy\":\"ClusterFirst\",\"serviceAccountName\":\"checkout\",\
+         \"serviceAccount\":\"checkout\",\"nodeName\":\"node-{}\",\"securityContext\":{{}},\
+         \"schedulerName\":\"default-scheduler\",\
+         \"tolerations\":[{{\"key\":\"node.kubernetes.io/not-ready\",\"operator\":\"Exists\",\
+         \"effect\":\"NoExecute\",\"tolerationSeconds\":300}},\
+         {{\"key\":\"node.kubernetes.io/unreachable\",\"operator\":\"Exists\",\
+         \"effect\":\"NoExecute\",\"tolerationSeconds\":300}}],\"priority\":0,\
+         \"enableServiceLinks\":true,\"preemptionPolicy\":\"PreemptLowerPriority\"}},\
+         \"status\":{{\"phase\":\"Running\",\"conditions\":[{}],\"hostIP\":\"10.0.0.{}\",\
+         \"podIP\":\"10.1.2.{}\",\"podIPs\":[{{\"ip\":\"10.1.2.3\"}}],\
+         \"startTime\":\"2026-03-04T11:22:35Z\",\"containerStatuses\":[{},{}],\
+         \"qosClass\":\"Burstable\"}}",
         container("checkout"),
         container("proxy"),
         nth % 40,
@@ -162,7 +207,8 @@ fn pod(nth: usize, random: &mut Random) -> String {
 fn last_applied(kind: Kind, nth: usize, payload: &str) -> String {
     let spec = payload.split(r#","status":"#).next().unwrap();
     format!(
-        r#"{{"apiVersion":"v1","kind":"{kind:?}","metadata":{{"annotations":{{}},"name":"{}-{nth:05}","namespace":"team-{}"}},{spec}}}"#,
+        "{{\"apiVersion\":\"v1\",\"kind\":\"{kind:?}\",\"metadata\":{{\"annotations\":{{}},\
+         \"name\":\"{}-{nth:05}\",\"namespace\":\"team-{}\"}},{spec}}}",
         name(kind),
         nth % 17
     ) + "\n"
@@ -176,7 +222,8 @@ fn managed_fields(kind: Kind, payload: &str, applied: bool) -> String {
     } else {
         ""
     };
-    let labels = r#""f:labels":{".":{},"f:app.kubernetes.io/instance":{},"f:app.kubernetes.io/managed-by":{},"f:app.kubernetes.io/name":{}}"#;
+    let labels = "\"f:labels\":{\".\":{},\"f:app.kubernetes.io/instance\":{},\
+                  \"f:app.kubernetes.io/managed-by\":{},\"f:app.kubernetes.io/name\":{}}";
     let mut fields = format!(r#"{{"f:metadata":{{{annotations}{labels}}}"#);
     let mut status = String::new();
     for (name, member) in value.as_object().unwrap() {
@@ -189,7 +236,9 @@ fn managed_fields(kind: Kind, payload: &str, applied: bool) -> String {
     }
     let entry = |manager: &str, subresource: &str, fields: &str| {
         format!(
-            r#"{{"manager":"{manager}","operation":"Update","apiVersion":"v1","time":"2026-03-04T11:22:33Z","fieldsType":"FieldsV1","fieldsV1":{fields}{subresource}}}"#
+            "{{\"manager\":\"{manager}\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\
+             \"time\":\"2026-03-04T11:22:33Z\",\"fieldsType\":\"FieldsV1\",\
+             \"fieldsV1\":{fields}{subresource}}}"
         )
     };
     fields.push('}');

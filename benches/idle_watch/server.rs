@@ -73,7 +73,8 @@ fn serve(mut stream: Stream) -> std::io::Result<()> {
             write!(out, "{:x}\r\n{event}\r\n{end}", event.len())?;
         } else {
             let body = format!(
-                "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"1\"}},\
+                "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+                 \"metadata\":{{\"resourceVersion\":\"1\"}},\
                  \"items\":[{}]}}",
                 secret(&name, 1)
             );
@@ -104,12 +105,18 @@ fn request(stream: &mut Stream) -> std::io::Result<Option<String>> {
 fn secret(name: &str, version: usize) -> String {
     let value = "c2VjcmV0LXZhbHVlLW9mLXR3ZW50eS1mb3VyLWJ5dGVz";
     format!(
-        "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"shop\",\
+        "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"shop\",\
          \"uid\":\"6cd92a2e-6a5f-4a86-8f6a-7b1d4a7e1a11\",\"resourceVersion\":\"{version}\",\
-         \"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"app\":\"shop\"}},\"managedFields\":[{{\
-         \"manager\":\"kubectl\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\"time\":\"2026-01-01T00:00:00Z\",\
-         \"fieldsType\":\"FieldsV1\",\"fieldsV1\":{{\"f:data\":{{\".\":{{}},\"f:username\":{{}},\"f:password\":{{}},\
-         \"f:host\":{{}}}},\"f:metadata\":{{\"f:labels\":{{\".\":{{}},\"f:app\":{{}}}}}},\"f:type\":{{}}}}}}]}},\
-         \"data\":{{\"username\":\"{value}\",\"password\":\"{value}\",\"host\":\"{value}\"}},\"type\":\"Opaque\"}}"
+         \"creationTimestamp\":\"2026-01-01T00:00:00Z\",\"labels\":{{\"app\":\"shop\"}},\
+         \"managedFields\":[{{\
+         \"manager\":\"kubectl\",\"operation\":\"Update\",\"apiVersion\":\"v1\",\
+         \"time\":\"2026-01-01T00:00:00Z\",\
+         \"fieldsType\":\"FieldsV1\",\"fieldsV1\":{{\"f:data\":{{\".\":{{}},\"f:username\":{{}},\
+         \"f:password\":{{}},\
+         \"f:host\":{{}}}},\"f:metadata\":{{\"f:labels\":{{\".\":{{}},\"f:app\":{{}}}}}},\
+         \"f:type\":{{}}}}}}]}},\
+         \"data\":{{\"username\":\"{value}\",\"password\":\"{value}\",\"host\":\"{value}\"}},\
+           \"type\":\"Opaque\"}}"
     )
 }

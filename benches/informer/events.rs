@@ -57,7 +57,8 @@ pub(crate) fn run(repeats: Option<usize>) -> bool {
 pub(crate) fn run_served(repeats: Option<usize>) {
     let repeats = repeats.unwrap_or(REPEATS);
     println!(
-        "the same through the HTTP client from loopback, against its stream read and dropped (least of {repeats}; \
+        "the same through the HTTP client from loopback, against its stream read and dropped \
+         (least of {repeats}; \
          CPU with the sending thread)"
     );
     for objects in OBJECTS {

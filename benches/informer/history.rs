@@ -103,7 +103,8 @@ impl History {
 /// The object that is added last.
 pub(crate) fn last(version: usize) -> String {
     format!(
-        r#"{{"metadata":{{"name":"{LAST}","namespace":"team-0","uid":"{version}","resourceVersion":"{version}"}}}}"#
+        "{{\"metadata\":{{\"name\":\"{LAST}\",\"namespace\":\"team-0\",\"uid\":\"{version}\",\
+         \"resourceVersion\":\"{version}\"}}}}"
     )
 }
 
@@ -111,7 +112,8 @@ pub(crate) fn last(version: usize) -> String {
 pub(crate) fn line(events: &mut Vec<u8>, word: &str, kind: Kind, object: &str) {
     let members = object.strip_prefix('{').unwrap();
     let line = format!(
-        "{{\"type\":\"{word}\",\"object\":{{\"kind\":\"{kind:?}\",\"apiVersion\":\"v1\",{members}}}\n"
+        "{{\"type\":\"{word}\",\"object\":{{\"kind\":\"{kind:?}\",\"apiVersion\":\"v1\",\
+         {members}}}\n"
     );
     events.extend_from_slice(line.as_bytes());
 }
@@ -119,7 +121,8 @@ pub(crate) fn line(events: &mut Vec<u8>, word: &str, kind: Kind, object: &str) {
 fn list(objects: impl Iterator<Item = String>) -> Vec<u8> {
     let objects: Vec<String> = objects.collect();
     format!(
-        r#"{{"kind":"List","apiVersion":"v1","metadata":{{"resourceVersion":"{LIST_VERSION}"}},"items":[{}]}}"#,
+        "{{\"kind\":\"List\",\"apiVersion\":\"v1\",\
+         \"metadata\":{{\"resourceVersion\":\"{LIST_VERSION}\"}},\"items\":[{}]}}",
         objects.join(",")
     )
     .into_bytes()

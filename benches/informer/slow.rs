@@ -116,7 +116,8 @@ pub(crate) fn run() {
         .unwrap();
     let stored = since(begun);
     println!(
-        "{EVENTS} events, an index function of {SLOW:?}, {BUFFERED} events fit between server and client:\n  \
+        "{EVENTS} events, an index function of {SLOW:?}, {BUFFERED} events fit between server and \
+         client:\n  \
          written before the server was blocked: {}; all written after {written:.0?}; \
          the store had the last one {:.0?} later, {stored:.0?} after the first",
         before_blocked.unwrap_or(EVENTS),

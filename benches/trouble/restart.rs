@@ -43,7 +43,8 @@ fn write(round: usize) {
         let name = name(number);
         writeln!(
             manifest,
-            "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: restart}}, stringData: {{round: '{round}'}}}}"
+            "---\n{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: restart}}, \
+             stringData: {{round: '{round}'}}}}"
         )
         .unwrap();
     }
@@ -112,7 +113,8 @@ pub(crate) fn run() -> bool {
         let p99 = times[OBJECTS * 99 / 100];
         println!(
             "  kill {round}, {OBJECTS} objects that nobody reads, written within {written:.1?} of \
-             ready: they followed within {:.1?} of ready (p50), {p99:.1?} (p99, budget {BUDGET:?}), {:.1?} (all)",
+             ready: they followed within {:.1?} of ready (p50), {p99:.1?} (p99, budget \
+             {BUDGET:?}), {:.1?} (all)",
             times[OBJECTS / 2],
             times[OBJECTS - 1],
         );

@@ -77,11 +77,14 @@ pub(crate) fn answer(request: &str, socket: &mut TcpStream) {
     }
     let name = name(request);
     let secret = format!(
-        r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"namespace":"shop","name":"{name}","uid":"u-{name}","resourceVersion":"7"}},"data":{{"key":"dmFsdWU="}}}}"#
+        "{{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"metadata\":{{\"namespace\":\"shop\",\
+         \"name\":\"{name}\",\"uid\":\"u-{name}\",\"resourceVersion\":\"7\"}},\
+         \"data\":{{\"key\":\"dmFsdWU=\"}}}}"
     );
     let body = if request.contains("fieldSelector") {
         format!(
-            r#"{{"kind":"SecretList","apiVersion":"v1","metadata":{{"resourceVersion":"9"}},"items":[{secret}]}}"#
+            "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+             \"metadata\":{{\"resourceVersion\":\"9\"}},\"items\":[{secret}]}}"
         )
     } else if request.contains("/secrets/") {
         secret

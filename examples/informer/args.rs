@@ -15,31 +15,36 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const DEMO_SPEED: f64 = 6.0;
 
 const FLAGS: &str = "\
-informer follows the pods of a namespace with a shared informer, and prints what two handlers are told: `pods`, made
-of closures, of every pod; `running`, which sends into a channel, of the pods that pass a filter: those that run.
-When the pods are known, and at the end, it prints what stands in the indices and how far the handlers are.
+informer follows the pods of a namespace with a shared informer, and prints what two handlers are
+told: `pods`, made of closures, of every pod; `running`, which sends into a channel, of the pods
+that pass a filter: those that run. When the pods are known, and at the end, it prints what stands
+in the indices and how far the handlers are.
 
 Usage: informer [flags]
 
-Without a flag for the connection it asks no cluster: it serves embedded recordings to itself on loopback.
+Without a flag for the connection it asks no cluster: it serves embedded recordings to itself on
+loopback.
 
 The informer:
   -n, --namespace NAME              whose pods (default: the context's; the recording is of shop)
   -A, --all-namespaces              the pods of all namespaces
   -l, --selector SELECTOR           only pods with these labels, chosen by the server
       --index-label KEY             the label that is indexed, beside the node (default app)
-      --resync DURATION             how often `pods` is told of each pod once more (default 0: never; else a second
-                                    or more)
+      --resync DURATION             how often `pods` is told of each pod once more (default 0:
+                                    never; else a second or more)
       --once                        end when the handlers have seen the first list
-      --timeout DURATION            how long the first list may take (default 30s; 0 waits without end)
-      --demo                        the recordings; --demo=false asks a cluster without a flag for the connection
-      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
+      --timeout DURATION            how long the first list may take (default 30s; 0 waits without
+                                    end)
+      --demo                        the recordings; --demo=false asks a cluster without a flag for
+                                    the connection
+      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
+                                    at once)
 
 ";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 the first list is known (--once), or a clean stop by a signal; 1 the server cannot be reached or refuses
-us, or does not answer in time; 2 wrong usage.
+Exit codes: 0 the first list is known (--once), or a clean stop by a signal; 1 the server cannot be
+reached or refuses us, or does not answer in time; 2 wrong usage.
 ";
 
 /// What the command line asks for.

@@ -29,45 +29,54 @@ const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
 const DEMO_SPEED: f64 = 6.0;
 
 const FLAGS: &str = "\
-node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does.
-It prints a row per pod and object, never a value, and then each change as it comes.
+node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does. It
+prints a row per pod and object, never a value, and then each change as it comes.
 
 Usage: node_agent [flags]
 
 The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
-  -o, --output table|json           a table, or JSON: the whole node in one object with --once, else a line per
-                                    change: the same object with the one pod and the one object that changed
+  -o, --output table|json           a table, or JSON: the whole node in one object with --once, else
+                                    a line per change: the same object with the one pod and the one
+                                    object that changed
       --change-detection Watch|Cache|Get
                                     how changes of the objects are noticed, as the kubelet's setting
-                                    configMapAndSecretChangeDetectionStrategy (default Watch): Watch watches each
-                                    object; Cache fetches what is read and older than the time to live in the
-                                    node's annotation node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
-      --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each time that a pod
-                                    comes or changes (default 1m, as the kubelet's syncFrequency; with --demo 2s)
+                                    configMapAndSecretChangeDetectionStrategy (default Watch): Watch
+                                    watches each object; Cache fetches what is read and older than
+                                    the time to live in the node's annotation
+                                    node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
+      --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each
+                                    time that a pod comes or changes (default 1m, as the kubelet's
+                                    syncFrequency; with --demo 2s)
       --once                        print when every object has its answer, then exit
-      --timeout DURATION            how long --once waits for answers, and how long the first contact with
-                                    the server may take without it (default 30s; 0 waits without end)
-      --idle-limit DURATION         how long a server that sends bookmarks may be silent before it is asked anew and
-                                    counts as unhealthy (default 130s; servers send a bookmark about once a minute)
+      --timeout DURATION            how long --once waits for answers, and how long the first
+                                    contact with the server may take without it (default 30s; 0
+                                    waits without end)
+      --idle-limit DURATION         how long a server that sends bookmarks may be silent before it
+                                    is asked anew and counts as unhealthy (default 130s; servers
+                                    send a bookmark about once a minute)
       --health-probe-bind-address ADDRESS
-                                    serve /healthz, /readyz and /livez at HOST:PORT, or at :PORT of all interfaces;
-                                    port 0 is a free one, told on stderr (default 0: not at all). /healthz and
-                                    /readyz answer 500 when the server stops confirming what is known, /readyz also
-                                    until each object has had its answer; /livez is 200 while the agent runs.
-                                    ?verbose lists the checks, ?exclude=NAME leaves one out
+                                    serve /healthz, /readyz and /livez at HOST:PORT, or at :PORT of
+                                    all interfaces; port 0 is a free one, told on stderr (default 0:
+                                    not at all). /healthz and /readyz answer 500 when the server
+                                    stops confirming what is known, /readyz also until each object
+                                    has had its answer; /livez is 200 while the agent runs. ?verbose
+                                    lists the checks, ?exclude=NAME leaves one out
       --metrics-bind-address ADDRESS
-                                    serve /metrics for Prometheus, in the same way (default 0: not at all); the same
-                                    address may be given for both. In an agent that was built with --features metrics
-      --demo                        no cluster: serve the embedded recordings to itself on loopback; its first
-                                    line says so, with -o json on stderr
-      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything at once)
+                                    serve /metrics for Prometheus, in the same way (default 0: not
+                                    at all); the same address may be given for both. In an agent
+                                    that was built with --features metrics
+      --demo                        no cluster: serve the embedded recordings to itself on loopback;
+                                    its first line says so, with -o json on stderr
+      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
+                                    at once)
 
 ";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean stop by a
-signal; 1 the server cannot be reached or refuses us, or an answer is missing at the deadline; 2 wrong usage.
+Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean
+stop by a signal; 1 the server cannot be reached or refuses us, or an answer is missing at the
+deadline; 2 wrong usage.
 ";
 
 /// What `--help` prints.

@@ -219,7 +219,8 @@ fn written(page: &Page, with_body: bool) -> Vec<u8> {
     } = page;
     let mut text = format!(
         "HTTP/1.1 {code} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{allow}Connection: close\r\n\r\n",
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{allow}Connection: \
+         close\r\n\r\n",
         body.len()
     );
     if with_body {
@@ -312,7 +313,8 @@ mod tests {
         assert_eq!(
             text,
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 18\r\n\
-             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n\
+             Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: \
+             close\r\n\r\n\
              /healthz verbose=1"
         );
         assert_eq!(left, Left::More, "until the client closes, or a second");

@@ -26,9 +26,11 @@ The connection, as with kubectl:
       --tls-server-name NAME
       --insecure-skip-tls-verify
       --disable-compression
-      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the client's limits)
+      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the
+                                    client's limits)
 
-  -v, --v LEVEL                     log to stderr: 1 what happens, 2 each request, 4 everything (-v is -v=1)
+  -v, --v LEVEL                     log to stderr: 1 (or -v alone) what happens, 2 each request,
+                                    4 everything
   -h, --help
       --version
 

@@ -184,9 +184,12 @@ mod tests {
         assert_eq!(
             printed(Output::Table, &["web-1"], &rows(now), now),
             "\
-NAMESPACE   POD     KIND        NAME    STATE       VERSION   IMMUTABLE   KEYS     BYTES    AGE      HEARD    REASON
-shop        web-1   ConfigMap   flags   NotFound    <none>    <none>      <none>   <none>   <none>   <none>   configmaps \"flags\" not [31m found
-shop        web-1   Secret      tls     Synced      1047      true        2        64       5d3h     12s
+NAMESPACE   POD     KIND        NAME    STATE       VERSION   IMMUTABLE   \
+KEYS     BYTES    AGE      HEARD    REASON
+shop        web-1   ConfigMap   flags   NotFound    <none>    <none>      \
+<none>   <none>   <none>   <none>   configmaps \"flags\" not [31m found
+shop        web-1   Secret      tls     Synced      1047      true        \
+2        64       5d3h     12s
 "
         );
     }

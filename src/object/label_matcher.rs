@@ -14,7 +14,8 @@ use crate::error::{Error, ErrorKind};
 /// ```
 /// use kubecache::object::{LabelMatcher, LabelSelector};
 ///
-/// let matcher = LabelMatcher::parse(&LabelSelector::new("app=shop,tier notin (test, canary),!old"))?;
+/// let selector = LabelSelector::new("app=shop,tier notin (test, canary),!old");
+/// let matcher = LabelMatcher::parse(&selector)?;
 /// let labels = [("app".to_owned(), "shop".to_owned())].into();
 /// assert!(matcher.matches(Some(&labels)));
 /// assert!(!matcher.matches(None));

@@ -15,7 +15,8 @@ use crate::sync::Arc;
 ///
 /// let (old, new) = (ResourceVersion::from("9"), ResourceVersion::from("10"));
 /// assert!(old.is_older_than(&new));
-/// assert!(!ResourceVersion::from("odd").is_older_than(&new), "what does not parse is never older");
+/// // A version that is no number is never older.
+/// assert!(!ResourceVersion::from("odd").is_older_than(&new));
 /// ```
 #[doc(alias = "resourceVersion")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

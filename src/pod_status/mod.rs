@@ -5,36 +5,41 @@
 //! the user's own. The other side reads: pod workers wait until something newer is known than what
 //! they acted on ([`PodStatusCache`]).
 //!
-//! What holds: a wait ends as soon as something new enough is known, at its deadline, at its stop,
-//! or when the cache is closed. None of these is missed, whatever comes at the same moment. A
-//! waiter is answered once, with the entry at the moment of the news. It does not matter if the pod
-//! changes or goes before the waiter runs. A place in the queue never outlives its wait. Not
-//! promised: that a waiter sees every status that was set in between.
+//! A wait ends when a status is new enough, at its deadline, at its stop, or when the cache is
+//! closed. No wait misses any of these, whatever happens at the same moment. The cache answers a
+//! waiter once, with the entry at that moment, even if the pod changes before the waiter runs. A
+//! waiter need not see every status that was set in between.
 //!
-//! # The rule
+//! # When a status is new enough
 //!
-//! Times are [`Timestamp`]s of the monotonic clock. What counts as new enough is the kubelet's rule
-//! in both of its halves; they differ at equal times:
+//! Times are [`Timestamp`]s of the monotonic clock. The rule is the kubelet's. It has two halves,
+//! which differ for equal times.
 //!
-//! | who | is answered if | with |
-//! |---|---|---|
-//! | asks for a pod with an entry | the time of its last set or observation, or the global time, is **strictly after** the time asked for | the entry |
-//! | asks for a pod without an entry | there is a global time and it is **strictly after** the time asked for, [`Timestamp::ZERO`] included | a status with only the UID |
-//! | waits for a pod that is set or observed | the time told is **not before** the time asked for | the entry at that moment, whatever its own times |
-//! | waits when the global time is set | the time told is **not before** the time asked for | the entry at that moment, or a status with only the UID |
-//! | waits for a pod that is deleted | never by that alone | |
+//! A read is answered at once if a time is **strictly after** the time that the caller asks for:
 //!
-//! So the same question about the same set has two answers: who asks with the very time of a set
-//! just before it is answered by it, who asks just after it waits for the next. A worker that asks
-//! with the end of its own last sync ([`Timestamp::now`]) does not meet the difference: the
-//! clock moved on meanwhile.
+//! - For a pod with an entry, that is the time of its last set, the time of its last observation,
+//!   or the global time. The answer is the entry.
+//! - For a pod without an entry, that is the global time, if it was ever set. The answer is a
+//!   status with only the UID.
+//!
+//! Otherwise the caller waits. A waiter is answered if a new time is **not before** the time that
+//! it asks for:
+//!
+//! - A set or an observation of its pod answers it with the entry at that moment.
+//! - A new global time answers it with the entry at that moment, or with a status with only the
+//!   UID.
+//! - A deletion alone answers nobody.
+//!
+//! So a caller that asks with exactly the time of a set gets two results. If it asks before the
+//! set, the set answers it. If it asks afterwards, it waits for the next one. A worker that asks
+//! with the end of its own last sync ([`Timestamp::now`]) never meets this case.
 //!
 //! # Threads and locks
 //!
-//! The cache has no thread. It has one lock (rank 40), held for a map access, or for a walk over
-//! the waiters when the global time is set. Nothing is called, dropped or waited for under it. Each
-//! pod that is waited for has a condition variable of its own beside that lock: a set wakes those
-//! it answers, and nobody who waits for another pod. The relist loop has one thread, `relist`.
+//! The cache has no thread. It has one lock, held for a map access, or for a walk over the waiters
+//! when the global time is set. No code of the program runs under it. Each pod that is waited for
+//! has its own condition variable, so a set wakes only the waiters that it answers. The relist loop
+//! has one thread, `relist`.
 
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -34,7 +34,8 @@ fn allow(kind: &str, group: &str, resource: &str) {
     let subjects =
         format!("subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {USER}}}]");
     apply(&format!(
-        "{{{api}, kind: {kind}, {metadata}, {rules}}}\n---\n{{{api}, kind: {kind}Binding, {metadata}, {role}, {subjects}}}"
+        "{{{api}, kind: {kind}, {metadata}, {rules}}}\n---\n{{{api}, kind: {kind}Binding, \
+         {metadata}, {role}, {subjects}}}"
     ));
 }
 

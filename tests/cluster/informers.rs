@@ -212,7 +212,8 @@ fn prepare(namespace: &str) -> Arc<dyn ListerWatcher<ConfigMap>> {
 
 fn write(namespace: &str, name: &str, value: &str) {
     apply(&format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"{namespace}"}},"data":{{"value":"{value}"}}}}"#
+        "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"{namespace}\"}},\"data\":{{\"value\":\"{value}\"}}}}"
     ));
 }
 

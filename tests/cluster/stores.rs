@@ -19,7 +19,8 @@ const NAMESPACE: &str = "stores";
 
 fn write(name: &str, value: &str) {
     apply(&format!(
-        r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","namespace":"{NAMESPACE}"}},"data":{{"value":"{value}"}}}}"#
+        "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"{NAMESPACE}\"}},\"data\":{{\"value\":\"{value}\"}}}}"
     ));
 }
 

@@ -61,7 +61,8 @@ fn without_a_cluster_it_names_what_it_looked_for_and_mentions_the_demo() {
     assert_eq!(
         ended.stderr,
         "error: no cluster is configured; looked for: KUBECONFIG (not set); \
-         /nonexistent/.kube/config (no such file); KUBERNETES_SERVICE_HOST (not set, so this is no pod)\n\
+         /nonexistent/.kube/config (no such file); KUBERNETES_SERVICE_HOST (not set, so this is \
+         no pod)\n\
          To see the agent at work without a cluster, run it with --demo.\n"
     );
 }

@@ -39,7 +39,8 @@ pub(crate) fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
             enabled",
     });
     let streamed = format!(
-        "{PODS}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+        "{PODS}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
+         &resourceVersionMatch=NotOlderThan"
     );
     Recording::new()
         .with(Exchange::get(
@@ -233,7 +234,10 @@ fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() 
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": server.url()}}],
-        "users": [{"name": "u", "user": {"as": "jane", "as-groups": ["readers"], "token": "canary"}}],
+        "users": [{
+            "name": "u",
+            "user": {"as": "jane", "as-groups": ["readers"], "token": "canary"},
+        }],
     });
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
     let path = kubeconfig.to_str().unwrap();

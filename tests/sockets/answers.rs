@@ -30,7 +30,8 @@ fn get_answered(answer: impl FnOnce(&mut Peer)) -> Error {
 
 fn status(code: u16, reason: &str, message: &str) -> String {
     format!(
-        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":{message:?},\
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\
+         \"message\":{message:?},\
          \"reason\":\"{reason}\",\"code\":{code}}}\n"
     )
 }
@@ -174,7 +175,8 @@ fn a_list_of_another_kind_or_version_is_refused() {
         let server = Server::start();
         let client = client(&server.url());
         let body = format!(
-            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\"metadata\":{{\"resourceVersion\":\"5\"}},\"items\":[]}}"
+            "{{\"kind\":\"{kind}\",\"apiVersion\":\"{version}\",\
+             \"metadata\":{{\"resourceVersion\":\"5\"}},\"items\":[]}}"
         );
         let error = thread::scope(|scope| {
             let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()));

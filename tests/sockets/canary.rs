@@ -125,7 +125,8 @@ fn an_error_event_of_a_watch_shows_no_credentials_either() {
         peer.request();
         peer.begin();
         peer.chunk(&format!(
-            "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"code\":500,\"message\":\"{TOKEN}\"}}}}\n"
+            "{{\"type\":\"ERROR\",\"object\":{{\"kind\":\"Status\",\"code\":500,\
+             \"message\":\"{TOKEN}\"}}}}\n"
         ));
         let shown = shown(&watching.join().unwrap());
         assert!(!shown.contains(TOKEN), "{shown}");
@@ -153,7 +154,8 @@ fn what_a_server_says_is_text_and_no_terminal() {
         (
             200,
             format!(
-                "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{evil}\"}},\"data\":7}}"
+                "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{evil}\"}},\
+                 \"data\":7}}"
             ),
         ),
         (

@@ -124,14 +124,16 @@ fn bookmark(version: &str) -> String {
 
 fn secret(name: &str, version: &str) -> String {
     format!(
-        "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\"namespace\":\"shop\",\
+        "{{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{{\"name\":\"{name}\",\
+         \"namespace\":\"shop\",\
          \"uid\":\"u-{name}\",\"resourceVersion\":\"{version}\"}},\"data\":{{\"k\":\"dg==\"}}}}"
     )
 }
 
 fn secret_list(version: &str, items: &[String]) -> String {
     format!(
-        "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\"metadata\":{{\"resourceVersion\":\"{version}\"}},\
+        "{{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
+         \"metadata\":{{\"resourceVersion\":\"{version}\"}},\
          \"items\":[{}]}}\n",
         items.join(",")
     )

@@ -22,8 +22,10 @@ fn soon() -> Deadline {
 
 fn too_large(current: u32) -> String {
     format!(
-        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"reason\":\"Timeout\",\"code\":504,\
-         \"message\":\"Too large resource version: 20, current: {current}\",\"details\":{{\"causes\":\
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\
+         \"reason\":\"Timeout\",\"code\":504,\
+         \"message\":\"Too large resource version: 20, current: {current}\",\
+         \"details\":{{\"causes\":\
          [{{\"reason\":\"ResourceVersionTooLarge\",\"message\":\"Too large resource \
              version\"}}]}}}}\n"
     )
@@ -61,7 +63,9 @@ fn sc_2_r11_reads_on_the_wire() {
         peer.json(200, &secret("db", "12"));
         assert_eq!(asked(&mut peer), format!("{PATH}?resourceVersion=o%20d"));
         let words = "resourceVersion: Invalid value: \"o d\"";
-        let status = serde_json::json!({"kind": "Status", "code": 400, "reason": "BadRequest", "message": words});
+        let status = serde_json::json!({
+            "kind": "Status", "code": 400, "reason": "BadRequest", "message": words,
+        });
         peer.json(400, &status.to_string());
         let (versions, refused) = reading.join().unwrap().unwrap();
         assert_eq!(versions, [Some("9".to_owned()), Some("12".to_owned())]);

@@ -58,7 +58,8 @@ use progress::Progress;
 /// ```
 /// use kubecache::clock::Clock;
 /// use kubecache::pod_status::{
-///     ContainerState, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Timestamp,
+///     ContainerState, ContainerStatus, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime,
+///     RuntimeError, RuntimePod, Timestamp,
 /// };
 /// use kubecache::worker::StopToken;
 /// use std::sync::{Arc, Mutex};
@@ -75,12 +76,18 @@ use progress::Progress;
 ///         Ok(vec![RuntimePod::new("uid-1", "shop", "web").container("c-1", state)])
 ///     }
 ///
-///     fn inspect_pod(&mut self, pod: &RuntimePod, _stop: &StopToken) -> Result<PodStatus, RuntimeError> {
+///     fn inspect_pod(
+///         &mut self,
+///         pod: &RuntimePod,
+///         _stop: &StopToken,
+///     ) -> Result<PodStatus, RuntimeError> {
 ///         let mut status = PodStatus::default();
 ///         status.id = pod.uid().to_owned();
 ///         for (id, state) in pod.containers() {
-///             let mut container = kubecache::pod_status::ContainerStatus::default();
-///             (container.id, container.name, container.state) = (id.clone(), "web".to_owned(), *state);
+///             let mut container = ContainerStatus::default();
+///             container.id = id.clone();
+///             container.name = "web".to_owned();
+///             container.state = *state;
 ///             status.container_statuses.push(container);
 ///         }
 ///         Ok(status)

@@ -30,11 +30,15 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 ///     type Status = PodStatus;
 ///
 ///     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
-///         let pod = RuntimePod::new("uid-1", "shop", "web").container("c-1", ContainerState::Running);
-///         Ok(vec![pod])
+///         let pod = RuntimePod::new("uid-1", "shop", "web");
+///         Ok(vec![pod.container("c-1", ContainerState::Running)])
 ///     }
 ///
-///     fn inspect_pod(&mut self, pod: &RuntimePod, _stop: &StopToken) -> Result<PodStatus, RuntimeError> {
+///     fn inspect_pod(
+///         &mut self,
+///         pod: &RuntimePod,
+///         _stop: &StopToken,
+///     ) -> Result<PodStatus, RuntimeError> {
 ///         let mut status = PodStatus::default();
 ///         status.id = pod.uid().to_owned();
 ///         Ok(status)

@@ -235,7 +235,8 @@ fn b15_a_deadline_ends_the_wait_precisely() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "pod \"uid-1\": timed out after 5.0s waiting for a status newer than 8.0s ago: its status was set 13.0s ago, 5.0s too early; \
+        "pod \"uid-1\": timed out after 5.0s waiting for a status newer than 8.0s ago: its status \
+         was set 13.0s ago, 5.0s too early; \
          the global time was never set"
     );
     stage.assert_nobody_is_left();
