@@ -206,7 +206,7 @@ fn differences(end: &End, pods: &BTreeSet<ObjectKey>, objects: &[ObjectReport]) 
     for object in objects {
         let known = end
             .versions
-            .get(&(object.kind.to_owned(), object.key.clone()));
+            .get(&(object.kind.to_string(), object.key.clone()));
         let wanted = match (object.key.name(), known) {
             ("payment-provider-key", None) => (ObjectState::Forbidden, ""),
             (_, None) => (ObjectState::NotFound, ""),

@@ -354,7 +354,7 @@ impl Counting {
 impl<K: Object> EventHandler<K> for Counting {
     fn on_add(&mut self, object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {
         self.calls += 1;
-        if object.metadata().name.as_deref() == Some(LAST) {
+        if object.name() == LAST {
             self.done.send(self.calls).unwrap();
         }
     }

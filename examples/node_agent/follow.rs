@@ -74,7 +74,7 @@ mod tests {
     fn row(name: &str, state: ObjectState, version: &str) -> (RowKey, Facts) {
         let key = RowKey {
             pod: ObjectKey::new("shop", "web-1"),
-            kind: "Secret",
+            kind: "Secret".into(),
             name: name.to_owned(),
         };
         let content = Content {

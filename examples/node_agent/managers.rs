@@ -8,6 +8,7 @@ use kubecache::manager::{
 };
 use kubecache::object::{Object, ObjectKey};
 use kubecache::{Error, ErrorKind};
+use std::borrow::Cow;
 
 use crate::metrics::Metrics;
 use crate::rows::RowKey;
@@ -21,7 +22,7 @@ pub(crate) struct Managers {
 /// An object that pods name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectId {
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) key: ObjectKey,
 }
 
@@ -29,7 +30,7 @@ impl ObjectId {
     /// The object of a row.
     pub(crate) fn of(row: &RowKey) -> Self {
         Self {
-            kind: row.kind,
+            kind: row.kind.clone(),
             key: ObjectKey::new(row.pod.namespace(), row.name.as_str()),
         }
     }
@@ -43,8 +44,8 @@ impl ObjectId {
             objects.push(Self { kind, key });
             true
         };
-        Secret::visit_pod(pod, &mut |name| add("Secret", name));
-        ConfigMap::visit_pod(pod, &mut |name| add("ConfigMap", name));
+        Secret::visit_pod(pod, &mut |name| add(Cow::Borrowed("Secret"), name));
+        ConfigMap::visit_pod(pod, &mut |name| add(Cow::Borrowed("ConfigMap"), name));
         objects
     }
 }

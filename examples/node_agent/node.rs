@@ -176,7 +176,7 @@ fn rows_of((pod, objects): (Owner, Vec<ObjectReport>)) -> Vec<(RowKey, Facts)> {
     let rows = objects.iter().map(|object| {
         let row = RowKey {
             pod: pod.key().clone(),
-            kind: object.kind,
+            kind: object.kind.clone(),
             name: object.key.name().to_owned(),
         };
         (row, Facts::of(object))

@@ -109,7 +109,7 @@ fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()
     [
         key.pod.namespace().to_owned(),
         key.pod.name().to_owned(),
-        key.kind.to_owned(),
+        key.kind.to_string(),
         key.name.clone(),
         facts.state.to_string(),
         of(&|content| content.resource_version.clone()),
@@ -134,7 +134,7 @@ mod tests {
     fn key(pod: &str, kind: &'static str, name: &str) -> RowKey {
         RowKey {
             pod: ObjectKey::new("shop", pod),
-            kind,
+            kind: kind.into(),
             name: name.to_owned(),
         }
     }

@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn an_object_is_read_once_at_a_time_and_no_more_than_so_many_are() {
         let object = |number: usize| ObjectId {
-            kind: "Secret",
+            kind: "Secret".into(),
             key: ObjectKey::new("shop", number.to_string()),
         };
         let mut desk = Desk::default();

@@ -1,5 +1,6 @@
 //! What is shown: a row per pod and referenced object. Plain data, never a value of a secret.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
@@ -13,7 +14,7 @@ use crate::tell::one_line;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
     pub(crate) pod: ObjectKey,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) name: String,
 }
 
@@ -115,7 +116,7 @@ impl Serialize for ObjectJson<'_> {
         let Self(key, facts) = self;
         let content = facts.content.as_ref();
         let mut object = serializer.serialize_struct("object", 8)?;
-        object.serialize_field("kind", key.kind)?;
+        object.serialize_field("kind", &key.kind)?;
         object.serialize_field("name", &key.name)?;
         object.serialize_field("state", &facts.state.to_string())?;
         object.serialize_field("reason", &facts.reason)?;

@@ -128,7 +128,7 @@ impl<K: Object> fmt::Debug for DeltaFifoHandle<K> {
         let shown = (state.len(), state.has_synced(), state.end);
         drop(state);
         f.debug_struct("DeltaFifoHandle")
-            .field("kind", &K::KIND)
+            .field("kind", &K::resource().kind())
             .field("waiting", &shown.0)
             .field("synced", &shown.1)
             .field("end", &shown.2)

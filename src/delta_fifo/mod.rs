@@ -276,7 +276,10 @@ impl<K: Object> DeltaFifo<K> {
             (taken.is_some() || state.end != QueueEnd::Open).then_some(taken)
         });
         drop(locked);
-        let text = format!("waiting for a change of a {}: the deadline passed", K::KIND);
+        let text = format!(
+            "waiting for a change of a {}: the deadline passed",
+            K::resource().kind()
+        );
         let taken = taken.ok_or_else(|| Error::new(ErrorKind::Timeout, text))?;
         let text = "DeltaFIFO: manipulating with closed queue";
         let (mut first, mut more, initial) =
@@ -284,7 +287,8 @@ impl<K: Object> DeltaFifo<K> {
         for deltas in std::iter::once(&mut first).chain(&mut more) {
             self.complete(deltas);
         }
-        let port = format_args!("the process function of a {} queue", K::KIND);
+        let resource = K::resource();
+        let port = format_args!("the process function of a {} queue", resource.kind());
         let result = guard(port, || process(first, more, initial));
         state.lock().finish();
         state.notify_all();

@@ -60,7 +60,8 @@ pub(super) fn ask<K: Object, T>(
     known: &dyn KnownObjects<K>,
     question: impl FnOnce(&dyn KnownObjects<K>) -> T,
 ) -> Result<T, Error> {
-    let port = format_args!("the known objects of a {} queue", K::KIND);
+    let resource = K::resource();
+    let port = format_args!("the known objects of a {} queue", resource.kind());
     guard(port, || question(known))
 }
 

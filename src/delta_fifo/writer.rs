@@ -11,7 +11,7 @@ use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::VersionGuard;
 use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
@@ -70,7 +70,7 @@ impl<K: Object> DeltaFifoWriter<K> {
     fn unchanged(&self, key: &ObjectKey, object: &StoredObject<K>) -> Option<Arc<StoredObject<K>>> {
         let known = self.options.known.as_deref()?;
         let held = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
-        object.is_same_state(&held).then_some(held)
+        is_same_state::<K>(object, &held).then_some(held)
     }
 
     /// Locks the queue for a write, as soon as `is_ready` says so.
@@ -90,7 +90,7 @@ impl<K: Object> DeltaFifoWriter<K> {
             let text = format!(
                 "DeltaFIFO: the process function of a {} queue wrote to that queue; write from \
                  another thread",
-                K::KIND
+                K::resource().kind()
             );
             return Err(Error::new(ErrorKind::Config, text));
         }
@@ -281,7 +281,10 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
                 let object = |key: ObjectKey| match known.get(&key) {
                     Ok(object) => object.map(|object| (Arc::new(key), object)),
                     Err(error) => {
-                        log::debug!("{} {key} is left out of a resync: {error}", K::KIND);
+                        log::debug!(
+                            "{} {key} is left out of a resync: {error}",
+                            K::resource().kind()
+                        );
                         None
                     }
                 };
@@ -331,7 +334,7 @@ impl<K: Object> Drop for DeltaFifoWriter<K> {
 impl<K: Object> fmt::Debug for DeltaFifoWriter<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeltaFifoWriter")
-            .field("kind", &K::KIND)
+            .field("kind", &K::resource().kind())
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

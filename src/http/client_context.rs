@@ -9,7 +9,7 @@ use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
 use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::error::Error;
-use crate::object::Object;
+use crate::object::Resource;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
@@ -51,8 +51,8 @@ impl ClientContext {
     }
 }
 
-/// What was learnt of a server, by group and resource. The larger value stays.
-pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<((&'static str, &'static str), T)>>);
+/// What was learnt of a server, by resource. The larger value stays.
+pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<(Resource, T)>>);
 
 impl<T> Default for ResourceSet<T> {
     fn default() -> Self {
@@ -61,19 +61,17 @@ impl<T> Default for ResourceSet<T> {
 }
 
 impl<T: Copy + Ord> ResourceSet<T> {
-    pub(crate) fn get<K: Object>(&self) -> Option<T> {
-        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
-        let kinds = self.0.lock();
-        let known = kinds.iter().find(|(known, _)| *known == kind);
+    pub(crate) fn get(&self, resource: &Resource) -> Option<T> {
+        let resources = self.0.lock();
+        let known = resources.iter().find(|(known, _)| known == resource);
         known.map(|(_, value)| *value)
     }
 
-    pub(crate) fn insert<K: Object>(&self, value: T) {
-        let kind = (K::GROUP, K::URL_PATH_SEGMENT);
-        let mut kinds = self.0.lock();
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+    pub(crate) fn insert(&self, resource: &Resource, value: T) {
+        let mut resources = self.0.lock();
+        match resources.iter_mut().find(|(known, _)| known == resource) {
             Some((_, known)) => *known = value.max(*known),
-            None => kinds.push((kind, value)),
+            None => resources.push((resource.clone(), value)),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
     WatchRequest, WatchStream,
 };
-use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
+use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
@@ -34,6 +34,7 @@ const OBJECT_READ_BYTES_MAX: usize = 64 * 1024;
 /// Lists and watches one scope.
 pub(crate) struct HttpListerWatcher<K> {
     client: Arc<ClientInner>,
+    resource: Resource,
     scope: Scope,
     agent: Arc<Agent>,
     /// The phase of the current request.
@@ -47,6 +48,7 @@ impl<K: Object> HttpListerWatcher<K> {
     pub(crate) fn new(client: &Arc<ClientInner>, scope: Scope) -> Self {
         Self {
             client: Arc::clone(client),
+            resource: K::resource(),
             scope,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
@@ -66,12 +68,15 @@ impl<K: Object> HttpListerWatcher<K> {
         let threads = &self.client.threads;
         let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
         let slot = slot.map_err(|halt| self.failed(halt))?;
-        let port = format!("the decoder of {}", requests::describe::<K>(&self.scope));
+        let port = format!(
+            "the decoder of {}",
+            requests::describe(&self.resource, &self.scope)
+        );
         Ok(threads.run(&slot, port, stop, job))
     }
 
     fn failed(&self, halt: Interrupt) -> Error {
-        let what = requests::describe::<K>(&self.scope);
+        let what = requests::describe(&self.resource, &self.scope);
         errors::failed(&what, halt)
     }
 }
@@ -160,7 +165,7 @@ impl<K: Object> HttpListerWatcher<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let path = requests::list::<K>(&self.scope, request)?;
+        let path = requests::list(&self.resource, &self.scope, request)?;
         self.progress.enter(RequestPhase::Limited);
         if request.urgent {
             self.urgency.set(true);
@@ -195,7 +200,7 @@ impl<K: Object> HttpListerWatcher<K> {
         request: &WatchRequest,
         stop: &StopToken,
     ) -> Result<OpenWatch<K>, Error> {
-        let path = requests::watch::<K>(&self.scope, request)?;
+        let path = requests::watch(&self.resource, &self.scope, request)?;
         let call = self.client.context.call(stop, NamedDeadline::NEVER)?;
         let (context, agent) = (Arc::clone(&self.client.context), Arc::clone(&self.agent));
         let (asking, urgent) = (call.clone(), request.urgent);
@@ -275,19 +280,25 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
         let context = &self.client.context;
         context.options.watch_list
             && !self.scope.is_one_object()
-            && context.without_watch_list.get::<K>().is_none()
+            && context.without_watch_list.get(&self.resource).is_none()
     }
 
     fn watch_list_failed(&self) {
-        self.client.context.without_watch_list.insert::<K>(());
+        self.client
+            .context
+            .without_watch_list
+            .insert(&self.resource, ());
     }
 
     fn bookmark_interval(&self) -> Option<Duration> {
-        self.client.context.bookmark_intervals.get::<K>()
+        self.client.context.bookmark_intervals.get(&self.resource)
     }
 
     fn bookmark_came(&self, interval: Duration) {
-        self.client.context.bookmark_intervals.insert::<K>(interval);
+        self.client
+            .context
+            .bookmark_intervals
+            .insert(&self.resource, interval);
     }
 
     fn lists_one_object(&self) -> bool {
@@ -303,13 +314,14 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
     }
 
     fn describe(&self) -> String {
-        requests::describe::<K>(&self.scope)
+        requests::describe(&self.resource, &self.scope)
     }
 }
 
 /// Gets single objects over the client's pool.
 pub(crate) struct ObjectGetter<K> {
     client: Arc<ClientInner>,
+    resource: Resource,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -317,6 +329,7 @@ impl<K: Object> ObjectGetter<K> {
     pub(crate) fn new(client: &Arc<ClientInner>) -> Self {
         Self {
             client: Arc::clone(client),
+            resource: K::resource(),
             kind: PhantomData,
         }
     }
@@ -353,7 +366,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let path = requests::get::<K>(key, version)?;
+        let path = requests::get(&self.resource, key, version)?;
         let limiter = &self.client.context.limiter;
         let urgency = Urgency::new(true);
         let permit = || limiter.acquire(stop, deadline, &urgency);

@@ -1,12 +1,11 @@
 //! The path and query of each request: pure.
 
-use std::any::TypeId;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
-use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
+use crate::object::{ObjectKey, Resource, ResourceVersion, Scope};
 
 /// The parameter of a version.
 const VERSION: &str = "resourceVersion";
@@ -16,26 +15,22 @@ const VERSION: &str = "resourceVersion";
 /// # Errors
 ///
 /// `Config`, for a namespace that is no path segment, or that the kind does not have.
-pub(crate) fn collection<K: Object>(namespace: Option<&str>) -> Result<String, Error> {
-    let mut path = if K::GROUP.is_empty() {
-        format!("/api/{}", K::VERSION)
-    } else {
-        format!("/apis/{}/{}", K::GROUP, K::VERSION)
+pub(crate) fn collection(resource: &Resource, namespace: Option<&str>) -> Result<String, Error> {
+    let mut path = match resource.group() {
+        "" => format!("/api/{}", resource.version()),
+        group => format!("/apis/{group}/{}", resource.version()),
     };
-    let clustered = TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::ClusterResourceScope>();
     if let Some(namespace) = namespace {
-        if clustered {
-            let message = format!(
-                "{} in namespace {namespace:?}: the kind has no namespaces",
-                K::KIND
-            );
+        if !resource.is_namespaced() {
+            let kind = resource.kind();
+            let message = format!("{kind} in namespace {namespace:?}: the kind has no namespaces");
             return Err(Error::new(ErrorKind::Config, message));
         }
         path.push_str("/namespaces/");
         segment(&mut path, "namespace", namespace)?;
     }
     path.push('/');
-    path.push_str(K::URL_PATH_SEGMENT);
+    path.push_str(resource.plural());
     Ok(path)
 }
 
@@ -44,8 +39,12 @@ pub(crate) fn collection<K: Object>(namespace: Option<&str>) -> Result<String, E
 /// # Errors
 ///
 /// `Config`, for a namespace that is no path segment, or that the kind does not have.
-pub(crate) fn list<K: Object>(scope: &Scope, request: &ListRequest) -> Result<String, Error> {
-    let mut path = collection::<K>(scope.namespace_name())?;
+pub(crate) fn list(
+    resource: &Resource,
+    scope: &Scope,
+    request: &ListRequest,
+) -> Result<String, Error> {
+    let mut path = collection(resource, scope.namespace_name())?;
     add_selectors(&mut path, scope);
     if request.limit > 0 {
         add(&mut path, "limit", &request.limit.to_string());
@@ -67,8 +66,12 @@ pub(crate) fn list<K: Object>(scope: &Scope, request: &ListRequest) -> Result<St
 /// # Errors
 ///
 /// `Config`, for a namespace that is no path segment, or that the kind does not have.
-pub(crate) fn watch<K: Object>(scope: &Scope, request: &WatchRequest) -> Result<String, Error> {
-    let mut path = collection::<K>(scope.namespace_name())?;
+pub(crate) fn watch(
+    resource: &Resource,
+    scope: &Scope,
+    request: &WatchRequest,
+) -> Result<String, Error> {
+    let mut path = collection(resource, scope.namespace_name())?;
     add_selectors(&mut path, scope);
     add(&mut path, "watch", "true");
     add(&mut path, VERSION, request.resource_version.as_str());
@@ -92,15 +95,18 @@ pub(crate) fn watch<K: Object>(scope: &Scope, request: &WatchRequest) -> Result<
 ///
 /// `Config`, for a namespace or name that is no path segment, or a namespace the kind does not have
 /// or lacks.
-pub(crate) fn get<K: Object>(key: &ObjectKey, version: &ResourceVersion) -> Result<String, Error> {
-    let namespaced =
-        TypeId::of::<K::Scope>() == TypeId::of::<k8s_openapi::NamespaceResourceScope>();
+pub(crate) fn get(
+    resource: &Resource,
+    key: &ObjectKey,
+    version: &ResourceVersion,
+) -> Result<String, Error> {
     let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
-    if namespace.is_none() && namespaced {
-        let message = format!("{} {:?}: a namespace is needed", K::KIND, key.name());
+    if namespace.is_none() && resource.is_namespaced() {
+        let (kind, name) = (resource.kind(), key.name());
+        let message = format!("{kind} {name:?}: a namespace is needed");
         return Err(Error::new(ErrorKind::Config, message));
     }
-    let mut path = collection::<K>(namespace)?;
+    let mut path = collection(resource, namespace)?;
     path.push('/');
     segment(&mut path, "name", key.name())?;
     add(&mut path, VERSION, version.as_str());
@@ -108,8 +114,8 @@ pub(crate) fn get<K: Object>(key: &ObjectKey, version: &ResourceVersion) -> Resu
 }
 
 /// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.
-pub(crate) fn describe<K: Object>(scope: &Scope) -> String {
-    let mut text = K::URL_PATH_SEGMENT.to_owned();
+pub(crate) fn describe(resource: &Resource, scope: &Scope) -> String {
+    let mut text = resource.plural().to_owned();
     if let Some(namespace) = scope.namespace_name() {
         push(&mut text, format_args!(" in namespace {namespace:?}"));
     }
@@ -195,7 +201,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 
     use super::*;
-    use crate::object::{FieldSelector, LabelSelector};
+    use crate::object::{FieldSelector, LabelSelector, Object as _};
 
     fn listing() -> ListRequest {
         ListRequest::default()
@@ -231,25 +237,28 @@ mod tests {
         };
         let rows = [
             (
-                list::<Secret>(&shop, &listing()),
+                list(&Secret::resource(), &shop, &listing()),
                 "/api/v1/namespaces/shop/secrets",
             ),
-            (list::<Node>(&Scope::all(), &listing()), "/api/v1/nodes"),
             (
-                list::<Deployment>(&Scope::all(), &listing()),
+                list(&Node::resource(), &Scope::all(), &listing()),
+                "/api/v1/nodes",
+            ),
+            (
+                list(&Deployment::resource(), &Scope::all(), &listing()),
                 "/apis/apps/v1/deployments",
             ),
             (
-                list::<Pod>(&selected, &listing()),
+                list(&Pod::resource(), &selected, &listing()),
                 "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1\
                  &labelSelector=app%20in%20%28a%2C%20b%29%2Ctier%21%3Dtest",
             ),
             (
-                list::<Secret>(&shop, &page),
+                list(&Secret::resource(), &shop, &page),
                 "/api/v1/namespaces/shop/secrets?limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan",
             ),
             (
-                list::<Secret>(&shop, &next),
+                list(&Secret::resource(), &shop, &next),
                 "/api/v1/namespaces/shop/secrets?limit=500&continue=eyJ2Ijo%2B%2F%3D",
             ),
         ];
@@ -263,7 +272,7 @@ mod tests {
     fn watches_are_asked_for_with_bookmarks_and_a_limit_of_whole_seconds() {
         let scope = Scope::object(&ObjectKey::new("shop", "db"));
         assert_eq!(
-            watch::<Secret>(&scope, &watching("42")).unwrap(),
+            watch(&Secret::resource(), &scope, &watching("42")).unwrap(),
             "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb&watch=true\
              &resourceVersion=42&allowWatchBookmarks=true&timeoutSeconds=301"
         );
@@ -278,7 +287,7 @@ mod tests {
             ..watching("")
         };
         assert_eq!(
-            watch::<Pod>(&Scope::all(), &request).unwrap(),
+            watch(&Pod::resource(), &Scope::all(), &request).unwrap(),
             "/api/v1/pods?watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
              &resourceVersionMatch=NotOlderThan"
         );
@@ -289,15 +298,19 @@ mod tests {
         let newest = ResourceVersion::most_recent();
         let rows = [
             (
-                get::<Secret>(&ObjectKey::new("shop", "db"), &newest),
+                get(&Secret::resource(), &ObjectKey::new("shop", "db"), &newest),
                 "/api/v1/namespaces/shop/secrets/db",
             ),
             (
-                get::<Secret>(&ObjectKey::new("shop", "a b:ü"), &ResourceVersion::any()),
+                get(
+                    &Secret::resource(),
+                    &ObjectKey::new("shop", "a b:ü"),
+                    &ResourceVersion::any(),
+                ),
                 "/api/v1/namespaces/shop/secrets/a%20b%3A%C3%BC?resourceVersion=0",
             ),
             (
-                get::<Node>(&ObjectKey::new("", "node-1"), &newest),
+                get(&Node::resource(), &ObjectKey::new("", "node-1"), &newest),
                 "/api/v1/nodes/node-1",
             ),
         ];
@@ -319,16 +332,26 @@ mod tests {
             ("a/../b", "db"),
             ("", "db"),
         ] {
-            let error = get::<Secret>(&ObjectKey::new(namespace, name), &newest).unwrap_err();
+            let error = get(
+                &Secret::resource(),
+                &ObjectKey::new(namespace, name),
+                &newest,
+            )
+            .unwrap_err();
             assert_eq!(
                 error.kind(),
                 ErrorKind::Config,
                 "{namespace:?}/{name:?}: {error}"
             );
         }
-        let error = get::<Node>(&ObjectKey::new("shop", "node-1"), &newest).unwrap_err();
+        let error = get(
+            &Node::resource(),
+            &ObjectKey::new("shop", "node-1"),
+            &newest,
+        )
+        .unwrap_err();
         assert!(error.to_string().contains("has no namespaces"), "{error}");
-        assert!(list::<Secret>(&Scope::namespace(""), &listing()).is_err());
+        assert!(list(&Secret::resource(), &Scope::namespace(""), &listing()).is_err());
     }
 
     #[test]
@@ -353,7 +376,7 @@ mod tests {
     fn a_scope_is_described_in_words() {
         let scope = Scope::object(&ObjectKey::new("shop", "db"));
         assert_eq!(
-            describe::<Secret>(&scope),
+            describe(&Secret::resource(), &scope),
             "secrets in namespace \"shop\" (metadata.name=db)"
         );
     }

@@ -73,7 +73,10 @@ impl<K: Object> Reclaimer<K> {
         // What a program's type does when it is dropped is its own: not under the lock, and no
         // reason for the watch to end.
         for object in objects.into_iter().flatten() {
-            if let Err(error) = guard(format_args!("the drop of a {}", K::KIND), || drop(object)) {
+            if let Err(error) = guard(
+                format_args!("the drop of a {}", K::resource().kind()),
+                || drop(object),
+            ) {
                 log::error!("{error}");
             }
         }

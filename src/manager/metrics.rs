@@ -1,5 +1,6 @@
 //! What a manager tells the program's metrics hook.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::change_detection::ChangeDetection;
@@ -19,7 +20,7 @@ pub enum ManagerMetric {
     #[non_exhaustive]
     Started {
         /// The kind of its objects, such as `Secret`.
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// How the manager learns of changes.
         change_detection: ChangeDetection,
         /// Gives what the manager keeps.

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use k8s_openapi::{NamespaceResourceScope, Resource};
 
 use super::cached::Cached;
 use super::change_detection::ChangeDetection;
@@ -25,7 +24,7 @@ use crate::guard::guard;
 use crate::hooks::Telemetry;
 use crate::list_watch::Api;
 use crate::manager::registry::Registry;
-use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
+use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
 
 /// Keeps the Secrets that pods and other owners reference.
@@ -51,21 +50,19 @@ pub struct ObjectManager<K: Object> {
 impl<K: Object> fmt::Debug for ObjectManager<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectManager")
-            .field("kind", &K::KIND)
+            .field("kind", &K::resource().kind())
             .field("objects", &self.entries.state().objects)
             .finish_non_exhaustive()
     }
 }
 
-impl<K> ObjectManager<K>
-where
-    K: Object + Clone + Resource<Scope = NamespaceResourceScope>,
-{
+impl<K: Object + Clone> ObjectManager<K> {
     /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's
     /// thread; with `Cache` and `Get` it never has a thread.
     ///
     /// # Errors
     ///
+    /// - `Config`: objects of the type have no namespaces.
     /// - `Resources`: the system has no thread to give.
     /// - `Panicked`: `api` panicked as it made its getter, or the hook of
     ///   [`ManagerOptions::metrics`] did.
@@ -84,8 +81,13 @@ where
         api: impl Api<K> + 'static,
         options: ManagerOptions,
     ) -> Result<Self, Error> {
+        let resource = K::resource();
+        if !resource.is_namespaced() {
+            let text = format!("no manager of {resource}: its objects have no namespaces");
+            return Err(Error::new(ErrorKind::Config, text));
+        }
         let api: Arc<dyn Api<K>> = Arc::new(api);
-        let port = format_args!("the Api's getter for {}s", resource_name::<K>());
+        let port = format_args!("the Api's getter for {resource}");
         let getter = guard(port, || api.getter())?;
         let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
@@ -117,7 +119,7 @@ impl<K: Object> ObjectManager<K> {
         let options = entries.options();
         let change_detection = options.change_detection;
         let started = |reading| ManagerMetric::Started {
-            kind: K::KIND,
+            kind: K::resource().kind_name(),
             change_detection,
             reading,
         };
@@ -391,7 +393,9 @@ impl<K: Object> ObjectManager<K> {
             (Some(age), _) => format!("the server last confirmed one {age:.0?} ago"),
             (None, time) => format!("the server has confirmed nothing of one for {time:.0?}"),
         };
-        let text = format!("{} of {} {}s: {how}", overdue.len(), keys.len(), K::KIND);
+        let resource = K::resource();
+        let (late, all, kind) = (overdue.len(), keys.len(), resource.kind());
+        let text = format!("{late} of {all} {kind}s: {how}");
         log::debug!("{text}: {}", worst.key);
         let error = Error::new(ErrorKind::Timeout, text);
         Err(match &worst.last_failure {

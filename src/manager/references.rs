@@ -43,7 +43,7 @@ impl Owner {
     /// uid, and so is another owner.
     pub fn of<K: Object>(object: &K) -> Self {
         Self {
-            kind: Cow::Borrowed(K::KIND),
+            kind: K::resource().kind_name(),
             key: object.key(),
             uid: object.uid().into(),
         }

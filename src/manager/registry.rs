@@ -214,7 +214,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
         let failures = entry.failures();
         let since = |then: Instant| at.now.saturating_duration_since(then);
         Some(ObjectReport {
-            kind: K::KIND,
+            kind: K::resource().kind_name(),
             key: key.clone(),
             state,
             reason,

@@ -1,5 +1,6 @@
 //! What a manager knows of each owner and object, for tables and health pages: never a value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ impl fmt::Display for ObjectState {
 #[non_exhaustive]
 pub struct ObjectReport {
     /// Its kind, such as `Secret`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// The object.
     pub key: ObjectKey,
     /// Where it stands.
@@ -108,7 +109,7 @@ impl ObjectSummary {
             immutable: kind.is_immutable(object),
             keys,
             bytes,
-            created: object.metadata().creation_timestamp.clone(),
+            created: object.creation_timestamp(),
         }
     }
 }

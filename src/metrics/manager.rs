@@ -1,6 +1,7 @@
 //! The series of managers: what they keep, and how their reads go.
 
 use prometheus::{Histogram, IntCounterVec, Registry};
+use std::borrow::Cow;
 
 use super::page::{Labels, Metric, number, show};
 use super::readings::Readings;
@@ -39,7 +40,7 @@ const READ_SECONDS: [f64; 13] = [
 /// reflectors.
 #[derive(Debug)]
 pub(super) struct ManagerSeries {
-    of: (&'static str, ChangeDetection),
+    of: (Cow<'static, str>, ChangeDetection),
     labels: Labels,
     duration: Histogram,
     errors: IntCounterVec,
@@ -50,7 +51,7 @@ pub(super) struct ManagerSeries {
 
 impl ManagerSeries {
     pub(super) fn new(
-        of: (&'static str, ChangeDetection),
+        of: (Cow<'static, str>, ChangeDetection),
         labels: Labels,
         reflectors: Option<Arc<ReflectorSeries>>,
     ) -> Result<Self, Error> {
@@ -74,8 +75,8 @@ impl ManagerSeries {
                 change_detection,
                 reading,
             } => {
-                let (of, by) = self.of;
-                if (*kind, *change_detection) != self.of {
+                let (of, by) = &self.of;
+                if (kind, change_detection) != (of, by) {
                     let text = format!(
                         "metrics for a manager of {of} by {by} were given to one of {kind} by \
                          {change_detection}"

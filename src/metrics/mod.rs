@@ -228,8 +228,9 @@ impl Exposition {
             }
             ChangeDetection::Cache | ChangeDetection::Get => None,
         };
-        let labels = labels([("kind", K::KIND), ("strategy", strategy.as_str())]);
-        let make = |labels| ManagerSeries::new((K::KIND, strategy), labels, reflectors);
+        let kind = K::resource().kind_name();
+        let labels = labels([("kind", &*kind), ("strategy", strategy.as_str())]);
+        let make = |labels| ManagerSeries::new((kind, strategy), labels, reflectors);
         let series = self.managers.get_or_make(&labels, make)?;
         Ok(Hook::fallible(move |metric| series.count(metric)))
     }
@@ -266,11 +267,12 @@ fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error>
         let text = format!("{owner} name cannot be empty");
         return Err(Error::new(ErrorKind::Config, text));
     }
+    let resource = K::resource();
     Ok(labels([
         ("name", name),
-        ("group", K::GROUP),
-        ("version", K::VERSION),
-        ("resource", K::URL_PATH_SEGMENT),
+        ("group", resource.group()),
+        ("version", resource.version()),
+        ("resource", resource.plural()),
     ]))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorInObject;
 
-use super::LabelSelector;
+use super::{LabelSelector, Object};
 use crate::error::{Error, ErrorKind};
 
 /// A [`LabelSelector`] that was read, to be held against labels.
@@ -143,13 +143,17 @@ impl LabelMatcher {
 
     /// Whether labels match; `None` is an object without labels.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
-        let Some(all) = &self.all else {
-            return false;
-        };
-        all.iter().all(|requirement| {
-            let value = labels.and_then(|labels| labels.get(&requirement.label));
-            requirement.holds(value.map(String::as_str))
-        })
+        self.matches_by(|name| labels?.get(name).map(String::as_str))
+    }
+
+    /// Whether the labels of an object match.
+    pub fn matches_object<K: Object>(&self, object: &K) -> bool {
+        self.matches_by(|name| object.label(name))
+    }
+
+    fn matches_by<'a>(&self, value_of: impl Fn(&str) -> Option<&'a str>) -> bool {
+        let all = self.all.as_ref();
+        all.is_some_and(|all| all.iter().all(|one| one.holds(value_of(&one.label))))
     }
 
     /// Whether no object can match.

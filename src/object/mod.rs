@@ -3,93 +3,186 @@
 
 mod key;
 mod label_matcher;
+mod resource;
 mod selector;
 mod stored_object;
 mod transform;
 mod version;
+mod wipe;
 
 pub use crate::error::{Reason, Status, visible};
 pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
+pub use resource::Resource;
 pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use stored_object::StoredObject;
 pub(crate) use transform::Transform;
 pub use version::ResourceVersion;
 pub(crate) use version::numeric_order;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::any::Any;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::DeserializeOwned;
 
-/// A type the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or a lean type of your
-/// own.
+/// A type that the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or one of your own.
 ///
-/// Implemented for everything that has the bounds; there is nothing to write. A program that reads
-/// three fields of a pod implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and
-/// `Deserialize` for a struct of those fields, and pays for those alone.
-pub trait Object:
-    k8s_openapi::Resource
-    + k8s_openapi::Metadata<Ty = ObjectMeta>
-    + DeserializeOwned
-    + Send
-    + Sync
-    + 'static
-{
-    /// The object's namespace and name; the namespace is empty for cluster-scoped objects.
+/// Every type that has `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize` has this
+/// trait too, such as a struct with three fields of a pod. For other types, such as those that a
+/// derive macro makes for a CRD, implement it: give the resource, and the fields that hold name,
+/// namespace, uid and version.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::object::{Object, Resource};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Rack {
+///     metadata: Metadata,
+/// }
+///
+/// #[derive(Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct Metadata {
+///     name: String,
+///     uid: String,
+///     resource_version: String,
+/// }
+///
+/// impl Object for Rack {
+///     fn resource() -> Resource {
+///         Resource::new("example.com", "v1", "racks", "Rack").cluster_scoped()
+///     }
+///     fn name(&self) -> &str {
+///         &self.metadata.name
+///     }
+///     fn namespace(&self) -> &str {
+///         ""
+///     }
+///     fn uid(&self) -> &str {
+///         &self.metadata.uid
+///     }
+///     fn version(&self) -> &str {
+///         &self.metadata.resource_version
+///     }
+/// }
+/// ```
+pub trait Object: DeserializeOwned + Send + Sync + 'static {
+    /// The resource that objects of this type belong to.
+    fn resource() -> Resource;
+
+    /// The object's name; empty when the server sent none.
+    fn name(&self) -> &str;
+
+    /// The object's namespace; empty for cluster-scoped objects.
+    fn namespace(&self) -> &str;
+
+    /// The object's uid; empty when the server sent none.
+    fn uid(&self) -> &str;
+
+    /// The object's resource version as text; empty when the server sent none.
+    fn version(&self) -> &str;
+
+    /// The value of one label. The default knows no labels.
+    fn label(&self, _name: &str) -> Option<&str> {
+        None
+    }
+
+    /// When the server created the object. The default does not know.
+    fn creation_timestamp(&self) -> Option<Time> {
+        None
+    }
+
+    /// Leaves out what only writers need: the managed fields and the last-applied annotation. The
+    /// default changes nothing.
+    fn trim(&mut self) {}
+
+    /// Overwrites what must not stay in memory, before the object is dropped. The default does
+    /// nothing; that of `Secret` overwrites its values.
+    fn wipe(&mut self) {}
+
+    /// The object's namespace and name.
     fn key(&self) -> ObjectKey {
-        let KeyRef { namespace, name } = KeyRef::of(self);
-        ObjectKey::new(namespace, name)
+        ObjectKey::new(self.namespace(), self.name())
     }
 
     /// The object's resource version; empty when the server sent none.
     fn resource_version(&self) -> ResourceVersion {
-        ResourceVersion::from(version_of(self))
-    }
-
-    /// The object's uid; empty when the server sent none.
-    fn uid(&self) -> &str {
-        self.metadata().uid.as_deref().unwrap_or_default()
+        ResourceVersion::from(self.version())
     }
 }
 
-impl<K> Object for K where
-    K: k8s_openapi::Resource
+impl<K> Object for K
+where
+    K: k8s_openapi::Resource<Scope: 'static>
         + k8s_openapi::Metadata<Ty = ObjectMeta>
         + DeserializeOwned
         + Send
         + Sync
-        + 'static
+        + 'static,
 {
+    fn resource() -> Resource {
+        Resource::of::<K>()
+    }
+
+    fn name(&self) -> &str {
+        self.metadata().name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.metadata().namespace.as_deref().unwrap_or_default()
+    }
+
+    fn uid(&self) -> &str {
+        self.metadata().uid.as_deref().unwrap_or_default()
+    }
+
+    fn version(&self) -> &str {
+        let version = self.metadata().resource_version.as_deref();
+        version.unwrap_or_default()
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        let value = self.metadata().labels.as_ref()?.get(name);
+        value.map(String::as_str)
+    }
+
+    fn creation_timestamp(&self) -> Option<Time> {
+        self.metadata().creation_timestamp.clone()
+    }
+
+    fn trim(&mut self) {
+        wipe::trim(self.metadata_mut());
+    }
+
+    fn wipe(&mut self) {
+        let object: &mut dyn Any = self;
+        if let Some(secret) = object.downcast_mut::<Secret>() {
+            wipe::overwrite(secret);
+        }
+    }
 }
 
 impl<'a> KeyRef<'a> {
     /// The key of an object.
     pub(crate) fn of<K: Object>(object: &'a K) -> Self {
-        let metadata = object.metadata();
         Self {
-            namespace: metadata.namespace.as_deref().unwrap_or_default(),
-            name: metadata.name.as_deref().unwrap_or_default(),
+            namespace: object.namespace(),
+            name: object.name(),
         }
     }
 }
 
-/// The object's version, borrowed; empty when the server sent none.
-pub(crate) fn version_of<K: Object>(object: &K) -> &str {
-    let version = object.metadata().resource_version.as_deref();
-    version.unwrap_or_default()
-}
-
 /// Whether two objects of one key are the same state of the same object.
 pub(crate) fn is_same_state<K: Object>(a: &K, b: &K) -> bool {
-    !version_of(a).is_empty() && version_of(a) == version_of(b) && a.uid() == b.uid()
+    !a.version().is_empty() && a.version() == b.version() && a.uid() == b.uid()
 }
 
-/// The resource as the field's messages write it: `secret`, `deployment.apps` (OC-9).
+/// One object of the type, as the field's messages write it: `secret`, `deployment.apps` (OC-9).
 pub(crate) fn resource_name<K: Object>() -> String {
-    let kind = K::KIND.to_ascii_lowercase();
-    if K::GROUP.is_empty() {
-        kind
-    } else {
-        format!("{kind}.{}", K::GROUP)
-    }
+    K::resource().singular()
 }

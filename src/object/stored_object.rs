@@ -1,19 +1,11 @@
 //! An object as the caches hold it: shared, silent in `Debug`, secret values overwritten when the
 //! last holder drops it.
 
-use std::any::Any;
 use std::fmt;
 use std::ops::Deref;
 
-use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use zeroize::Zeroize;
-
 use super::Object;
 use crate::sync::Arc;
-
-/// Where kubectl keeps a copy of the whole object, the values of a Secret included.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// An object out of a cache; derefs to `K`.
 ///
@@ -58,23 +50,9 @@ impl<K: Object> StoredObject<K> {
         Arc::new(copy)
     }
 
-    /// Whether both are the same state of the same object, by its UID and version.
-    pub(crate) fn is_same_state(&self, other: &Self) -> bool {
-        let version = self.metadata().resource_version.as_deref();
-        version.is_some_and(|version| !version.is_empty())
-            && other.metadata().resource_version.as_deref() == version
-            && other.uid() == self.uid()
-    }
-
-    /// Leaves out what only writers need, of an object that was not trimmed while it was decoded
-    /// (B19).
+    /// Leaves out what only writers need.
     pub(crate) fn trim(&mut self) {
-        let metadata = self.0.metadata_mut();
-        metadata.managed_fields = None;
-        overwrite_copy(metadata);
-        if let Some(annotations) = &mut metadata.annotations {
-            annotations.remove(LAST_APPLIED);
-        }
+        self.0.trim();
     }
 }
 
@@ -91,46 +69,23 @@ impl<K: Object> fmt::Debug for StoredObject<K> {
         write!(
             f,
             "{} {} @{}",
-            K::KIND,
+            K::resource().kind(),
             self.0.key(),
-            self.0.resource_version()
+            self.0.version()
         )
     }
 }
 
 impl<K: Object> Drop for StoredObject<K> {
     fn drop(&mut self) {
-        let object: &mut dyn Any = &mut self.0;
-        if let Some(secret) = object.downcast_mut::<Secret>() {
-            overwrite(secret);
-        }
-    }
-}
-
-fn overwrite_copy(metadata: &mut ObjectMeta) {
-    let annotations = metadata.annotations.as_mut();
-    if let Some(copy) = annotations.and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
-        copy.zeroize();
-    }
-}
-
-fn overwrite(secret: &mut Secret) {
-    overwrite_copy(&mut secret.metadata);
-    for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
-        value.0.zeroize();
-    }
-    for value in secret
-        .string_data
-        .iter_mut()
-        .flat_map(|data| data.values_mut())
-    {
-        value.zeroize();
+        self.0.wipe();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;
+    use k8s_openapi::api::core::v1::Secret;
 
     use super::*;
 
@@ -159,23 +114,5 @@ mod tests {
         let edited = StoredObject::edited(Arc::clone(&shared), |secret| secret.immutable = None);
         assert_ne!(Arc::as_ptr(&edited), address);
         assert_eq!((shared.immutable, edited.immutable), (Some(true), None));
-    }
-
-    #[test]
-    fn overwriting_empties_every_value() {
-        let mut secret = Secret {
-            data: Some([("a".to_owned(), ByteString(b"canary".to_vec()))].into()),
-            string_data: Some([("b".to_owned(), "canary".to_owned())].into()),
-            ..Secret::default()
-        };
-        let applied = (LAST_APPLIED.to_owned(), "canary".to_owned());
-        let other = ("a".to_owned(), "b".to_owned());
-        secret.metadata.annotations = Some([applied, other].into());
-        overwrite(&mut secret);
-        assert!(secret.data.unwrap()["a"].0.is_empty());
-        assert!(secret.string_data.unwrap()["b"].is_empty());
-        let annotations = secret.metadata.annotations.unwrap();
-        assert!(annotations[LAST_APPLIED].is_empty());
-        assert_eq!(annotations["a"], "b");
     }
 }

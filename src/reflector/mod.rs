@@ -128,7 +128,7 @@ impl Reflector {
             }
             driver.run(stop);
         };
-        let worker = Worker::spawn(thread_name(K::KIND), body).map_err(|error| {
+        let worker = Worker::spawn(thread_name(K::resource().kind()), body).map_err(|error| {
             Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
         })?;
         Ok(Self {

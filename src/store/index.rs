@@ -62,7 +62,7 @@ impl<K: Object> Indexers<K> {
     #[must_use]
     pub fn by_namespace(self) -> Self {
         self.with(NAMESPACE_INDEX, |object: &K| {
-            vec![object.metadata().namespace.clone().unwrap_or_default()]
+            vec![object.namespace().to_owned()]
         })
     }
 
@@ -140,7 +140,9 @@ impl<K: Object> Indexers<K> {
     /// object.
     fn call(&self, name: &str, function: &IndexFn<K>, object: &K) -> Result<Vec<String>, Error> {
         let key = object.key();
-        let port = format_args!("the function of index {name}, at {} {key},", K::KIND);
+        let resource = K::resource();
+        let kind = resource.kind();
+        let port = format_args!("the function of index {name}, at {kind} {key},");
         guard(port, || function(object)).inspect_err(|error| {
             let first = self.panics.fetch_add(1, Ordering::Relaxed) == 0;
             let level = if first {

@@ -75,7 +75,7 @@ impl<K: Object> Lister<K> {
             self.list_namespace()
         };
         if !labels.is_everything() {
-            objects.retain(|object| labels.matches(object.metadata().labels.as_ref()));
+            objects.retain(|object| labels.matches_object::<K>(object));
         }
         objects
     }
@@ -85,11 +85,10 @@ impl<K: Object> Lister<K> {
         objects.unwrap_or_else(|error| {
             log::warn!(
                 "listing a namespace of {} without the index for it: {error}",
-                K::KIND
+                K::resource().kind()
             );
             let mut objects = self.store.list();
-            let namespace = Some(&*self.namespace);
-            objects.retain(|object| object.metadata().namespace.as_deref() == namespace);
+            objects.retain(|object| object.namespace() == &*self.namespace);
             objects
         })
     }

@@ -135,7 +135,7 @@ impl<K: Object> MutationCache<K> {
             let text = format!(
                 "{} {key}: metadata.resourceVersion {:?} is not a number; hand in what the server \
                  answered",
-                K::KIND,
+                K::resource().kind(),
                 version.as_str()
             );
             return Err(Error::new(ErrorKind::Config, text));

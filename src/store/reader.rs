@@ -474,7 +474,7 @@ impl<K: Object> fmt::Debug for Store<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.lock();
         f.debug_struct("Store")
-            .field("kind", &K::KIND)
+            .field("kind", &K::resource().kind())
             .field("objects", &state.items.len())
             .field("synced", &state.synced)
             .field("resource_version", state.guard.position())

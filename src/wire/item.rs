@@ -50,7 +50,7 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
         // What is cut out is looked at here, or by nobody.
         malformed(bytes).unwrap_or_else(|| {
             let json = cut(bytes, &shape.cuts);
-            set_aside(json, K::KIND, &why)
+            set_aside(json, K::resource().kind(), &why)
         })
     })
 }
@@ -62,8 +62,16 @@ pub(super) fn decode_json<K: Object>(
 ) -> Result<Arc<StoredObject<K>>, Fault> {
     match serde_json::from_slice::<K>(json) {
         Ok(object) if has_name(&object) => Ok(hold(object, data)),
-        Ok(_) => Err(set_aside(json, K::KIND, "metadata.name: missing")),
-        Err(error) => Err(set_aside(json, K::KIND, &reason::why(json, &error))),
+        Ok(_) => Err(set_aside(
+            json,
+            K::resource().kind(),
+            "metadata.name: missing",
+        )),
+        Err(error) => Err(set_aside(
+            json,
+            K::resource().kind(),
+            &reason::why(json, &error),
+        )),
     }
 }
 
@@ -76,19 +84,20 @@ pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<StoredObje
 /// Sets an object of another kind aside.
 #[cold]
 fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
-    let why = format!("it is {found}, not {} {}", K::API_VERSION, K::KIND);
-    match set_aside(json, K::KIND, &why) {
+    let resource = K::resource();
+    let why = format!(
+        "it is {found}, not {} {}",
+        resource.api_version(),
+        resource.kind()
+    );
+    match set_aside(json, resource.kind(), &why) {
         Fault::Undecodable(aside) => Fault::Foreign { found, aside },
         fault @ (Fault::Malformed(_) | Fault::Foreign { .. }) => fault,
     }
 }
 
 pub(super) fn has_name<K: Object>(object: &K) -> bool {
-    object
-        .metadata()
-        .name
-        .as_ref()
-        .is_some_and(|name| !name.is_empty())
+    !object.name().is_empty()
 }
 
 /// What can be known of an object that is not decoded; `Malformed` when it is not even JSON.
@@ -140,10 +149,11 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
 /// nothing.
 pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<String> {
-    let differs = |said: Option<Span>, ours: &str| {
-        said.is_some_and(|said| !super::scan::spells(said.of(bytes), ours))
+    let resource = K::resource();
+    let is = |said: Option<Span>, ours: &str| {
+        said.is_none_or(|said| super::scan::spells(said.of(bytes), ours))
     };
-    if !differs(shape.kind, K::KIND) && !differs(shape.api_version, K::API_VERSION) {
+    if is(shape.kind, resource.kind()) && is(shape.api_version, resource.api_version()) {
         return None;
     }
     let word = |said: Option<Span>| {

@@ -80,7 +80,7 @@ impl<K: Object> ListDecoder<K> {
             return Err(list_too_large(self.bytes_max, "bytes", "list_bytes_max"));
         }
         loop {
-            match self.scan.step(&mut self.buffer, K::KIND) {
+            match self.scan.step(&mut self.buffer, K::resource().kind()) {
                 Ok(Some(_)) if self.scan.items() > self.items_max => {
                     self.hand_over(each)?;
                     return Err(list_too_large(self.items_max, "items", "list_items_max"));

@@ -203,7 +203,7 @@ impl ListScan {
         {
             return Err(Error::from_status(status));
         }
-        refuse_table(&head, K::KIND)?;
+        refuse_table(&head, K::resource().kind())?;
         if !self.has_items && !said.ends_with("List") {
             let said = if said.is_empty() { "unknown" } else { said };
             let said = super::reason::clip(said).escape_debug();
@@ -298,12 +298,13 @@ fn refuse_table(head: &Value, kind: &str) -> Result<(), Error> {
 /// RF-25: as an object, a list that says what it is must be what was asked for.
 fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
     let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
-    let ours = format!("{}List", K::KIND);
+    let resource = K::resource();
+    let ours = format!("{}List", resource.kind());
     // A group with a dot may be of custom resources, which choose the kind of their lists
     // (`listKind`).
     let is_kind =
-        said == ours || said == "List" || K::GROUP.contains('.') && said.ends_with("List");
-    let is_version = version.is_empty() || version == K::API_VERSION;
+        said == ours || said == "List" || resource.group().contains('.') && said.ends_with("List");
+    let is_version = version.is_empty() || version == resource.api_version();
     if (said.is_empty() || is_kind) && is_version {
         return Ok(());
     }
@@ -316,7 +317,7 @@ fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
     Err(protocol(&format!(
         "the answer is {}, not {} {ours}",
         found.trim(),
-        K::API_VERSION
+        resource.api_version()
     )))
 }
 

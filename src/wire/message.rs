@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, version_of};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 
 /// The metadata of one page of a list.
@@ -118,7 +118,7 @@ impl<K: Object> Listed<K> {
     /// Its uid and its version, borrowed; each empty when it has none.
     pub(crate) fn identity(&self) -> (&str, &str) {
         match self {
-            Self::Object(object) => (object.uid(), version_of(&**object.as_ref())),
+            Self::Object(object) => (object.uid(), object.version()),
             Self::Undecodable(aside) => (&aside.uid, aside.resource_version.as_str()),
         }
     }

@@ -47,8 +47,8 @@ pub(crate) fn decode_object<K: Object>(
             Some(status) => Error::from_status(status),
             None => protocol(&format!(
                 "the answer is {found}, not {} {}",
-                K::API_VERSION,
-                K::KIND
+                K::resource().api_version(),
+                K::resource().kind()
             )),
         },
         Fault::Undecodable(object) => object.error,

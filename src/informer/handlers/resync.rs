@@ -102,6 +102,5 @@ pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
 }
 
 fn version<K: Object>(object: &StoredObject<K>) -> Option<&str> {
-    let version = object.metadata().resource_version.as_deref();
-    version.filter(|version| !version.is_empty())
+    Some(object.version()).filter(|version| !version.is_empty())
 }

@@ -395,7 +395,7 @@ impl<C> InformerSet<C> {
     /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there
     /// is one of that name.
     fn name<K: Object>(&self, scope: &Scope) -> String {
-        let mut name = crate::informer::shared::plural::<K>();
+        let mut name = K::resource().to_string();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
         if scope != &self.options.scope_of::<K>() {
             let words = [
@@ -413,7 +413,7 @@ impl<C> InformerSet<C> {
             name = format!("{name} ({said})");
         }
         if is_taken(&name) {
-            name = format!("{name} {}", K::VERSION);
+            name = format!("{name} {}", K::resource().version());
         }
         name
     }

@@ -1,12 +1,8 @@
 //! What can be set about all informers of a set.
 
-use std::any::TypeId;
 use std::time::Duration;
 
-use k8s_openapi::{NamespaceResourceScope, Resource};
-
 use crate::informer::InformerOptions;
-use crate::informer::shared::plural;
 use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
@@ -66,7 +62,7 @@ impl InformerSetOptions {
 
     /// Which objects the informer of a type keeps that is asked for without a scope.
     pub(super) fn scope_of<K: Object>(&self) -> Scope {
-        if is_namespaced::<K>() {
+        if K::resource().is_namespaced() {
             return self.scope.clone();
         }
         Scope::all()
@@ -87,7 +83,7 @@ impl InformerSetOptions {
             .reflector(reflector);
         // The errors of waits name the kind already: they say a name only where it tells more
         // (WT-4).
-        if name == plural::<K>() {
+        if name == K::resource().to_string() {
             options
         } else {
             options.name(name)
@@ -97,13 +93,9 @@ impl InformerSetOptions {
 
 /// The index by which listers of one namespace are quick, where there are namespaces.
 fn indexers<K: Object>() -> Indexers<K> {
-    if is_namespaced::<K>() {
+    if K::resource().is_namespaced() {
         Indexers::new().by_namespace()
     } else {
         Indexers::new()
     }
-}
-
-fn is_namespaced<K: Object>() -> bool {
-    TypeId::of::<<K as Resource>::Scope>() == TypeId::of::<NamespaceResourceScope>()
 }

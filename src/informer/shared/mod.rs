@@ -117,10 +117,13 @@ impl<K: Object> SharedInformer<K> {
     /// An informer of what `source` lists. It starts no thread and asks nothing of the server yet.
     pub fn new(source: Arc<dyn ListerWatcher<K>>, options: InformerOptions<K>) -> Self {
         let sync_name = match &options.name {
-            Some(name) => format!("SharedInformer {} ({name})", K::KIND),
-            None => format!("SharedInformer {}", K::KIND),
+            Some(name) => format!("SharedInformer {} ({name})", K::resource().kind()),
+            None => format!("SharedInformer {}", K::resource().kind()),
         };
-        let name: Arc<str> = options.name.unwrap_or_else(|| plural::<K>()).into();
+        let name: Arc<str> = options
+            .name
+            .unwrap_or_else(|| K::resource().to_string())
+            .into();
         let clock = options.reflector.clock.clone();
         let waiters = Waiters::new();
         let (store, writer) = Store::new(options.indexers, clock.clone());
@@ -294,14 +297,5 @@ impl<K: Object> fmt::Debug for SharedInformer<K> {
             .field("store", &self.store)
             .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
-    }
-}
-
-/// `pods`, `deployments.apps`.
-pub(in crate::informer) fn plural<K: Object>() -> String {
-    if K::GROUP.is_empty() {
-        K::URL_PATH_SEGMENT.to_owned()
-    } else {
-        format!("{}.{}", K::URL_PATH_SEGMENT, K::GROUP)
     }
 }

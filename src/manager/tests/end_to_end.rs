@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 
 use super::fake::{ROUND, pod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigMapManager, ManagerOptions, SecretManager};
+use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
@@ -342,4 +342,14 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
         }
         (source.open_watches() == 2).then_some(())
     });
+}
+
+/// References name a namespace: a kind that has none is refused before anything starts.
+#[test]
+fn a_manager_of_a_kind_without_namespaces_is_refused() {
+    let api = FakeSource::<Node>::new();
+    let refused = ObjectManager::new(api, ManagerOptions::default()).unwrap_err();
+    let text = "no manager of nodes: its objects have no namespaces";
+    assert_eq!(refused.to_string(), text);
+    assert_eq!(refused.kind(), ErrorKind::Config);
 }

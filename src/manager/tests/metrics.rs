@@ -18,7 +18,7 @@ struct Stage {
     manager: SecretManager,
     reads: Receiver<Option<ErrorKind>>,
     listed: Receiver<usize>,
-    kind: &'static str,
+    kind: String,
     change_detection: ChangeDetection,
     reading: Reading<ManagerState>,
 }
@@ -37,7 +37,7 @@ impl Stage {
                 change_detection,
                 reading,
             } => {
-                drop(send_readings.send((*kind, *change_detection, reading.clone())));
+                drop(send_readings.send((kind.clone(), *change_detection, reading.clone())));
             }
             ManagerMetric::Read { took, failure } => {
                 assert_eq!(*took, Duration::ZERO, "no time passes in these tests");
@@ -59,7 +59,7 @@ impl Stage {
             manager,
             reads,
             listed,
-            kind,
+            kind: kind.into_owned(),
             change_detection,
             reading,
         }

@@ -358,7 +358,7 @@ fn inspection_tells_where_each_object_stands() {
         ]
     );
     let there = &objects[2];
-    assert_eq!((there.kind, there.keys, there.bytes), ("Secret", 1, 6));
+    assert_eq!((&*there.kind, there.keys, there.bytes), ("Secret", 1, 6));
     assert_eq!(there.resource_version.as_str(), "9");
     assert_eq!(there.since_contact, Some(std::time::Duration::ZERO));
     assert!(there.watched && !there.immutable);

@@ -250,9 +250,10 @@ impl Answer {
     ///
     /// [`ErrorKind::Config`] for an object that cannot be written as JSON.
     pub fn list<K: Object + Serialize>(resource_version: &str, items: &[K]) -> Result<Self, Error> {
+        let resource = K::resource();
         let list = serde_json::json!({
-            "kind": format!("{}List", K::KIND),
-            "apiVersion": K::API_VERSION,
+            "kind": format!("{}List", resource.kind()),
+            "apiVersion": resource.api_version(),
             "metadata": {"resourceVersion": resource_version},
             "items": items.iter().map(to_json).collect::<Result<Vec<_>, _>>()?,
         });

@@ -8,6 +8,9 @@ mod stream;
 
 use std::time::Duration;
 
+use k8s_openapi::Metadata;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
@@ -114,22 +117,6 @@ impl<K: Object> FakeSource<K> {
             clock,
             scope: Scope::all(),
         }
-    }
-
-    /// Creates or changes an object; the server gives it the next version, and a uid if it is new.
-    /// Returns the version.
-    pub fn set(&self, mut object: K) -> u64 {
-        self.change(|server| {
-            let key = object.key();
-            let version = server.model.next_version();
-            let uid = server.model.uid(&key);
-            let metadata = object.metadata_mut();
-            metadata.resource_version = Some(version.to_string());
-            metadata.uid = Some(uid);
-            let item = Listed::Object(Arc::new(StoredObject::new(object)));
-            server.model.record(key, item);
-            version
-        })
     }
 
     /// Sets an object that does not decode. Returns its version.
@@ -348,7 +335,25 @@ impl<K: Object> FakeSource<K> {
     }
 }
 
-impl<K: Object + Clone> FakeSource<K> {
+impl<K: Object + Metadata<Ty = ObjectMeta>> FakeSource<K> {
+    /// Creates or changes an object; the server gives it the next version, and a uid if it is new.
+    /// Returns the version.
+    pub fn set(&self, mut object: K) -> u64 {
+        self.change(|server| {
+            let key = object.key();
+            let version = server.model.next_version();
+            let uid = server.model.uid(&key);
+            let metadata = object.metadata_mut();
+            metadata.resource_version = Some(version.to_string());
+            metadata.uid = Some(uid);
+            let item = Listed::Object(Arc::new(StoredObject::new(object)));
+            server.model.record(key, item);
+            version
+        })
+    }
+}
+
+impl<K: Object + Metadata<Ty = ObjectMeta> + Clone> FakeSource<K> {
     /// Deletes an object; its last state carries the version of the deletion. Returns the version,
     /// or `None` when there is no such object.
     pub fn delete(&self, namespace: &str, name: &str) -> Option<u64> {
@@ -456,7 +461,8 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
     }
 
     fn describe(&self) -> String {
-        let kind = K::URL_PATH_SEGMENT;
+        let resource = K::resource();
+        let kind = resource.plural();
         let name = self.scope.field_selector().as_str();
         match (self.scope.namespace_name(), name) {
             (None, "") => kind.to_owned(),
@@ -482,7 +488,7 @@ impl<K: Object> Getter<K> for FakeSource<K> {
         match found {
             Some(Listed::Object(object)) => Ok(object),
             Some(Listed::Undecodable(object)) => Err(object.error),
-            None => Err(Error::not_found(K::URL_PATH_SEGMENT, key.name())),
+            None => Err(Error::not_found(K::resource().plural(), key.name())),
         }
     }
 }

@@ -1,0 +1,64 @@
+//! What a cache leaves out of an object, and what it overwrites before the memory is freed.
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use zeroize::Zeroize as _;
+
+/// Where kubectl keeps a copy of the whole object, the values of a Secret included.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
+pub(super) fn trim(metadata: &mut ObjectMeta) {
+    metadata.managed_fields = None;
+    overwrite_copy(metadata);
+    if let Some(annotations) = &mut metadata.annotations {
+        annotations.remove(LAST_APPLIED);
+    }
+}
+
+fn overwrite_copy(metadata: &mut ObjectMeta) {
+    let annotations = metadata.annotations.as_mut();
+    if let Some(copy) = annotations.and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
+        copy.zeroize();
+    }
+}
+
+/// Overwrites the values of a Secret, and kubectl's copy of them.
+pub(super) fn overwrite(secret: &mut Secret) {
+    overwrite_copy(&mut secret.metadata);
+    for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
+        value.0.zeroize();
+    }
+    for value in secret
+        .string_data
+        .iter_mut()
+        .flat_map(|data| data.values_mut())
+    {
+        value.zeroize();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::ByteString;
+
+    use super::*;
+
+    #[test]
+    fn overwriting_empties_every_value() {
+        let mut secret = Secret {
+            data: Some([("a".to_owned(), ByteString(b"canary".to_vec()))].into()),
+            string_data: Some([("b".to_owned(), "canary".to_owned())].into()),
+            ..Secret::default()
+        };
+        let applied = (LAST_APPLIED.to_owned(), "canary".to_owned());
+        let other = ("a".to_owned(), "b".to_owned());
+        secret.metadata.annotations = Some([applied, other].into());
+        overwrite(&mut secret);
+        assert!(secret.data.unwrap()["a"].0.is_empty());
+        assert!(secret.string_data.unwrap()["b"].is_empty());
+        let annotations = secret.metadata.annotations.unwrap();
+        assert!(annotations[LAST_APPLIED].is_empty());
+        assert_eq!(annotations["a"], "b");
+    }
+}
