@@ -48,7 +48,7 @@ ranks! {
     52 OLD_STATES "an informer's old states"
     53 BYTE_BUDGET "a client's byte budget"
     54 JOBS "the jobs of a client's threads"
-    54 HANDOVER "what one thread hands another"
+    54 CHANNEL "the item of a channel between two threads"
     54 HELD_SLOT "a request's hold on its slot"
     54 CONNECTIONS "a client's kept connections"
     54 TOKEN "the token that was read from a file"

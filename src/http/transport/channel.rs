@@ -3,6 +3,9 @@
 //! A channel of crossbeam allocates 640 bytes, and the allocator's cache keeps seven of each size
 //! for each thread. That is too much for threads that watch.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use super::call_context::CallContext;
 use super::interrupt::Interrupt;
 use crate::clock::Clock;
@@ -32,7 +35,7 @@ pub(crate) fn channel<T>() -> (ItemSender<T>, ItemReceiver<T>) {
         sender_gone: false,
         receiver_gone: false,
     };
-    let shared = Arc::new(Monitor::ranked(Rank::HANDOVER, channel));
+    let shared = Arc::new(Monitor::ranked(Rank::CHANNEL, channel));
     (ItemSender(Arc::clone(&shared)), ItemReceiver(shared))
 }
 
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn items_come_in_order_one_at_a_time() {
         let (sender, receiver) = channel();
-        let giving = Worker::spawn("t-give", move |_| {
+        let sending = Worker::spawn("t-send", move |_| {
             for number in 0..100 {
                 assert!(sender.send(number, None));
             }
@@ -182,11 +185,11 @@ mod tests {
             assert_eq!(receiver.receive(&call).unwrap(), Some(number));
         }
         assert_eq!(receiver.receive(&call).unwrap(), None);
-        giving.unwrap().join().unwrap();
+        sending.unwrap().join().unwrap();
     }
 
     #[test]
-    fn a_stop_a_limit_and_a_broken_promise_end_the_wait() {
+    fn a_stop_a_limit_and_a_sender_that_is_gone_end_the_wait() {
         let source = StopSource::new();
         let (sender, receiver) = channel::<()>();
         let until = NamedDeadline::NEVER.within(Duration::from_millis(1), Limit::Connect);
@@ -198,12 +201,12 @@ mod tests {
         drop(sender);
         let (sender, receiver) = channel::<()>();
         drop(sender);
-        let broken = receiver.receive_one(&call(&StopSource::new(), NamedDeadline::NEVER));
-        assert!(matches!(broken, Err(Interrupt::Failed(_))));
+        let gone = receiver.receive_one(&call(&StopSource::new(), NamedDeadline::NEVER));
+        assert!(matches!(gone, Err(Interrupt::Failed(_))));
     }
 
     #[test]
-    fn a_giver_does_not_wait_for_a_taker_that_is_gone() {
+    fn a_sender_does_not_wait_for_a_receiver_that_is_gone() {
         let (sender, receiver) = channel();
         assert!(sender.send(1, None));
         let waiting = Worker::spawn("t-full", move |_| assert!(!sender.send(2, None))).unwrap();
