@@ -67,7 +67,7 @@ impl<K: Object> HttpListerWatcher<K> {
     ) -> Result<ItemReceiver<Result<T, Error>>, Error> {
         let threads = &self.client.threads;
         let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
-        let slot = slot.map_err(|halt| self.failed(halt))?;
+        let slot = slot.map_err(|interrupt| self.failed(interrupt))?;
         let port = format!(
             "the decoder of {}",
             requests::describe(&self.resource, &self.scope)
@@ -75,9 +75,9 @@ impl<K: Object> HttpListerWatcher<K> {
         Ok(threads.run(&slot, port, stop, job))
     }
 
-    fn failed(&self, halt: Interrupt) -> Error {
+    fn failed(&self, interrupt: Interrupt) -> Error {
         let what = requests::describe(&self.resource, &self.scope);
-        errors::failed(&what, halt)
+        errors::failed(&what, interrupt)
     }
 }
 
@@ -93,7 +93,7 @@ fn read_some(
     } else {
         answer.read(space, until)
     };
-    read.map_err(|halt| answer.cut_off(halt))
+    read.map_err(|interrupt| answer.cut_off(interrupt))
 }
 
 /// One list, on a thread of its own.
@@ -188,7 +188,7 @@ impl<K: Object> HttpListerWatcher<K> {
             items: send_items,
         };
         let page = self.run(&self.urgency, stop, deadline, move |slot| job.run(slot))?;
-        let failed = |halt| self.failed(call.explain(halt));
+        let failed = |interrupt| self.failed(call.explain(interrupt));
         while let Some(batch) = items.receive(&call).map_err(failed)? {
             batch.into_iter().for_each(&mut *each);
         }
@@ -242,7 +242,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let stream = self.run(&Urgency::new(urgent), stop, Deadline::NEVER, opening)?;
         let stream: Result<_, Error> = stream
             .receive_one(&call)
-            .map_err(|halt| self.failed(halt))?;
+            .map_err(|interrupt| self.failed(interrupt))?;
         Ok(OpenWatch::new(&self.client, call, stream?))
     }
 }
@@ -351,9 +351,8 @@ impl<K: Object> ObjectGetter<K> {
             }
             buffer.filled(count);
         }
-        let mut decode = options.decode.clone();
         // A get keeps the fields that only writers need (B19).
-        decode.trim = Trim::Keep;
+        let decode = options.decode.clone().trim(Trim::Keep);
         decode_object(buffer.pending(), &decode).map_err(|error| answer.failed(error))
     }
 }
@@ -377,9 +376,9 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             .threads
             .slots
             .enter(&urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|halt| {
+        let slot = slot.map_err(|interrupt| {
             let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
-            errors::failed(&what, halt)
+            errors::failed(&what, interrupt)
         })?;
         let call = self
             .client

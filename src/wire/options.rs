@@ -52,34 +52,23 @@ pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
 /// # Examples
 ///
 /// ```
-/// use kubecache::http::{DecodeOptions, Trim};
+/// use kubecache::http::{ClientOptions, DecodeOptions, Trim};
 ///
-/// let mut options = DecodeOptions::default();
-/// options.trim = Trim::Keep;
-/// options.item_bytes_max = 1 << 20;
+/// let decode = DecodeOptions::default()
+///     .trim(Trim::Keep)
+///     .item_bytes_max(1 << 20);
+/// let options = ClientOptions::default().decode(decode);
+/// # drop(options);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
+#[must_use]
 pub struct DecodeOptions {
-    /// Whether the fields that only writers need are skipped. Default: [`Trim::Skip`].
-    pub trim: Trim,
-    /// The maximum size of an item of a list, in bytes of JSON. Default: 16 MiB. A larger item
-    /// fails the list. So do more bytes than this between two items.
-    pub item_bytes_max: usize,
-    /// The maximum number of items in one page of a list, or in a streamed list up to its final
-    /// bookmark. Default: 500,000. If the scope is one object, the maximum is 10,000 at most. One
-    /// more item fails the list. A server may send more items than a request's limit, so that limit
-    /// does not bound the list.
-    pub list_items_max: usize,
-    /// The maximum size of one page of a list, or of a streamed list up to its final bookmark, in
-    /// bytes of JSON. Default: 2 GiB. A longer body fails the list.
-    pub list_bytes_max: usize,
-    /// The maximum size of an event of a watch, in bytes of JSON. Default: 16 MiB and 1 KiB. A
-    /// larger event fails the watch.
-    pub frame_bytes_max: usize,
-    /// The maximum size of an event of a watch of one object. Default: 8 MiB. It never exceeds
-    /// `frame_bytes_max`.
-    pub one_object_frame_bytes_max: usize,
+    pub(crate) trim: Trim,
+    pub(crate) item_bytes_max: usize,
+    pub(crate) list_items_max: usize,
+    pub(crate) list_bytes_max: usize,
+    pub(crate) frame_bytes_max: usize,
+    pub(crate) one_object_frame_bytes_max: usize,
 }
 
 impl Default for DecodeOptions {
@@ -96,6 +85,60 @@ impl Default for DecodeOptions {
 }
 
 impl DecodeOptions {
+    /// Sets whether the fields that only writers need are skipped. Default: [`Trim::Skip`].
+    pub fn trim(self, trim: Trim) -> Self {
+        Self { trim, ..self }
+    }
+
+    /// Sets the maximum size of an item of a list, in bytes of JSON. Default: 16 MiB.
+    ///
+    /// A larger item fails the list. So do more bytes than this between two items.
+    pub fn item_bytes_max(self, item_bytes_max: usize) -> Self {
+        Self {
+            item_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets the maximum number of items in one page of a list, or in a streamed list up to its
+    /// final bookmark. Default: 500,000.
+    ///
+    /// If the scope is one object, the maximum is 10,000 at most. One more item fails the list. A
+    /// server may send more items than a request's limit, so that limit does not bound the list.
+    pub fn list_items_max(self, list_items_max: usize) -> Self {
+        Self {
+            list_items_max,
+            ..self
+        }
+    }
+
+    /// Sets the maximum size of one page of a list, or of a streamed list up to its final bookmark,
+    /// in bytes of JSON. Default: 2 GiB. A longer body fails the list.
+    pub fn list_bytes_max(self, list_bytes_max: usize) -> Self {
+        Self {
+            list_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets the maximum size of an event of a watch, in bytes of JSON. Default: 16 MiB and 1 KiB. A
+    /// larger event fails the watch.
+    pub fn frame_bytes_max(self, frame_bytes_max: usize) -> Self {
+        Self {
+            frame_bytes_max,
+            ..self
+        }
+    }
+
+    /// Sets the maximum size of an event of a watch of one object, in bytes of JSON. Default: 8
+    /// MiB. It never exceeds [`frame_bytes_max`](Self::frame_bytes_max).
+    pub fn one_object_frame_bytes_max(self, one_object_frame_bytes_max: usize) -> Self {
+        Self {
+            one_object_frame_bytes_max,
+            ..self
+        }
+    }
+
     /// The same for the list of one object by its name.
     pub(crate) fn for_one_object(&self) -> Self {
         Self {

@@ -59,7 +59,7 @@ impl SecretData {
         Ok(data)
     }
 
-    /// Hands the values to the object they were cut out of.
+    /// Moves the values into the object they were cut out of.
     pub(super) fn put_into<K: Object>(mut self, object: &mut K) {
         let object: &mut dyn Any = object;
         if let (true, Some(secret)) = (self.0.is_some(), object.downcast_mut::<Secret>()) {
@@ -174,10 +174,7 @@ mod tests {
     const CANARY: &str = "Q0FOQVJZ";
 
     fn options() -> DecodeOptions {
-        DecodeOptions {
-            trim: Trim::Keep,
-            ..DecodeOptions::default()
-        }
+        DecodeOptions::default().trim(Trim::Keep)
     }
 
     /// What an object comes to, by this module and by the JSON decoder alone.

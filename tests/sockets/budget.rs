@@ -149,8 +149,7 @@ fn b7_items_of_lists_and_bodies_of_gets_share_the_budget() {
 fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        let mut decode = DecodeOptions::default();
-        decode.one_object_frame_bytes_max = 100 * KIB;
+        let decode = DecodeOptions::default().one_object_frame_bytes_max(100 * KIB);
         options.decode(decode)
     });
     let one = Scope::object(&ObjectKey::new("shop", "db"));
@@ -178,8 +177,7 @@ fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {
 fn b7_events_that_were_not_taken_are_as_many_as_a_list_may_have() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        let mut decode = DecodeOptions::default();
-        decode.list_items_max = 3;
+        let decode = DecodeOptions::default().list_items_max(3);
         options.decode(decode)
     });
     thread::scope(|scope| {

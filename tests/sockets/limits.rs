@@ -202,8 +202,7 @@ fn of_the_items_of_a_list_of_one_object() {
 fn of_the_items_of_a_streamed_list() {
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        let mut decode = DecodeOptions::default();
-        decode.list_items_max = 100;
+        let decode = DecodeOptions::default().list_items_max(100);
         options.decode(decode)
     });
     let request = WatchRequest {

@@ -85,8 +85,7 @@ fn an_item_that_does_not_decode_is_an_error_that_names_it() {
 #[test]
 fn a_list_without_end_is_too_large() {
     let server = Server::start();
-    let mut decode = DecodeOptions::default();
-    decode.list_items_max = 2;
+    let decode = DecodeOptions::default().list_items_max(2);
     let config = Config::for_server(&server.url()).unwrap();
     let client = Client::new(&config, patient().decode(decode)).unwrap();
     thread::scope(|scope| {

@@ -56,10 +56,7 @@ fn an_object_is_decoded_or_says_why_not() {
     ] {
         assert_eq!(get(body, &options), outcome, "{body}");
     }
-    let small = DecodeOptions {
-        item_bytes_max: 10,
-        ..options
-    };
+    let small = options.item_bytes_max(10);
     assert_eq!(
         get(r#"{"metadata":{}}"#, &small),
         "TooLarge: the object is larger than 10 bytes; DecodeOptions::item_bytes_max raises the \
