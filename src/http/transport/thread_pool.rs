@@ -97,7 +97,7 @@ impl NewThread {
 impl Drop for NewThread {
     fn drop(&mut self) {
         if let Some(pool) = self.0.take() {
-            pool.count_out("whoever was to start it is gone");
+            pool.count_out("the thread that was to start it is gone");
         }
     }
 }
@@ -228,7 +228,10 @@ impl Drop for ThreadPool {
             job(Err(Error::stopped("the client is gone")));
         }
         if self.0.jobs == JobKind::Hang && busy > 0 {
-            log::debug!("a {} thread is still at work and ends with it", self.0.name);
+            log::debug!(
+                "the client does not wait for a {} thread, which ends with its job",
+                self.0.name
+            );
             threads.into_iter().for_each(Worker::abandon);
         }
     }
@@ -236,7 +239,7 @@ impl Drop for ThreadPool {
 
 #[cfg(test)]
 mod tests {
-    use crossbeam_channel::bounded;
+    use crossbeam_channel::{Receiver, Sender, bounded};
 
     use super::super::call_context::{CallContext, NamedDeadline};
     use super::*;
@@ -248,67 +251,74 @@ mod tests {
 
     const THREADS_MAX: usize = 8;
 
-    /// Whoever has a job that computes starts a thread only if there is none; the threads start the
-    /// others.
-    #[test]
-    fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
-        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
-        let (begun, started) = bounded(2 * THREADS_MAX);
-        let (open, gate) = bounded::<()>(0);
-        let (first, opened) = bounded::<()>(0);
-        let first_job = threads.run("first", move |_| {
-            opened.recv().unwrap();
-            Ok(())
-        });
-        let jobs: Vec<_> = (0..2 * THREADS_MAX)
-            .map(|_| {
+    /// Jobs of which each says that it has begun, and then waits for its permit to end.
+    struct GatedJobs {
+        jobs: Vec<ItemReceiver<Result<(), Error>>>,
+        started: Receiver<()>,
+        open: Sender<()>,
+    }
+
+    impl GatedJobs {
+        fn run(threads: &ThreadPool, count: usize) -> Self {
+            let (begun, started) = bounded(count);
+            let (open, gate) = bounded(count);
+            let job = || {
                 let (begun, gate) = (begun.clone(), gate.clone());
                 threads.run("job", move |_| {
                     begun.send(()).unwrap();
                     gate.recv().unwrap();
                     Ok(())
                 })
-            })
-            .collect();
+            };
+            let jobs = (0..count).map(|_| job()).collect();
+            Self {
+                jobs,
+                started,
+                open,
+            }
+        }
+
+        fn wait_until_begun(&self, count: usize) {
+            for _ in 0..count {
+                self.started.recv().unwrap();
+            }
+        }
+
+        fn finish(self) {
+            for _ in &self.jobs {
+                self.open.send(()).unwrap();
+            }
+            for job in self.jobs {
+                job.result(&call()).unwrap();
+            }
+        }
+    }
+
+    /// The caller with a job that computes starts a thread only if there is none; the threads start
+    /// the others.
+    #[test]
+    fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
+        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
+        let (first, opened) = bounded::<()>(0);
+        let first_job = threads.run("first", move |_| {
+            opened.recv().unwrap();
+            Ok(())
+        });
+        let jobs = GatedJobs::run(&threads, 2 * THREADS_MAX);
         first.send(()).unwrap();
         first_job.result(&call()).unwrap();
-        for _ in 0..THREADS_MAX {
-            started.recv().unwrap();
-        }
+        jobs.wait_until_begun(THREADS_MAX);
         assert_eq!(threads.0.state.lock().running, THREADS_MAX);
-        for _ in 0..2 * THREADS_MAX {
-            open.send(()).unwrap();
-        }
-        for job in jobs {
-            job.result(&call()).unwrap();
-        }
+        jobs.finish();
     }
 
     /// Jobs that wait for a peer do not wait for each other.
     #[test]
     fn each_job_that_waits_has_a_thread_and_none_stays() {
         let threads = ThreadPool::new("t", usize::MAX, JobKind::Wait);
-        let (begun, started) = bounded(THREADS_MAX);
-        let (open, gate) = bounded::<()>(0);
-        let jobs: Vec<_> = (0..THREADS_MAX)
-            .map(|_| {
-                let (begun, gate) = (begun.clone(), gate.clone());
-                threads.run("job", move |_| {
-                    begun.send(()).unwrap();
-                    gate.recv().unwrap();
-                    Ok(())
-                })
-            })
-            .collect();
-        for _ in 0..THREADS_MAX {
-            started.recv().unwrap();
-        }
-        for _ in 0..THREADS_MAX {
-            open.send(()).unwrap();
-        }
-        for job in jobs {
-            job.result(&call()).unwrap();
-        }
+        let jobs = GatedJobs::run(&threads, THREADS_MAX);
+        jobs.wait_until_begun(THREADS_MAX);
+        jobs.finish();
         let inner = Arc::clone(&threads.0);
         drop(threads);
         assert_eq!(inner.state.lock().running, 0);
