@@ -249,7 +249,7 @@ impl Agent {
             let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
             let socket = tried_by.and_then(|call| call.socket);
             let now = Clock::system().now();
-            let halt = match answered {
+            let interrupt = match answered {
                 Ok(response) => {
                     self.pool.lock().last_wait = now.saturating_duration_since(begun);
                     call.enter_phase(RequestPhase::Body {
@@ -265,13 +265,13 @@ impl Agent {
                 Err(error) => Interrupt::from(error),
             };
             // Each turn uses up one kept connection, so the loop ends.
-            if !dialed && halt.is_closed_by_peer() {
+            if !dialed && interrupt.is_closed_by_peer() {
                 continue;
             }
             // The silent connection is closed before any wait.
             drop((agent, socket));
-            let silence = halt.silence();
-            if silence.is_some() || !dialed && matches!(halt, Interrupt::Limit(_)) {
+            let silence = interrupt.silence();
+            if silence.is_some() || !dialed && matches!(interrupt, Interrupt::Limit(_)) {
                 // The path or the server is dead. Connections of the same age are not tried one by
                 // one.
                 self.disconnect_older(begun);
@@ -279,14 +279,16 @@ impl Agent {
             if let (Some(silence), Some(permit)) = (silence, second_try.take())
                 && may_go_again(permit, call, what)?
             {
-                log::debug!("{what}: silent for {silence:.1?}, tried once more");
+                log::debug!(
+                    "{what}: the server is silent for {silence:.1?}; the client tries once more"
+                );
                 first_byte = first_byte.saturating_sub(silence);
                 tried = format!(
                     ": on a second connection, after {silence:.1?} of silence on the first"
                 );
                 continue;
             }
-            let error = errors::failed(&format!("{what}{tried}"), call.explain(halt));
+            let error = errors::failed(&format!("{what}{tried}"), call.explain(interrupt));
             return Err(redact(error, authorization.as_deref()));
         }
     }
@@ -309,7 +311,7 @@ fn may_go_again(
     match permit() {
         Ok(()) => {
             let resumed = call.resume();
-            resumed.map_err(|halt| errors::failed(what, halt))?;
+            resumed.map_err(|interrupt| errors::failed(what, interrupt))?;
             Ok(true)
         }
         Err(error) if error.is_stopped() => Err(error.context(what)),
@@ -393,8 +395,8 @@ impl ResponseReader {
     }
 
     /// Makes the error of a response that ended early.
-    pub(crate) fn cut_off(&self, halt: Interrupt) -> Error {
-        self.redact(errors::cut_off(&self.what, self.call.explain(halt)))
+    pub(crate) fn cut_off(&self, interrupt: Interrupt) -> Error {
+        self.redact(errors::cut_off(&self.what, self.call.explain(interrupt)))
     }
 
     /// Adds the request to an error about this response, and removes the request's own credentials.
@@ -498,8 +500,8 @@ fn read_refusal(
         reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
     });
     // The code says more than how the rest of the response was lost.
-    if let Err(halt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
-        return errors::cut_off(what, halt);
+    if let Err(interrupt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
+        return errors::cut_off(what, interrupt);
     }
     let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
@@ -523,8 +525,8 @@ fn refuse_loud_logs() -> Result<(), Error> {
         return Err(Error::new(
             ErrorKind::Config,
             format!(
-                "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens and the values of \
-                 secrets: switch them off (ureq_proto=debug)"
+                "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens \
+                 and the values of secrets: switch them off (ureq_proto=debug)"
             ),
         ));
     }

@@ -285,8 +285,8 @@ impl Account {
     fn error(&self) -> Error {
         let Holder { budget, signal, .. } = &*self.0;
         let message = format!(
-            "the client closed the answer: its unfinished part needs {} bytes, and {} unfinished answers \
-             share a budget of {} bytes; ClientOptions::buffered_bytes_max raises it",
+            "the client closed the answer: its unfinished part needs {} bytes, and {} unfinished \
+             answers share a budget of {} bytes; ClientOptions::buffered_bytes_max raises it",
             signal.closed_at.load(Ordering::Acquire),
             signal.sharers.load(Ordering::Relaxed),
             budget.bytes_max

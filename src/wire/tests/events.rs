@@ -32,15 +32,24 @@ const EVENTS: [(&str, &str); 23] = [
         "Added(Secret n/a @5)",
     ),
     (
-        r#"{"type":"BOOKMARK","object":{"kind":"Secret","metadata":{"resourceVersion":"12"},"data":5}}"#,
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","#,
+            r#""metadata":{"resourceVersion":"12"},"data":5}}"#
+        ),
         "bookmark @12",
     ),
     (
-        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","#,
+            r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+        ),
         "bookmark @12 end",
     ),
     (
-        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"True"}}}}"#,
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"12","#,
+            r#""annotations":{"k8s.io/initial-events-end":"True"}}}}"#
+        ),
         "bookmark @12",
     ),
     (
@@ -52,7 +61,11 @@ const EVENTS: [(&str, &str); 23] = [
         "skipped @: Unexpected watch event object gvk: Pod",
     ),
     (
-        r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (323)","reason":"Expired","code":410}}"#,
+        concat!(
+            r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"#,
+            r#""status":"Failure","message":"too old resource version: 1 (323)","#,
+            r#""reason":"Expired","code":410}}"#
+        ),
         "Error(Expired: too old resource version: 1 (323))",
     ),
     (
@@ -102,7 +115,10 @@ const EVENTS: [(&str, &str); 23] = [
          string",
     ),
     (
-        r#"{"kind":"Status","message":"etcdserver: request timed out","reason":"InternalError","code":500}"#,
+        concat!(
+            r#"{"kind":"Status","message":"etcdserver: request timed out","#,
+            r#""reason":"InternalError","code":500}"#
+        ),
         "Error(Api: etcdserver: request timed out)",
     ),
 ];
@@ -156,8 +172,8 @@ const NO_EVENTS: [(&str, &str); 10] = [
 fn what_is_no_event_ends_the_stream_with_an_internal_error() {
     let rs6 = |why: &str| {
         format!(
-            "Error(Api: an error on the server (\"unable to decode an event from the watch stream: {why}\") \
-             has prevented the request from succeeding)"
+            "Error(Api: an error on the server (\"unable to decode an event from the watch stream: \
+             {why}\") has prevented the request from succeeding)"
         )
     };
     for (line, why) in NO_EVENTS {
@@ -201,7 +217,8 @@ fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
     let body = format!(
         "{{\"type\":\"ADDED\",\"object\":{{{META},\"data\":{{\"k\":\"dg==\"}}}}}}\n\n\
          {{\"type\":\"BOOKMARK\",\"object\":{{\"metadata\":{{\"resourceVersion\":\"9\"}}}}}}\n\
-         {{\"type\":\"DELETED\",\"object\":{{\"metadata\":{{\"managedFields\":[1],\"name\":\"b\"}},\"type\":1}}}}\n\
+         {{\"type\":\"DELETED\",\"object\":{{\"metadata\":{{\"managedFields\":[1],\"name\":\"b\"}},\
+         \"type\":1}}}}\n\
          {{\"type\":\"ADD"
     );
     let whole = watch(&body);
@@ -244,10 +261,7 @@ fn an_event_is_delivered_when_its_last_byte_arrives() {
 
 #[test]
 fn events_have_a_largest_size_to_the_byte() {
-    let options = DecodeOptions {
-        frame_bytes_max: 100,
-        ..DecodeOptions::default()
-    };
+    let options = DecodeOptions::default().frame_bytes_max(100);
     let start = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"1"}}"#;
     for (length, fits) in [(99, true), (100, true), (101, false), (5000, false)] {
         for end in ["}", " "] {
@@ -300,7 +314,8 @@ fn a_quiet_stream_holds_less_than_a_kibibyte_whatever_it_has_seen() {
     let value = "dg==".repeat(100_000);
     let last_applied = r#"{"a":"kubectl.kubernetes.io/last-applied-configuration"}"#;
     let line = format!(
-        "{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"l\",\"managedFields\":[{last_applied}]}},\"stringData\":{{\"k\":\"{value}\"}}}}}}\n"
+        "{{\"type\":\"ADDED\",\"object\":{{\"metadata\":{{\"name\":\"l\",\
+         \"managedFields\":[{last_applied}]}},\"stringData\":{{\"k\":\"{value}\"}}}}}}\n"
     );
     let mut bytes = line.as_bytes();
     let mut events = 0;
@@ -347,16 +362,17 @@ fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
     const ASIDE: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"b"},"data":5}}"#;
     const CHANGED: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"c"}}}"#;
     const GONE: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"d"}}}"#;
-    const END: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    const END: &str = concat!(
+        r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","#,
+        r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+    );
     let list = format!("{ADDED}\n{GONE}\n\n{ASIDE}\n{CHANGED}\n{END}\n");
     // Behind the bookmark it is a watch, which has no end.
     let body = format!("{list}{ADDED}\n{ADDED}\n");
     let streamed = |items: usize, bytes: usize, chunks: Vec<&[u8]>| {
-        let options = DecodeOptions {
-            list_items_max: items,
-            list_bytes_max: bytes,
-            ..DecodeOptions::default()
-        };
+        let options = DecodeOptions::default()
+            .list_items_max(items)
+            .list_bytes_max(bytes);
         let decoder = EventDecoder::<Secret>::with_initial_events(&options);
         events_of(decoder, chunks, &options)
     };
@@ -375,11 +391,7 @@ fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
             before_end - 1
         );
         assert_eq!(events[3..], [told]);
-        let options = DecodeOptions {
-            list_items_max: 0,
-            list_bytes_max: 0,
-            ..DecodeOptions::default()
-        };
+        let options = DecodeOptions::default().list_items_max(0).list_bytes_max(0);
         assert_eq!(watch_of::<Secret>(chunks, &options).len(), 7);
     });
 }
@@ -414,9 +426,8 @@ fn f21_events_are_json_values_and_not_lines() {
     }
 }
 
-/// F21: JSON has no newline inside of a string: an event that was cut off there is known at once,
-/// and does not swallow
-/// those behind it.
+/// F21: JSON has no newline inside of a string. So an event that was cut off there is known at
+/// once, and does not swallow those behind it.
 #[test]
 fn f21_an_event_cut_off_in_a_string_ends_the_stream_at_its_newline() {
     let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
@@ -449,8 +460,9 @@ fn b7_the_events_of_one_object_are_at_most_8_mib() {
         (50, 100, "50", "frame_bytes_max"),
     ];
     for (all, one, limit, option) in table {
-        let mut options = DecodeOptions::default();
-        (options.frame_bytes_max, options.one_object_frame_bytes_max) = (all, one);
+        let options = DecodeOptions::default()
+            .frame_bytes_max(all)
+            .one_object_frame_bytes_max(one);
         let decoder = EventDecoder::<Secret>::for_one_object(&options);
         let long = format!("{{\"object\":{}", "[".repeat(200));
         let events = events_of(decoder, [long], &options);

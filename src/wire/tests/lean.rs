@@ -67,7 +67,8 @@ impl<'de> Deserialize<'de> for LeanNode {
 #[test]
 fn it_is_decoded_trimmed_and_told_apart_from_other_kinds() {
     let body = r#"{"items":[
-        {"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"taints":["x"],"spec":{"more":[1]}},
+        {"metadata":{"name":"a","managedFields":[{"manager":"m"}]},"taints":["x"],
+         "spec":{"more":[1]}},
         {"kind":"Pod","apiVersion":"v1","metadata":{"name":"b"},"taints":[]},
         {"metadata":{"name":"c"}},
         {"taints":["CANARY",7],"metadata":{"name":"d"}},

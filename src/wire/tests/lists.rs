@@ -5,10 +5,14 @@ use super::*;
 /// Everything a list can hold at once: trimmed fields, escapes, an item of another kind, one that
 /// does not decode.
 const SAMPLE: &str = r#" {"unknown":[{"a":"]}"},"\\\""],"items":[
- {"metadata":{"managedFields":[{"f:a":{"}":{}}}],"name":"a","namespace":"n","resourceVersion":"5"},"data":{"k\"":"dg=="}},
- {"metadata":{"name":"b","namespace":"n","uid":"u","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"x\":\"\\\\\"}\n"}},"immutable":"CANARY"},
+ {"metadata":{"managedFields":[{"f:a":{"}":{}}}],"name":"a","namespace":"n",
+  "resourceVersion":"5"},"data":{"k\"":"dg=="}},
+ {"metadata":{"name":"b","namespace":"n","uid":"u",
+  "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"x\":\"\\\\\"}\n"}},
+  "immutable":"CANARY"},
  {"kind":"Pod","apiVersion":"v1","metadata":{"name":"c","namespace":"n"}}],"kind":"SecretList",
- "metadata":{"resourceVersion":"9","continue":"more","remainingItemCount":3} , "apiVersion":"v1"} "#;
+ "metadata":{"resourceVersion":"9","continue":"more","remainingItemCount":3} ,
+ "apiVersion":"v1"} "#;
 
 #[test]
 fn a_body_means_the_same_however_it_is_cut_into_chunks() {
@@ -68,7 +72,11 @@ fn lists_without_items_are_empty_lists() {
 /// PG-7, RF-16, and bodies that are not JSON.
 const NO_LISTS: [(&str, &str); 19] = [
     (
-        r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"secrets is forbidden: User \"u\" cannot list","reason":"Forbidden","code":403}"#,
+        concat!(
+            r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","#,
+            r#""message":"secrets is forbidden: User \"u\" cannot list","#,
+            r#""reason":"Forbidden","code":403}"#
+        ),
         "Forbidden: secrets is forbidden: User \"u\" cannot list",
     ),
     (
@@ -173,10 +181,7 @@ fn an_item_without_a_name_is_set_aside() {
 }
 
 fn small() -> DecodeOptions {
-    DecodeOptions {
-        item_bytes_max: 100,
-        ..DecodeOptions::default()
-    }
+    DecodeOptions::default().item_bytes_max(100)
 }
 
 #[test]
@@ -206,11 +211,14 @@ fn items_have_a_largest_size_to_the_byte() {
 
 #[test]
 fn a_list_has_a_largest_number_of_items_and_of_bytes() {
-    let body = r#"{"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1"},{"metadata":{"name":"c"}}]}"#;
-    let options = |items: usize, bytes: usize| DecodeOptions {
-        list_items_max: items,
-        list_bytes_max: bytes,
-        ..DecodeOptions::default()
+    let body = concat!(
+        r#"{"items":[{"metadata":{"name":"a"}},{"kind":"Pod","apiVersion":"v1"},"#,
+        r#"{"metadata":{"name":"c"}}]}"#
+    );
+    let options = |items: usize, bytes: usize| {
+        DecodeOptions::default()
+            .list_items_max(items)
+            .list_bytes_max(bytes)
     };
     each_split(body.as_bytes(), |chunks| {
         let outcome = list_of::<Secret>(chunks.clone(), &options(3, body.len()));

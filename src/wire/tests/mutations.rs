@@ -3,12 +3,28 @@
 
 use super::*;
 
-const LIST: &[u8] = br#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a","namespace":"n","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":\"CANARY\"}"},"managedFields":[{"manager":"m","fieldsV1":{"f:data":{".":{}}}}]},"data":{"k":"Q0FOQVJZ"},"type":"Opaque"},{"metadata":{"name":"b","uid":"u"},"stringData":{"k":"CANARY\n\\"},"immutable":true}]}"#;
+const LIST: &[u8] = concat!(
+    r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":["#,
+    r#"{"metadata":{"name":"a","namespace":"n","annotations":{"#,
+    r#""kubectl.kubernetes.io/last-applied-configuration":"{\"data\":\"CANARY\"}"},"#,
+    r#""managedFields":[{"manager":"m","fieldsV1":{"f:data":{".":{}}}}]},"#,
+    r#""data":{"k":"Q0FOQVJZ"},"type":"Opaque"},"#,
+    r#"{"metadata":{"name":"b","uid":"u"},"stringData":{"k":"CANARY\n\\"},"immutable":true}]}"#
+)
+.as_bytes();
 
-const WATCH: &[u8] = br#"{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"5","managedFields":[{"a":"\"}"}]},"stringData":{"k":"CANARY"}}}
-{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}
-{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"gone","reason":"Expired","code":410}}
-"#;
+const WATCH: &[u8] = concat!(
+    r#"{"type":"ADDED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":"a","#,
+    r#""resourceVersion":"5","managedFields":[{"a":"\"}"}]},"stringData":{"k":"CANARY"}}}"#,
+    "\n",
+    r#"{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","metadata":{"#,
+    r#""resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+    "\n",
+    r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","message":"gone","#,
+    r#""reason":"Expired","code":410}}"#,
+    "\n"
+)
+.as_bytes();
 
 /// Pieces that decoders stumble over.
 const PIECES: [&[u8]; 20] = [
@@ -76,11 +92,9 @@ fn check(round: u64, bytes: &[u8], said: &[String]) {
 
 #[test]
 fn mutated_bodies_come_to_an_end_without_harm() {
-    let options = DecodeOptions {
-        item_bytes_max: 300,
-        frame_bytes_max: 300,
-        ..DecodeOptions::default()
-    };
+    let options = DecodeOptions::default()
+        .item_bytes_max(300)
+        .frame_bytes_max(300);
     for round in 0..6_000_u64 {
         let mut random = Random(round);
         let bytes = mutate(LIST, &mut random);

@@ -19,7 +19,10 @@ fn pod(body: &str) -> String {
 fn the_field_is_named_by_its_path() {
     for (members, reason) in [
         (
-            r#""spec":{"containers":[{"name":"a"},{"name":"b","ports":[{"containerPort":"CANARY"}]}]}"#,
+            concat!(
+                r#""spec":{"containers":[{"name":"a"},"#,
+                r#"{"name":"b","ports":[{"containerPort":"CANARY"}]}]}"#
+            ),
             "spec.containers[1].ports[0].containerPort: invalid type: string, expected i32",
         ),
         (

@@ -156,8 +156,8 @@ fn b7_the_largest_is_closed_woken_once_and_refused_from_then_on() {
     assert_eq!(error.kind(), ErrorKind::TooLarge);
     assert_eq!(
         error.to_string(),
-        "the client closed the answer: its unfinished part needs 61440 bytes, and 3 unfinished answers \
-         share a budget of 102400 bytes; ClientOptions::buffered_bytes_max raises it"
+        "the client closed the answer: its unfinished part needs 61440 bytes, and 3 unfinished \
+         answers share a budget of 102400 bytes; ClientOptions::buffered_bytes_max raises it"
     );
     assert!(large.grow(61 * KIB, 61 * KIB).is_err());
     large.let_go();
