@@ -39,11 +39,11 @@ pub struct ListRequest {
     pub resource_version: ResourceVersion,
     /// How the version is meant; `None` leaves it to the server.
     pub version_match: Option<VersionMatch>,
-    /// At most so many items in the page; 0 asks for all.
+    /// The maximum number of items in the page; 0 asks for all.
     pub limit: u32,
     /// Where the page before ended.
     pub continue_token: Option<String>,
-    /// Somebody waits for the answer: such a request connects before others.
+    /// Whether a reader waits for the answer. Such a request connects before others.
     pub urgent: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct ListRequest {
 pub struct WatchRequest {
     /// Where the watch starts.
     pub resource_version: ResourceVersion,
-    /// After which the server ends the watch (`timeoutSeconds`).
+    /// The time after which the server ends the watch (`timeoutSeconds`).
     pub timeout: Duration,
     /// How long the head of the answer may be awaited once the request is sent. Some proxies hold
     /// it back until the first event. So it may come as late as a bookmark, or as the end of the
@@ -66,13 +66,16 @@ pub struct WatchRequest {
     pub bookmarks: bool,
     /// Ask for the present objects first, as a stream.
     pub send_initial_events: bool,
-    /// Somebody waits for the answer: such a request connects before others.
+    /// Whether a reader waits for the answer. Such a request connects before others.
     pub urgent: bool,
 }
 
-/// What [`WatchStream::next`] came back with.
+/// What [`WatchStream::next`] returns.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a read of a stream has these ends")]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a read of a stream has these results"
+)]
 pub enum Next<K: Object> {
     /// An event.
     Event(WatchEvent<K>),
@@ -82,18 +85,18 @@ pub enum Next<K: Object> {
     DeadlinePassed,
 }
 
-/// What an open watch has and did not hand over yet.
+/// What an open watch has received and not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "how much is known of the next event"
 )]
 pub enum Backlog {
-    /// Nothing, as far as is known.
+    /// Nothing, as far as the watch knows.
     Unknown,
-    /// Bytes have probably come that were not looked at.
+    /// Bytes have probably come that the watch has not read.
     Bytes,
-    /// The next event for certain: [`WatchStream::next`] gives it without waiting.
+    /// The next event: [`WatchStream::next`] returns it without waiting.
     Event,
 }
 
@@ -102,30 +105,26 @@ pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it
     /// was opened with.
     ///
-    /// An event that has come is handed over even when `deadline` has passed: a program that was
-    /// stopped for a while, or whose sink is slow, must not take its own pause for the server's
-    /// silence.
+    /// It returns an event that has come even when `deadline` has passed. A program that was paused,
+    /// or whose sink is slow, must not take its own pause for the server's silence.
     ///
-    /// What does not decode as a watch event ends the stream with an [`WatchEvent::Error`] of the
-    /// client's
-    /// own making, an internal error.
+    /// Bytes that are no watch event end the stream: the client makes an [`WatchEvent::Error`] of
+    /// them, an internal error.
     ///
     /// # Errors
     ///
-    /// `Stopped`, or `TooLarge`: an event exceeds its maximum, a streamed list exceeds a list's, or
-    /// the client's byte budget has closed the watch as the largest.
+    /// `Stopped`. `TooLarge` if an event or a streamed list exceeds its maximum, or if the client's
+    /// byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
-    /// When bytes last came from the server, headers included: also those of a line that is not yet
-    /// whole.
+    /// When bytes last came from the server. Headers count, and so does a part of an event.
     ///
-    /// They say that the connection lives. The content is confirmed by whole events only.
+    /// Bytes show that the connection lives. Only whole events confirm the content.
     fn last_contact(&self) -> Instant;
 
-    /// What has come already and was not handed over; it tells whoever follows whether the next
-    /// call of [`next`](Self::next) is going to wait.
+    /// What has come and was not returned: whether the next call of [`next`](Self::next) will wait.
     ///
-    /// Never blocks. Default: [`Backlog::Unknown`], which is always right.
+    /// Never blocks. Default: [`Backlog::Unknown`], which is always correct.
     fn backlog(&self) -> Backlog {
         Backlog::Unknown
     }
@@ -133,14 +132,15 @@ pub trait WatchStream<K: Object>: Send {
 
 /// Lists and watches one [`Scope`]. One thread uses it at a time: it has one connection of its own.
 pub trait ListerWatcher<K: Object>: Send + Sync {
-    /// Asks for one page and hands its items over one by one, as they arrive.
+    /// Asks for one page and calls `each` with its items one by one, as they arrive, on the calling
+    /// thread.
     ///
-    /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised.
-    /// When it fails, items handed over so far mean nothing.
+    /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised. If
+    /// it fails, the items so far mean nothing.
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met.
+    /// The server's error, or the transport's.
     fn list(
         &self,
         request: &ListRequest,
@@ -153,15 +153,15 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met.
+    /// The server's error, or the transport's.
     fn watch(
         &self,
         request: &WatchRequest,
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error>;
 
-    /// Tells, from another thread, that somebody now waits for the list under way: it goes before
-    /// background requests.
+    /// Makes the list under way urgent, so that it goes before background requests. A reader that
+    /// now waits for it calls this from another thread.
     ///
     /// Never blocks. Default: nothing changes.
     fn expedite(&self) {}
@@ -171,18 +171,19 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         false
     }
 
-    /// Told when a streamed list made no progress: the server and resource are remembered as
-    /// without it.
+    /// The reflector calls it when a streamed list made no progress. The client remembers that this
+    /// server does not stream this resource.
     fn watch_list_failed(&self) {}
 
     /// The longest time between two bookmarks of any watch of that server and resource so far.
-    /// `None` when no bookmark came yet. Where bookmarks come, silence on a watch means something.
+    /// `None` if no bookmark came yet. A watch that is silent for longer may have missed something.
     fn bookmark_interval(&self) -> Option<Duration> {
         None
     }
 
-    /// Called at the first bookmark of a reflector's watches, and when the time between two
-    /// bookmarks was longer than any before: the server and resource are remembered with it.
+    /// The reflector calls it at the first bookmark of its watches, and when the time between two
+    /// bookmarks was longer than any before. The client remembers the time for this server and
+    /// resource.
     fn bookmark_came(&self, _interval: Duration) {}
 
     /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and
@@ -191,28 +192,28 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         false
     }
 
-    /// Where the request under way is, for the errors of those who wait for it; asked for once.
-    /// Default: `None`, unknown.
+    /// Where the request under way is, for the errors of callers that wait for it. The reflector asks
+    /// once. Default: `None`, unknown.
     fn progress(&self) -> Option<RequestProgress> {
         None
     }
 
-    /// Drops the connection, if one is kept: the next request dials anew.
+    /// Drops the connection, if one is kept. The next request connects anew.
     fn disconnect(&self) {}
 
-    /// What is listed, for messages: `secrets in namespace "shop"`.
+    /// Names what is listed, for messages: `secrets in namespace "shop"`.
     fn describe(&self) -> String;
 }
 
 /// Gets single objects, past every cache of this crate.
 pub trait Getter<K: Object>: Send + Sync {
-    /// Asks for one object. `version` empty reads with quorum; `0` reads out of the server's cache.
+    /// Asks for one object. An empty `version` reads with quorum; `0` reads from the server's cache.
     ///
     /// Blocks until the answer, `deadline`, a limit of the transport, or the stop.
     ///
     /// # Errors
     ///
-    /// What the server said (`NotFound` included), or what the transport met.
+    /// The server's error (`NotFound` included), or the transport's.
     fn get(
         &self,
         key: &ObjectKey,
@@ -224,9 +225,9 @@ pub trait Getter<K: Object>: Send + Sync {
 
 /// Makes the listers, watchers and getters of one kind at one server.
 pub trait Api<K: Object>: Send + Sync {
-    /// A lister-watcher of `scope` with a connection of its own.
+    /// Returns a lister-watcher of `scope` with a connection of its own.
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>>;
 
-    /// A getter; its requests share a pool of connections.
+    /// Returns a getter. Its requests share a pool of connections.
     fn getter(&self) -> Arc<dyn Getter<K>>;
 }

@@ -475,7 +475,7 @@ fn public_docs_are_plain() {
 }
 
 /// Names that several types still share. A name leaves this table when it has one type.
-const SHARED_NAMES: [&str; 20] = [
+const SHARED_NAMES: [&str; 17] = [
     "Action",
     "Content",
     "Driver",
@@ -484,11 +484,8 @@ const SHARED_NAMES: [&str; 20] = [
     "StoredObject",
     "Input",
     "Known",
-    "Limit",
     "Member",
-    "Members",
     "Next",
-    "Outcome",
     "Reading",
     "Source",
     "State",

@@ -213,8 +213,8 @@ impl<S: Supply> SupplyQueue<S> {
         is_there
     }
 
-    /// Whether it is the waiter's turn and there is something to take: then it is out of the queue,
-    /// and the next one is told.
+    /// Whether it is the waiter's turn and there is something to take. If so, it takes that and
+    /// leaves the queue, and the next request is woken.
     pub(super) fn admit(&mut self, waiter: &QueuedRequest, now: Instant) -> bool {
         let admitted = self.queue.is_front(waiter) && self.take(now);
         if admitted {
@@ -252,7 +252,7 @@ impl QueuedRequest {
         Arc::ptr_eq(&self.bell, &other.bell)
     }
 
-    /// Who is waited for goes first, and of these who has a response to go on with.
+    /// An urgent request goes first. Of two urgent ones, that with a response to go on with.
     fn line(&self) -> usize {
         match (self.urgency.is_urgent(), self.resumed) {
             (true, true) => 0,
@@ -329,7 +329,7 @@ impl WaitQueue {
         }
     }
 
-    /// How many requests go before a queued one, if nobody comes or goes.
+    /// How many requests go before a queued one, if no request comes or goes.
     pub(super) fn before(&self, waiter: &QueuedRequest) -> usize {
         let own = waiter.line();
         let line = self.0.get(own).map(|line| &line.waiting);
@@ -397,8 +397,7 @@ mod tests {
         turns.collect()
     }
 
-    /// A1: who is waited for goes first, and of these the request that has a response to go on
-    /// with.
+    /// A1: an urgent request goes first. Of two urgent ones, that with a response to go on with.
     #[test]
     fn a1_turns_go_by_class_and_within_a_class_by_age() {
         let mut queue = WaitQueue::default();

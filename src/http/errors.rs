@@ -13,18 +13,22 @@ use crate::wire::decode_status;
 const TEXT_CHARS_MAX: usize = 200;
 
 /// Makes the error of a request without an answer.
-pub(crate) fn failed(what: &str, halt: Interrupt) -> Error {
+pub(crate) fn failed(what: &str, interrupt: Interrupt) -> Error {
     let eof = "the server closed the connection without an answer";
-    ended(what, halt, (ErrorKind::Unreachable, eof))
+    ended(what, interrupt, (ErrorKind::Unreachable, eof))
 }
 
 /// Makes the error of an answer whose body broke off.
-pub(crate) fn cut_off(what: &str, halt: Interrupt) -> Error {
-    ended(what, halt, (ErrorKind::Protocol, "the answer was cut off"))
+pub(crate) fn cut_off(what: &str, interrupt: Interrupt) -> Error {
+    ended(
+        what,
+        interrupt,
+        (ErrorKind::Protocol, "the answer was cut off"),
+    )
 }
 
-fn ended(what: &str, halt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
-    match halt {
+fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
+    match interrupt {
         Interrupt::Stopped => Error::stopped(what),
         Interrupt::Limit(limit) => Error::new(ErrorKind::Timeout, format!("{what}: {limit}")),
         Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),

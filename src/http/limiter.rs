@@ -15,7 +15,7 @@ use crate::worker::StopToken;
 /// Requests per second, as the kubelet's `kubeAPIQPS`.
 pub(crate) const PER_SECOND: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
-/// Requests that may go at once after a rest, as the kubelet's `kubeAPIBurst`.
+/// Requests that may go at once after a quiet time, as the kubelet's `kubeAPIBurst`.
 pub(crate) const BURST: NonZeroU32 = NonZeroU32::new(100).unwrap();
 
 /// A token bucket, and the requests that wait for a permit of it. Clones share the bucket.
@@ -44,7 +44,7 @@ impl TokenBucket {
         }
     }
 
-    /// When the bucket has a permit. Credit grows while nobody asks, up to the burst.
+    /// When the bucket has a permit. Credit grows while no request comes, up to the burst.
     fn next_permit(&self, now: Instant) -> Instant {
         let oldest = now.checked_sub(self.credit).unwrap_or(now);
         self.next.map_or(oldest, |next| next.max(oldest))

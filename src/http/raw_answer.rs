@@ -59,6 +59,6 @@ impl RawAnswer {
     /// `Stopped`, or how the body broke off.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let read = self.answer.read(into, NamedDeadline::NEVER);
-        read.map_err(|halt| self.answer.cut_off(halt))
+        read.map_err(|interrupt| self.answer.cut_off(interrupt))
     }
 }

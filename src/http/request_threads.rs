@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// A job that nobody starts is told so, and keeps no slot.
+    /// A job whose thread never starts gets the error, and keeps no slot.
     #[test]
     fn without_a_thread_the_request_says_so_and_the_others_go_on() {
         let client = RequestThreads::new(1, 1);

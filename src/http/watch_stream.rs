@@ -101,13 +101,13 @@ impl<K: Object> OpenWatch<K> {
     /// deadline.
     fn more(&mut self, deadline: Deadline) -> Result<(), Interrupt> {
         if let Some(mut reader) = self.reader.take() {
-            if let Err(halt) = self.wait(&reader, deadline) {
-                let ended = if let Interrupt::Failed(error) = halt {
+            if let Err(interrupt) = self.wait(&reader, deadline) {
+                let ended = if let Interrupt::Failed(error) = interrupt {
                     // Its memory is freed now, and not when its caller drops it.
                     reader.fail(error.context(&self.what));
                     Ok(())
                 } else {
-                    Err(halt)
+                    Err(interrupt)
                 };
                 self.reader = Some(reader);
                 return ended;
@@ -176,7 +176,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             match self.more(deadline) {
                 Ok(()) => {}
                 Err(Interrupt::Limit(_)) => return Ok(Next::DeadlinePassed),
-                Err(halt) => return Err(errors::cut_off(&self.what, halt)),
+                Err(interrupt) => return Err(errors::cut_off(&self.what, interrupt)),
             }
         }
     }
@@ -266,7 +266,7 @@ impl<K: Object> WatchReader<K> {
                     self.decode();
                 }
                 Err(Interrupt::WouldBlock) => self.drained = true,
-                Err(halt) => self.cut_off(halt),
+                Err(interrupt) => self.cut_off(interrupt),
             }
         }
         self.release();
@@ -316,14 +316,14 @@ impl<K: Object> WatchReader<K> {
         Ok(count)
     }
 
-    fn cut_off(&mut self, halt: Interrupt) {
+    fn cut_off(&mut self, interrupt: Interrupt) {
         let Some(answer) = &self.answer else {
             return;
         };
         // RS-5, over HTTP/1.1: the ordinary ends of a connection.
-        let everyday = halt.is_closed_by_peer() || halt.is_timed_out();
+        let everyday = interrupt.is_closed_by_peer() || interrupt.is_timed_out();
         let closed = answer.call.check_account().is_err();
-        let error = answer.cut_off(halt);
+        let error = answer.cut_off(interrupt);
         if everyday {
             self.answer = None;
             self.end = Some(error);

@@ -1,5 +1,5 @@
-//! Where a request is on its way to an answer: written by the thread that sends it, read by whoever
-//! waits for it.
+//! Where a request is on its way to an answer. The thread that sends it writes, and those that wait
+//! for it read.
 
 use std::fmt;
 use std::net::SocketAddr;

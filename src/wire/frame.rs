@@ -90,9 +90,9 @@ impl Frames {
 
     /// The length of the event, if it has come whole.
     ///
-    /// It goes on line by line. Servers end an event with its only newline: one before its end
-    /// either stands between tokens, or tells that the event was cut off in a string. Such a string
-    /// would swallow the events behind it.
+    /// It goes on line by line. Servers end an event with its only newline. A newline before the
+    /// end stands between tokens, or the event was cut off in a string. Such a string would swallow
+    /// the events behind it.
     fn advance(&mut self) -> Result<Option<usize>, NotJson> {
         let pending = self.buffer.pending();
         let bytes = pending.get(..self.bytes_max).unwrap_or(pending);

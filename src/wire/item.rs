@@ -47,7 +47,7 @@ pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<
         return Err(set_foreign_aside::<K>(json, found));
     }
     SecretData::decode(bytes, shape).map_err(|why| {
-        // What is cut out is looked at here, or by nobody.
+        // No other code looks at what is cut out.
         malformed(bytes).unwrap_or_else(|| {
             let json = cut(bytes, &shape.cuts);
             set_aside(json, K::resource().kind(), &why)
@@ -164,7 +164,7 @@ pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<Str
     Some(format!("{version} {kind}").trim().to_owned())
 }
 
-/// Moves what stays to the front and hands it out.
+/// Moves what stays to the front and returns it.
 pub(super) fn cut<'a>(bytes: &'a mut [u8], cuts: &[Span]) -> &'a [u8] {
     let mut length = bytes.len();
     if let Some(first) = cuts.first() {

@@ -16,9 +16,9 @@ use crate::sync::Arc;
 ///
 /// # Errors
 ///
-/// The server's error when the body is a `Status`; `Undecodable` when it is an object that is not a
-/// `K`, naming the field; `TooLarge` beyond `item_bytes_max`; `Protocol` when it is no JSON object
-/// or of another kind.
+/// The server's error when the body is a `Status`. `Undecodable` names the field when the object is
+/// not a `K`. `TooLarge` beyond `item_bytes_max`. `Protocol` when the body is no JSON object, or of
+/// another kind.
 pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,

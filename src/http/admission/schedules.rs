@@ -21,7 +21,7 @@ use crate::worker::{StopSource, StopToken};
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
 
-/// One request per second; the bucket is empty, and holds four after a rest.
+/// One request per second; the bucket is empty, and holds four after a quiet time.
 fn limiter() -> (Limiter, FakeClock) {
     let fake = FakeClock::new();
     let burst = NonZeroU32::new(4).unwrap();
@@ -35,7 +35,7 @@ fn limiter() -> (Limiter, FakeClock) {
 }
 
 /// A background request, one that becomes urgent, and one that is stopped: three permits are enough
-/// for all, whoever comes, goes or overtakes when.
+/// for all, in whatever order they come, go and overtake.
 #[test]
 fn a_permit_is_never_missed() {
     shuttle::check_random(

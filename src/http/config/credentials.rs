@@ -16,8 +16,8 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
-/// How long a token from a file is used: half of the time between the kubelet's refresh of a
-/// projected token and the end of the old token.
+/// How long a token from a file is used: half of the time from the kubelet's refresh of a projected
+/// token to the end of the old token.
 const TOKEN_PERIOD: Duration = Duration::from_mins(1);
 
 /// How long before the end of its period a token is read again, so that no request carries an old
@@ -280,8 +280,8 @@ impl TokenFile {
             }
             Err(Interrupt::Stopped) => Err(Error::stopped(&self.name)),
             Err(Interrupt::Failed(error)) => self.read_failed(error),
-            Err(halt) => {
-                let message = format!("{}: {halt}: does its file system hang?", self.name);
+            Err(interrupt) => {
+                let message = format!("{}: {interrupt}: does its file system hang?", self.name);
                 self.read_failed(Error::new(ErrorKind::Timeout, message))
             }
         }
@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(header(&credentials), "Bearer rotated");
     }
 
-    /// A path whose file system hangs: a pipe that nobody writes to.
+    /// A path whose file system hangs: a pipe without a writer.
     fn hang(path: &Path) -> impl FnOnce() + use<> {
         drop(std::fs::remove_file(path));
         let made = std::process::Command::new("mkfifo").arg(path).status();

@@ -14,8 +14,8 @@ const NAMESPACE_BYTES_MAX: u64 = 1024;
 
 /// Reads the configuration of the pod. The inner error says what is missing, if there is no pod.
 ///
-/// Those of kubectl's options apply that client-go applies in a pod, and those about credentials
-/// and impersonation, because a program that ignores them acts as another user.
+/// The options of kubectl apply that client-go applies in a pod. So do those about credentials and
+/// impersonation, because a program that ignores them acts as another user.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -27,8 +27,8 @@ pub(super) fn load(
     let directory = &environment.service_account;
     let mut config = Config::new(server(&host, &port)?);
     config.source = format!("service account in {}", directory.display());
-    let nobody = Section::default();
-    config.credentials = match kubeconfig::credentials(&nobody, options)? {
+    let no_user = Section::default();
+    config.credentials = match kubeconfig::credentials(&no_user, options)? {
         Credentials::None => {
             Credentials::token_file(directory.join("token"), None, &Clock::system())
         }
@@ -44,7 +44,7 @@ pub(super) fn load(
     {
         config.namespace = namespace;
     }
-    kubeconfig::apply(&nobody, options, &mut config)?;
+    kubeconfig::apply(&no_user, options, &mut config)?;
     Ok(Ok(config))
 }
 

@@ -290,9 +290,9 @@ impl History {
     }
 }
 
-/// A2: in every history the rate holds, each class is first come first served, urgent requests go
-/// first, and a queued background request is overtaken by seven in a row at most. Who gives up
-/// takes no permit along.
+/// A2: in every history the rate holds, and urgent requests go first. Each class is first come
+/// first served. At most seven in a row overtake a queued background request. A request that gives
+/// up takes no permit along.
 #[test]
 fn random_histories_keep_the_rate_the_order_and_the_share() {
     let (mut dice, _seed) = Dice::new();

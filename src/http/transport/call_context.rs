@@ -190,14 +190,14 @@ impl CallContext {
     }
 
     /// Adds the phase to a limit. Any other interrupt stays as it is.
-    pub(crate) fn explain(&self, halt: Interrupt) -> Interrupt {
+    pub(crate) fn explain(&self, interrupt: Interrupt) -> Interrupt {
         let doing = self.progress.as_ref().and_then(RequestProgress::describe);
-        match (halt, doing) {
+        match (interrupt, doing) {
             (Interrupt::Limit(limit), Some(doing)) => {
                 let message = format!("{limit}: {doing}");
                 Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
             }
-            (halt, _) => halt,
+            (interrupt, _) => interrupt,
         }
     }
 

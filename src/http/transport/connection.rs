@@ -203,8 +203,8 @@ impl Transport for Connection {
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {
         let awaited = self.await_bytes();
-        if let Err(halt) = &awaited {
-            self.broken |= !matches!(halt, Interrupt::Limit(_) | Interrupt::WouldBlock);
+        if let Err(interrupt) = &awaited {
+            self.broken |= !matches!(interrupt, Interrupt::Limit(_) | Interrupt::WouldBlock);
         }
         Ok(awaited?)
     }

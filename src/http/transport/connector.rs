@@ -64,9 +64,9 @@ impl ServerConnector {
         let ServerUrl { host, port, .. } = &self.server;
         call.enter_phase(RequestPhase::LookingUp);
         let resolved = self.resolver.resolve(host, *port, &call);
-        let addresses = resolved.map_err(|halt| self.late(halt, "the lookup of"))?;
+        let addresses = resolved.map_err(|interrupt| self.late(interrupt, "the lookup of"))?;
         let socket = tcp_connect::connect(&addresses, &call)
-            .map_err(|halt| self.late(halt, "the connect to"))?;
+            .map_err(|interrupt| self.late(interrupt, "the connect to"))?;
         match &self.tls {
             None => Ok(Connection::new(socket, None)),
             Some(tls) => {
@@ -74,15 +74,15 @@ impl ServerConnector {
                     call.enter_phase(RequestPhase::Handshake(address));
                 }
                 handshake(socket, tls, &call)
-                    .map_err(|halt| self.late(halt, "the TLS handshake with"))
+                    .map_err(|interrupt| self.late(interrupt, "the TLS handshake with"))
             }
         }
     }
 
     /// Adds the phase to a limit. Any other interrupt stays as it is.
-    fn late(&self, halt: Interrupt, phase: &str) -> Interrupt {
-        let Interrupt::Limit(limit @ Limit::Connect(_)) = halt else {
-            return halt;
+    fn late(&self, interrupt: Interrupt, phase: &str) -> Interrupt {
+        let Interrupt::Limit(limit @ Limit::Connect(_)) = interrupt else {
+            return interrupt;
         };
         let message = format!("{limit}: {phase} {} took longer", self.server.authority());
         Interrupt::Failed(Error::new(ErrorKind::Timeout, message))

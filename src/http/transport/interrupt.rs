@@ -107,8 +107,8 @@ impl Interrupt {
 impl From<Interrupt> for ureq::Error {
     /// ureq has to see the end of the bytes, because it decides whether the body may end there.
     /// Other interrupts pass through it.
-    fn from(halt: Interrupt) -> Self {
-        match halt {
+    fn from(interrupt: Interrupt) -> Self {
+        match interrupt {
             Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Io(error),
             Interrupt::Protocol(error) => error,
             other @ (Interrupt::Stopped
@@ -128,7 +128,7 @@ impl From<ureq::Error> for Interrupt {
     fn from(error: ureq::Error) -> Self {
         match error {
             ureq::Error::Other(inner) => match inner.downcast::<Self>() {
-                Ok(halt) => *halt,
+                Ok(interrupt) => *interrupt,
                 Err(inner) => Self::Protocol(ureq::Error::Other(inner)),
             },
             ureq::Error::Io(error) => Self::Io(error),

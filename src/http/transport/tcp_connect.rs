@@ -128,7 +128,7 @@ impl Attempts {
 fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     let socket = open(address)?;
     if let Err(refused) = tune(&socket) {
-        log::debug!("an option of the connection to {address} is refused: {refused}");
+        log::debug!("the system refuses an option of the connection to {address}: {refused}");
     }
     match rustix::net::connect(&socket, &address) {
         Ok(()) => Ok((socket, true)),
@@ -247,7 +247,7 @@ mod tests {
     fn when_all_refuse_each_is_named() {
         let addresses = [closed_port(), closed_port()];
         let Err(Interrupt::Failed(error)) = connect(&addresses, &call(NamedDeadline::NEVER)) else {
-            panic!("nobody listens");
+            panic!("no listener");
         };
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         for address in addresses {

@@ -119,10 +119,13 @@ impl Tls {
         match look.result(&call) {
             Ok(()) | Err(Interrupt::Stopped) => {}
             Err(Interrupt::Failed(error)) => {
-                log::warn!("TLS files are not looked at, those read last are used: {error}");
+                log::warn!(
+                    "the client cannot look at its TLS files and uses what it read last: {error}"
+                );
             }
-            Err(halt) => log::warn!(
-                "TLS files are {halt}, those read last are used: does their file system hang?"
+            Err(interrupt) => log::warn!(
+                "the look at the TLS files is {interrupt}, and the client uses what it read last: \
+                 does their file system hang?"
             ),
         }
     }
@@ -154,7 +157,9 @@ impl TlsReloader {
         match loaded.and_then(|loaded| build(&loaded, &self.provider)) {
             Ok(config) => self.current.lock().config = config,
             Err(error) => {
-                log::warn!("changed TLS files are not used, those before still are: {error}");
+                log::warn!(
+                    "the client cannot use the changed TLS files and uses what it read before: {error}"
+                );
             }
         }
     }
@@ -304,7 +309,9 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         }
         // The server decides whether it accepts an X.509 v1 certificate.
         Err(error) if tls_errors::is_unsupported_version(&error) => {
-            log::warn!("{certificate_origin}: an X.509 v1 certificate, which some servers refuse");
+            log::warn!(
+                "{certificate_origin}: some servers refuse X.509 v1 certificates, and this is one"
+            );
         }
         Err(error) => {
             return Err(Error::config(format!(

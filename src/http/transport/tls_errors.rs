@@ -1,4 +1,4 @@
-//! The errors of TLS, in words for the person who configured the client, with a remedy.
+//! The errors of TLS, in words for the user that configured the client, with a remedy.
 
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
