@@ -548,12 +548,10 @@ const COLUMNS_MAX: usize = 100;
 /// Where lines are still too long. The table only shrinks.
 const LONG_LINES: &[&str] = &[
     "src/delta_fifo",
-    "src/http",
     "src/informer",
     "src/manager",
     "src/metrics",
     "src/testing",
-    "src/wire",
 ];
 
 /// The texts that people write here: sources, pages, settings and scripts.
