@@ -105,8 +105,8 @@ pub trait WatchStream<K: Object>: Send {
     /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it
     /// was opened with.
     ///
-    /// It returns an event that has come even when `deadline` has passed. A program that was paused,
-    /// or whose sink is slow, must not take its own pause for the server's silence.
+    /// It returns an event that has come even when `deadline` has passed. A program that was
+    /// paused, or whose sink is slow, must not take its own pause for the server's silence.
     ///
     /// Bytes that are no watch event end the stream: the client makes an [`WatchEvent::Error`] of
     /// them, an internal error.
@@ -192,8 +192,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         false
     }
 
-    /// Where the request under way is, for the errors of callers that wait for it. The reflector asks
-    /// once. Default: `None`, unknown.
+    /// Where the request under way is, for the errors of callers that wait for it. The reflector
+    /// asks once. Default: `None`, unknown.
     fn progress(&self) -> Option<RequestProgress> {
         None
     }
@@ -207,7 +207,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
 
 /// Gets single objects, past every cache of this crate.
 pub trait Getter<K: Object>: Send + Sync {
-    /// Asks for one object. An empty `version` reads with quorum; `0` reads from the server's cache.
+    /// Asks for one object. An empty `version` reads with quorum. `0` reads from the server's
+    /// cache.
     ///
     /// Blocks until the answer, `deadline`, a limit of the transport, or the stop.
     ///

@@ -255,7 +255,8 @@ mod tests {
             ),
             (
                 list(&Secret::resource(), &shop, &page),
-                "/api/v1/namespaces/shop/secrets?limit=500&resourceVersion=0&resourceVersionMatch=NotOlderThan",
+                "/api/v1/namespaces/shop/secrets?limit=500&resourceVersion=0&\
+                 resourceVersionMatch=NotOlderThan",
             ),
             (
                 list(&Secret::resource(), &shop, &next),

@@ -158,7 +158,7 @@ impl TlsReloader {
             Ok(config) => self.current.lock().config = config,
             Err(error) => {
                 log::warn!(
-                    "the client cannot use the changed TLS files and uses what it read before: {error}"
+                    "the client cannot use the changed TLS files and uses those before: {error}"
                 );
             }
         }
