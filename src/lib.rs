@@ -102,7 +102,7 @@
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
-//! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
+//! use kubecache::informer::{InformerOptions, SharedInformer};
 //! use kubecache::object::{Object as _, Scope};
 //! use kubecache::store::Indexers;
 //! use signal_hook::consts::{SIGINT, SIGTERM};
@@ -115,7 +115,8 @@
 //!     let source = client.lister_watcher(Scope::namespace("shop"));
 //!     let informer = SharedInformer::new(source, options);
 //!     informer.add_handler(
-//!         Handlers::<Pod>::new()
+//!         informer
+//!             .handlers()
 //!             .on_add(|pod, _is_in_initial_list| println!("{} is there", pod.key()))
 //!             .on_delete(|pod| println!("{} is gone", pod.key())),
 //!     )?;
@@ -162,7 +163,7 @@
 //! use kubecache::Error;
 //! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
-//! use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
+//! use kubecache::informer::{InformerOptions, SharedInformer};
 //! use kubecache::manager::{ManagerOptions, SecretManager};
 //! use kubecache::object::{FieldSelector, Scope};
 //!
@@ -174,7 +175,7 @@
 //!     let pods = SharedInformer::<Pod>::new(source, InformerOptions::default());
 //!     let [added, updated, deleted] = [(); 3].map(|()| Arc::clone(&secrets));
 //!     let registered = pods.add_handler(
-//!         Handlers::new()
+//!         pods.handlers()
 //!             .on_add(move |pod, _is_in_initial_list| added.register_pod(pod))
 //!             .on_update(move |_old, new| updated.register_pod(new))
 //!             .on_delete(move |pod| deleted.unregister_pod(&pod.last_known)),

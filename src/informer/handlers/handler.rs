@@ -223,6 +223,9 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) +
 
 /// A handler made of closures; what is left out does nothing.
 ///
+/// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) returns an empty one for
+/// [`add_handler`](crate::informer::SharedInformer::add_handler), whose type no closure has to name.
+///
 /// All of them are called on the handler's own thread, so they may block, and may hold what is only
 /// `Send`.
 ///

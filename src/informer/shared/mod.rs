@@ -18,7 +18,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
-use crate::informer::{EventHandler, HandlerOptions, Registration};
+use crate::informer::{EventHandler, HandlerOptions, Handlers, Registration};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{ReflectorOptions, ReflectorStatus, Waiters};
@@ -163,6 +163,35 @@ impl<K: Object> SharedInformer<K> {
             thread: WorkerGroup::default(),
             stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Returns closures of the informer's type that do nothing yet, for
+    /// [`add_handler`](Self::add_handler).
+    ///
+    /// The same as [`Handlers::new`]. But the compiler knows the type of the closures' arguments
+    /// before it reads the closures, so that no closure has to name it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use kubecache::informer::{InformerOptions, SharedInformer};
+    /// # use kubecache::testing::FakeSource;
+    /// use k8s_openapi::api::core::v1::Pod;
+    /// use std::sync::Arc;
+    ///
+    /// # let source = Arc::new(FakeSource::new());
+    /// let pods = SharedInformer::<Pod>::new(source, InformerOptions::default());
+    /// pods.add_handler(
+    ///     pods.handlers()
+    ///         .on_add(|pod, _| println!("{} on {:?}", pod.key(), pod.spec))
+    ///         .on_delete(|gone| println!("{} is gone", gone.key())),
+    /// )?;
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn handlers(&self) -> Handlers<K> {
+        Handlers::new()
     }
 
     /// Adds a handler with the default options, from any thread, at any time before the stop.
