@@ -1,0 +1,192 @@
+//! The queue: its making, and the consumer's side.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
+use crate::object::Object;
+use crate::reflector::Waiters;
+use crate::sync::{Arc, Monitor, Rank, current_thread};
+
+use super::delta::Deltas;
+use super::handle::DeltaFifoHandle;
+use super::options::{DeltaFifoOptions, KnownObjects, ask};
+use super::state::{QueueEnd, QueueState};
+use super::writer::DeltaFifoWriter;
+
+/// A queue of changes between one reflector and one consumer, which this is.
+///
+/// The consumer takes deltas with [`pop`](Self::pop) and applies them to a store of its own. It
+/// holds no lock meanwhile, so events go on to be queued. A list and a resync wait until nothing is
+/// being processed, and then ask what the consumer [knows](KnownObjects).
+///
+/// Dropping this drops what waits, and makes every further write an error.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use kubecache::clock::Clock;
+/// use kubecache::delta_fifo::{Delta, DeltaFifo, DeltaFifoOptions};
+/// use kubecache::reflector::{Reflector, ReflectorOptions};
+/// use kubecache::testing::{FakeSource, objects};
+///
+/// let source = FakeSource::<ConfigMap>::new();
+/// source.set(objects::config_map("shop", "settings", "", &[]));
+///
+/// let (mut queue, writer) = DeltaFifo::new(DeltaFifoOptions::default().atomic_lists());
+/// let reflector =
+///     Reflector::spawn("settings", Arc::new(source), writer, ReflectorOptions::default())?;
+///
+/// queue.pop(Clock::system().after(Duration::from_mins(1)), |deltas, is_in_initial_list| {
+///     assert!(matches!(deltas.newest(), Delta::ReplacedAll(list) if list.items.len() == 1));
+///     assert!(is_in_initial_list);
+/// })?;
+/// assert!(queue.handle().has_synced());
+/// reflector.join().expect("it did not panic");
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[doc(alias = "DeltaFIFO")]
+#[doc(alias = "RealFIFO")]
+pub struct DeltaFifo<K: Object> {
+    queue: DeltaFifoHandle<K>,
+    known: Option<Arc<dyn KnownObjects<K>>>,
+}
+
+impl<K: Object> DeltaFifo<K> {
+    /// A queue and its one writer, which is a [`Sink`](crate::reflector::Sink) for a reflector.
+    pub fn new(options: DeltaFifoOptions<K>) -> (Self, DeltaFifoWriter<K>) {
+        let clock = options.clock.clone();
+        let state = QueueState::new(!options.in_order, clock.now());
+        let queue = DeltaFifoHandle {
+            state: Arc::new(Monitor::ranked(Rank::DELTA_FIFO, state)),
+            waiters: Waiters::new(),
+            clock,
+        };
+        let known = options.known.as_ref().map(Arc::clone);
+        let writer = DeltaFifoWriter::new(queue.clone(), options);
+        (Self { queue, known }, writer)
+    }
+
+    /// Takes what waits first and processes it: the changes of one object that came together, in
+    /// order one delta. `process` is told too whether the queue had not synced when they were
+    /// taken.
+    ///
+    /// Blocks until something waits, the queue is closed and empty, or `deadline`; then as long as
+    /// `process` does, under no lock. What is processed does not wait any more, and a panic ends
+    /// its processing too.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue`;
+    /// `Timeout` at the deadline, though something that waits wins over both; `Panicked` when
+    /// `process` panicked.
+    pub fn pop<R>(
+        &mut self,
+        deadline: Deadline,
+        process: impl FnOnce(Deltas<K>, bool) -> R,
+    ) -> Result<R, Error> {
+        self.run(1, deadline, |deltas, _, is_initial| {
+            process(deltas, is_initial)
+        })
+    }
+
+    /// Takes up to `max` entries at once, each about another object, and processes them together:
+    /// under one lock of the consumer's store, say.
+    ///
+    /// A batch holds entries of the first list only, or none of them. A delta about no single
+    /// object comes alone. Blocks and ends as [`pop`](Self::pop).
+    ///
+    /// # Errors
+    ///
+    /// As [`pop`](Self::pop).
+    pub fn pop_batch<R>(
+        &mut self,
+        max: NonZeroUsize,
+        deadline: Deadline,
+        process: impl FnOnce(Vec<Deltas<K>>, bool) -> R,
+    ) -> Result<R, Error> {
+        self.run(max.get(), deadline, |first, more, is_initial| {
+            let batch = std::iter::once(first).chain(more);
+            process(batch.collect(), is_initial)
+        })
+    }
+
+    /// For others than writer and consumer: to wait until the queue has synced, to look at it, to
+    /// close it.
+    pub fn handle(&self) -> DeltaFifoHandle<K> {
+        self.queue.clone()
+    }
+
+    /// The consumer ends by `cause`, which every wait for a sync is told.
+    pub(super) fn fail(&self, cause: Error) {
+        self.queue.state.lock().cause = Some(cause);
+    }
+
+    /// Adds the last state to a deletion whose final state does not decode (B12): everything before
+    /// it has been processed, so the view shows that.
+    pub(super) fn complete(&self, deltas: &mut Deltas<K>) {
+        let known = self.known.as_deref();
+        deltas.complete(|key| ask(known?, |known| known.last_good(key)).ok().flatten());
+    }
+
+    fn run<R>(
+        &mut self,
+        max: usize,
+        deadline: Deadline,
+        process: impl FnOnce(Deltas<K>, Vec<Deltas<K>>, bool) -> R,
+    ) -> Result<R, Error> {
+        let DeltaFifoHandle { state, clock, .. } = &self.queue;
+        let thread = current_thread();
+        let locked = state.lock();
+        let (taken, locked) = clock.wait_for(state, locked, deadline, |state| {
+            if state.paused {
+                return None;
+            }
+            let taken = state.take(max, thread);
+            (taken.is_some() || state.end != QueueEnd::Open).then_some(taken)
+        });
+        drop(locked);
+        let text = format!(
+            "waiting for a change of a {}: the deadline passed",
+            K::resource().kind()
+        );
+        let taken = taken.ok_or_else(|| Error::new(ErrorKind::Timeout, text))?;
+        let text = "DeltaFIFO: manipulating with closed queue";
+        let (mut first, mut more, initial) =
+            taken.ok_or_else(|| Error::new(ErrorKind::Stopped, text))?;
+        for deltas in std::iter::once(&mut first).chain(&mut more) {
+            self.complete(deltas);
+        }
+        let resource = K::resource();
+        let port = format_args!("the process function of a {} queue", resource.kind());
+        let result = guard(port, || process(first, more, initial));
+        state.lock().finish();
+        state.notify_all();
+        result
+    }
+}
+
+impl<K: Object> Drop for DeltaFifo<K> {
+    fn drop(&mut self) {
+        let left = self.queue.state.lock().abandon();
+        self.queue.state.notify_all();
+        drop(left);
+    }
+}
+
+impl<K: Object> fmt::Debug for DeltaFifo<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaFifo")
+            .field("queue", &self.queue)
+            .field("known", &self.known.is_some())
+            .finish()
+    }
+}
