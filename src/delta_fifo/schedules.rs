@@ -68,7 +68,7 @@ fn a_change_and_the_end_are_never_missed_by_a_pop() {
             }
             drop(writer);
             let end = consumer.join().unwrap();
-            assert_eq!(end, ("Ua1,Ua2".to_owned(), ErrorKind::Stopped));
+            assert_eq!(end, ("~a1,~a2".to_owned(), ErrorKind::Stopped));
         },
         SCHEDULES,
     );

@@ -8,7 +8,7 @@ fn df_4_the_changes_of_one_object_are_one_pop() {
     let mut rig = Rig::compressed("");
     rig.feed("+a10 ~a12 -a15");
     assert_eq!(rig.handle.len(), 1);
-    assert_eq!(rig.drain(), ["Aa10,Ua12,Da15"]);
+    assert_eq!(rig.drain(), ["+a10,~a12,-a15"]);
 }
 
 /// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes,
@@ -17,9 +17,9 @@ fn df_4_the_changes_of_one_object_are_one_pop() {
 fn df_4_an_object_keeps_its_place() {
     let mut rig = Rig::compressed("");
     rig.feed("+a10 +b1 +c11 +c13 +d30");
-    assert_eq!(shown(&rig.pop()), "Aa10");
+    assert_eq!(shown(&rig.pop()), "+a10");
     rig.feed("+a14");
-    assert_eq!(rig.drain(), ["Ab1", "Ac11,Ac13", "Ad30", "Aa14"]);
+    assert_eq!(rig.drain(), ["+b1", "+c11,+c13", "+d30", "+a14"]);
 }
 
 /// DF-1, `TestDeltaFIFO_basic`: whatever is taken in between, each object's changes come in order
@@ -32,7 +32,7 @@ fn df_1_the_order_of_two_interleaved_series_is_kept() {
         rig.feed(&format!("~a{number} ~b{number}"));
         if number % 7 == 0 {
             for deltas in rig.drain() {
-                let series = if deltas.starts_with("Ua") {
+                let series = if deltas.starts_with("~a") {
                     &mut of_a
                 } else {
                     &mut of_b
@@ -50,7 +50,7 @@ fn df_1_the_order_of_two_interleaved_series_is_kept() {
 fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
     let mut rig = Rig::alone();
     rig.feed("+a10 ~b15 +c17 -c18 -d20");
-    assert_eq!(rig.drain(), ["Aa10", "Ub15", "Ac17,Dc18"]);
+    assert_eq!(rig.drain(), ["+a10", "~b15", "+c17,-c18"]);
 }
 
 /// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of what the consumer holds is queued, of
@@ -59,7 +59,7 @@ fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
 fn df_5_with_a_view_a_known_deletion_is_queued() {
     let mut rig = Rig::compressed("a5 b6 c7");
     rig.feed("+a10 ~b15 -c20 -d20");
-    assert_eq!(rig.drain(), ["Aa10", "Ub15", "Dc20"]);
+    assert_eq!(rig.drain(), ["+a10", "~b15", "-c20"]);
 }
 
 /// DF-5: a view that fails is no reason to lose a deletion.
@@ -68,7 +68,7 @@ fn df_5_a_view_that_fails_lets_the_deletion_through() {
     let mut rig = Rig::compressed("");
     rig.known.broken.lock().insert(key("a"));
     rig.feed("-a3");
-    assert_eq!(rig.drain(), ["Da3"]);
+    assert_eq!(rig.drain(), ["-a3"]);
 }
 
 /// DF-5, DF-14: a deletion that is left out counts as input all the same.
@@ -85,7 +85,7 @@ fn df_5_an_ignored_deletion_counts_as_populated() {
 fn df_5_added_and_deleted_are_both_kept() {
     let mut rig = Rig::compressed("");
     rig.feed("+a5 -a6");
-    assert_eq!(rig.drain(), ["Aa5,Da6"]);
+    assert_eq!(rig.drain(), ["+a5,-a6"]);
 }
 
 /// DF-6: two deletions in a row are one; the final state wins over what a list implies, else the
@@ -95,18 +95,18 @@ fn df_6_two_deletions_in_a_row_are_one() {
     let table = [
         (
             "+a1 -a2 -a3",
-            "Aa1,Da3",
+            "+a1,-a3",
             "the newer of two final states: the older may be old news, which the store refuses \
              (B18)",
         ),
         (
             "+a1 -a2 =",
-            "Aa1,Da2",
+            "+a1,-a2",
             "the final state, not what the list implies",
         ),
-        ("+a1 = -a3", "Aa1,Da3", "the final state, which came later"),
-        ("+a1 = =", "Aa1,Ta1", "the newer of two implied ones"),
-        ("+a1 +a1", "Aa1,Aa1", "nothing else is merged"),
+        ("+a1 = -a3", "+a1,-a3", "the final state, which came later"),
+        ("+a1 = =", "+a1,?a1", "the newer of two implied ones"),
+        ("+a1 +a1", "+a1,+a1", "nothing else is merged"),
     ];
     for (input, output, why) in table {
         assert_eq!(Rig::compressed("").feed(input).drain(), [output], "{why}");
@@ -117,11 +117,11 @@ fn df_6_two_deletions_in_a_row_are_one() {
 #[test]
 fn df_6_nothing_else_is_merged() {
     let table = [
-        ("~a1 ~a1", "Ua1,Ua1"),
-        ("=a1 =a1", "Ra1,Ra1"),
-        ("-a2 +a3 -a4", "Da2,Aa3,Da4"),
-        ("-a2 =a3 -a4", "Da2,Ra3,Da4"),
-        ("= +a3 =", "Ta1,Aa3,Ta3"),
+        ("~a1 ~a1", "~a1,~a1"),
+        ("=a1 =a1", "=a1,=a1"),
+        ("-a2 +a3 -a4", "-a2,+a3,-a4"),
+        ("-a2 =a3 -a4", "-a2,=a3,-a4"),
+        ("= +a3 =", "?a1,+a3,?a3"),
     ];
     for (input, output) in table {
         assert_eq!(
@@ -136,7 +136,7 @@ fn df_6_nothing_else_is_merged() {
 /// history; it counts for both.
 #[test]
 fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
-    assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["Da5"]);
+    assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["-a5"]);
     let mut rig = Rig::compressed("a1");
     rig.feed("-a2");
     let later = ObjectEvent::deleted(undecodable("a3"));
@@ -144,7 +144,7 @@ fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     let popped = rig.pop();
     assert_eq!(
         shown(&popped),
-        "Ta2",
+        "?a2",
         "the last state that decodes, of a deletion that does not"
     );
     let Delta::Deleted(deletion) = popped.newest() else {
@@ -161,9 +161,9 @@ fn df_9_each_missing_object_is_deleted_once() {
     let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
     rig.feed("~d2 +z1 ~b2 =c1");
     let mut popped = rig.drain();
-    assert_eq!(popped[..3], ["Ud2,Td2", "Az1,Tz1", "Ub2,Tb2"]);
+    assert_eq!(popped[..3], ["~d2,?d2", "+z1,?z1", "~b2,?b2"]);
     popped[3..].sort();
-    assert_eq!(popped[3..], ["Rc1", "Ta1", "Te1"]);
+    assert_eq!(popped[3..], ["=c1", "?a1", "?e1"]);
 }
 
 /// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five
@@ -171,10 +171,10 @@ fn df_9_each_missing_object_is_deleted_once() {
 #[test]
 fn df_8_a_list_deletes_what_it_goes_without() {
     let table: [(&str, &[&str]); 4] = [
-        ("-c10 =a5", &["Dc10", "Ra5", "Tb6"]),
-        ("+c10 =a5", &["Ac10,Tc10", "Ra5", "Tb6"]),
-        ("-b6 +b100 =a5", &["Db6,Ab100,Tb100", "Ra5", "Tc7"]),
-        ("=b100,a5 =a5", &["Rb100,Tb100", "Ra5,Ra5", "Tc7"]),
+        ("-c10 =a5", &["-c10", "=a5", "?b6"]),
+        ("+c10 =a5", &["+c10,?c10", "=a5", "?b6"]),
+        ("-b6 +b100 =a5", &["-b6,+b100,?b100", "=a5", "?c7"]),
+        ("=b100,a5 =a5", &["=b100,?b100", "=a5,=a5", "?c7"]),
     ];
     for (input, output) in table {
         assert_eq!(
@@ -185,7 +185,7 @@ fn df_8_a_list_deletes_what_it_goes_without() {
     }
     assert_eq!(
         Rig::alone().feed("+c10 =a5").drain(),
-        ["Ac10,Tc10", "Ra5"],
+        ["+c10,?c10", "=a5"],
         "no view"
     );
 }
@@ -194,7 +194,7 @@ fn df_8_a_list_deletes_what_it_goes_without() {
 #[test]
 fn df_8_a_listed_object_is_replaced() {
     for known in ["", "a1"] {
-        assert_eq!(Rig::compressed(known).feed("=a1").drain(), ["Ra1"]);
+        assert_eq!(Rig::compressed(known).feed("=a1").drain(), ["=a1"]);
     }
 }
 
@@ -202,7 +202,7 @@ fn df_8_a_listed_object_is_replaced() {
 /// is told of.
 #[test]
 fn df_8_a_list_brings_back_what_was_deleted() {
-    assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["Da2,Ra3"]);
+    assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["-a2,=a3"]);
 }
 
 /// DF-8, `TestDeltaFIFO_addReplace`: the newest state of a list stands last.
@@ -211,7 +211,7 @@ fn df_8_the_newest_state_stands_last() {
     let mut rig = Rig::compressed("");
     rig.feed("+a10 =a15");
     let popped = rig.pop();
-    assert_eq!(shown(&popped), "Aa10,Ra15");
+    assert_eq!(shown(&popped), "+a10,=a15");
     assert!(matches!(popped.iter().next(), Some(Delta::Added(_))));
     assert!(matches!(popped.newest(), Delta::Replaced(_)));
     assert_eq!(popped.iter().count(), 2);
@@ -237,11 +237,11 @@ fn df_8_a_failed_lookup_leaves_the_last_state_out() {
 #[test]
 fn df_11_lists_over_objects_that_only_wait() {
     let table = [
-        ("+a1 =", "Aa1,Ta1"),
-        ("+a1 -a1 =", "Aa1,Da1"),
-        ("+a1 =a1 =a1 =", "Aa1,Ra1,Ra1,Ta1"),
-        ("+a1 = =", "Aa1,Ta1"),
-        ("+a1 -a1 +a2 =", "Aa1,Da1,Aa2,Ta2"),
+        ("+a1 =", "+a1,?a1"),
+        ("+a1 -a1 =", "+a1,-a1"),
+        ("+a1 =a1 =a1 =", "+a1,=a1,=a1,?a1"),
+        ("+a1 = =", "+a1,?a1"),
+        ("+a1 -a1 +a2 =", "+a1,-a1,+a2,?a2"),
     ];
     for (input, output) in table {
         assert_eq!(Rig::alone().feed(input).drain(), [output], "{input}");
@@ -281,7 +281,7 @@ fn st_5_each_key_of_a_list_is_queued_once() {
         rig.writer
             .stage(&mut staging, ObjectEvent::added(held("c2")));
         rig.writer.commit(staging, &at("9")).unwrap();
-        assert_eq!(rig.drain(), ["Ra2", "Rb1", "Rc2"]);
+        assert_eq!(rig.drain(), ["=a2", "=b1", "=c2"]);
     }
 }
 
@@ -306,10 +306,10 @@ fn a_list_that_is_dropped_changes_nothing() {
 #[test]
 fn df_16_a_resync_brings_up_what_nothing_waits_for() {
     let table: [(&str, &str, &[&str]); 4] = [
-        ("a5", "!", &["Sa5"]),
-        ("a5", "-a10 !", &["Da10"]),
-        ("a5", "~a6 !", &["Ua6"]),
-        ("a5 b6", "~b7 !", &["Ub7", "Sa5"]),
+        ("a5", "!", &["!a5"]),
+        ("a5", "-a10 !", &["-a10"]),
+        ("a5", "~a6 !", &["~a6"]),
+        ("a5 b6", "~b7 !", &["~b7", "!a5"]),
     ];
     for (known, input, output) in table {
         assert_eq!(
@@ -329,7 +329,7 @@ fn df_16_a_resync_brings_up_what_nothing_waits_for() {
 fn df_16_a_failed_lookup_is_skipped() {
     let mut rig = Rig::compressed("b1");
     rig.known.broken.lock().insert(key("a"));
-    assert_eq!(rig.feed("!").drain(), ["Sb1"]);
+    assert_eq!(rig.feed("!").drain(), ["!b1"]);
 }
 
 /// DF-7, `TestDeltaFIFO_transformer`: each object is transformed once, and a deletion by a list

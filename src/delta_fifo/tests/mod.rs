@@ -1,10 +1,7 @@
 //! The queue in its modes, written through the sink as a reflector does.
 //!
-//! Tables are written in a small language. Inputs: `+a1` adds object `a` at version 1, `~a2`
-//! updates it, `-a3` deletes it, `=a1,b2` replaces by a list, `=` by an empty one, `!` resyncs.
-//! Outputs: one word per pop, its deltas joined by `,`: `A` added, `U` updated, `D` deleted, `T`
-//! deleted by a list (a tombstone), `R` replaced, `S` sync, `X` any of the first two or replaced
-//! that does not decode.
+//! Tables are written in the notation that the manual's page about contributing describes. A pop is
+//! one word, its deltas joined by `,`.
 
 mod atomic;
 mod compressed;
@@ -253,30 +250,30 @@ pub(super) fn shown(deltas: &Deltas<ConfigMap>) -> String {
 
 fn shown_delta(delta: &Delta<ConfigMap>) -> String {
     match delta {
-        Delta::Added(object) => shown_object('A', object),
-        Delta::Updated(object) => shown_object('U', object),
-        Delta::Replaced(object) => shown_object('R', object),
-        Delta::Sync(object) => format!("S{}", word(object)),
+        Delta::Added(object) => shown_object('+', object),
+        Delta::Updated(object) => shown_object('~', object),
+        Delta::Replaced(object) => shown_object('=', object),
+        Delta::Sync(object) => format!("!{}", word(object)),
         Delta::Deleted(deletion) => {
             let last = deletion.last_known.as_ref();
             let last = last.map_or_else(|| format!("{}?", deletion.key), |object| word(object));
             let letter = if deletion.final_state_known() {
-                'D'
+                '-'
             } else {
-                'T'
+                '?'
             };
             format!("{letter}{last}")
         }
         Delta::ReplacedAll(all) => {
             let items = all.items.iter().map(|item| match item {
                 Listed::Object(object) => word(object),
-                Listed::Undecodable(_) => shown_object('R', item),
+                Listed::Undecodable(_) => shown_object('=', item),
             });
             let items: Vec<_> = items.collect();
             format!("[{}]@{}", items.join("+"), all.of.resource_version)
         }
-        Delta::SyncAll => "S*".to_owned(),
-        Delta::Bookmark(version) => format!("B{version}"),
+        Delta::SyncAll => "!".to_owned(),
+        Delta::Bookmark(version) => format!("@{version}"),
     }
 }
 

@@ -31,11 +31,11 @@ fn write_parked(
 #[test]
 fn rq_12_an_event_is_queued_while_something_is_processed() {
     let table = [
-        ("", "+a1", "~a2", "Ua2"),
-        ("", "+a1", "-a2", "Da2"),
-        ("a1", "~a2", "-a3", "Da3"),
+        ("", "+a1", "~a2", "~a2"),
+        ("", "+a1", "-a2", "-a2"),
+        ("a1", "~a2", "-a3", "-a3"),
         // DF-5: the deletion that is processed may be refused as old news (B18).
-        ("a3", "-a2", "-a4", "Da4"),
+        ("a3", "-a2", "-a4", "-a4"),
     ];
     for (known, before, meanwhile, expected) in table {
         for mut rig in [Rig::compressed(known), Rig::in_order(known)] {
@@ -54,14 +54,14 @@ fn rq_12_an_event_is_queued_while_something_is_processed() {
 #[test]
 fn df_8_rq_3_df_16_rq_9_a_list_and_a_resync_wait_for_the_processing() {
     let table = [
-        ("", "+a1", "=", "Ta1"),
-        ("", "+a1", "=a1", "Ra1"),
+        ("", "+a1", "=", "?a1"),
+        ("", "+a1", "=a1", "=a1"),
         ("a1", "-a2", "=", ""),
-        ("a1", "~a2", "=", "Ta2"),
-        ("", "+a1", "!", "Sa1"),
-        ("a1", "~a2", "!", "Sa2"),
+        ("a1", "~a2", "=", "?a2"),
+        ("", "+a1", "!", "!a1"),
+        ("a1", "~a2", "!", "!a2"),
         ("a1", "-a2", "!", ""),
-        ("a1 b1", "~a2", "!", "Sa2 Sb1"),
+        ("a1 b1", "~a2", "!", "!a2 !b1"),
     ];
     for (known, before, word, expected) in table {
         for options in [Options::default(), Options::default().in_order()] {
@@ -94,7 +94,7 @@ fn b18_rq_3_a_list_ends_an_object_whose_deletion_is_refused_meanwhile() {
     let (written, writer) = waiting.told.recv().unwrap();
     written.unwrap();
     rig.writer = writer;
-    assert_eq!(rig.drain(), ["Ta5"]);
+    assert_eq!(rig.drain(), ["?a5"]);
 }
 
 /// RQ-5: what is processed before the first list does not count for it.
@@ -103,7 +103,7 @@ fn rq_5_what_is_processed_before_the_first_list_does_not_count_for_it() {
     let fake = FakeClock::new();
     let mut rig = on_view(&fake, Options::default().in_order(), view("a1"));
     rig.feed("!");
-    assert_eq!(shown(&rig.begin()), "Sa1");
+    assert_eq!(shown(&rig.begin()), "!a1");
     let waiting = write_parked(&fake, &mut rig, "=b1");
     finish(&rig.handle);
     let (written, writer) = waiting.told.recv().unwrap();
@@ -122,7 +122,7 @@ fn rq_10_an_atomic_list_waits_for_no_processing() {
     let _deltas = rig.begin();
     rig.feed("=b1 !");
     finish(&rig.handle);
-    assert_eq!(rig.drain(), ["[b1]@100", "S*"]);
+    assert_eq!(rig.drain(), ["[b1]@100", "!"]);
 }
 
 /// How a write that waits is ended, although the consumer goes on.
@@ -182,7 +182,7 @@ fn rq_12_above_its_bound_an_event_waits() {
         let (written, writer) = waiting.told.recv().unwrap();
         written.unwrap();
         rig.writer = writer;
-        assert!(rig.drain().join(",").contains("Ud2"));
+        assert!(rig.drain().join(",").contains("~d2"));
         rig.feed("~a8 ~a9");
     }
 }
@@ -209,7 +209,7 @@ fn a_write_inside_the_process_function_is_refused() {
             writer.bookmark(&ResourceVersion::from("7"));
         });
         popped.unwrap();
-        assert_eq!(rig.drain(), ["Ab1"]);
+        assert_eq!(rig.drain(), ["+b1"]);
         rig.feed("+c1");
     }
 }
