@@ -35,6 +35,13 @@ fn rig(clock: Clock, compressed: bool) -> Rig {
     Rig::new(options.clock(clock), known)
 }
 
+/// Checks a model of the compressed queue, and the same of the queue in order.
+fn in_both_modes(model: impl Fn(Rig) + Copy + Send + Sync + 'static) {
+    for compressed in [true, false] {
+        shuttle::check_random(move || model(rig(Clock::system(), compressed)), SCHEDULES);
+    }
+}
+
 /// Processes what comes until the queue is closed and empty, as a view that follows it.
 fn follow(mut queue: DeltaFifo<ConfigMap>, view: &View) {
     let process = |deltas, _| {
@@ -122,34 +129,30 @@ fn every_end_of_a_pop_at_once() {
 /// A caller who waits for the first list is woken by the end of its processing, not before it.
 #[test]
 fn the_end_of_the_first_list_is_never_missed() {
-    for compressed in [true, false] {
-        shuttle::check_random(
-            move || {
-                let Rig {
-                    queue,
-                    mut writer,
-                    handle,
-                    known,
-                } = rig(Clock::system(), compressed);
-                let waiters = [handle.clone(), handle].map(|handle| {
-                    let known = Arc::clone(&known);
-                    thread::spawn(move || {
-                        handle.wait_until_synced(Deadline::NEVER).unwrap();
-                        let applied = known.objects.lock().len();
-                        assert_eq!(applied, 2, "synced before it was applied");
-                    })
-                });
-                let consumer = thread::spawn(move || follow(queue, &known));
-                replace(&mut writer, vec![held("a1"), held("b1")]).unwrap();
-                drop(writer);
-                for thread in waiters {
-                    thread.join().unwrap();
-                }
-                consumer.join().unwrap();
-            },
-            SCHEDULES,
-        );
-    }
+    in_both_modes(
+        |Rig {
+             queue,
+             mut writer,
+             handle,
+             known,
+         }| {
+            let waiters = [handle.clone(), handle].map(|handle| {
+                let known = Arc::clone(&known);
+                thread::spawn(move || {
+                    handle.wait_until_synced(Deadline::NEVER).unwrap();
+                    let applied = known.objects.lock().len();
+                    assert_eq!(applied, 2, "synced before it was applied");
+                })
+            });
+            let consumer = thread::spawn(move || follow(queue, &known));
+            replace(&mut writer, vec![held("a1"), held("b1")]).unwrap();
+            drop(writer);
+            for thread in waiters {
+                thread.join().unwrap();
+            }
+            consumer.join().unwrap();
+        },
+    );
 }
 
 /// A caller who waits for a list that never comes hears that, whichever end goes first.
@@ -177,111 +180,99 @@ fn a_queue_that_cannot_sync_is_never_waited_for() {
 /// schedule, what the consumer holds at the end is what the list said.
 #[test]
 fn a_list_waits_for_the_processing_and_loses_no_deletion() {
-    for compressed in [true, false] {
-        shuttle::check_random(
-            move || {
-                let Rig {
-                    queue,
-                    mut writer,
-                    known,
-                    ..
-                } = rig(Clock::system(), compressed);
-                let view = Arc::clone(&known);
-                let consumer = thread::spawn(move || follow(queue, &view));
-                for word in ["+a1", "+b1", "-a2", "!", "=c1"] {
-                    write(&mut writer, word).unwrap();
-                }
-                drop(writer);
-                consumer.join().unwrap();
-                let objects = known.objects.lock();
-                let left: Vec<_> = objects.keys().map(ToString::to_string).collect();
-                assert_eq!(left, ["c"], "lost a deletion");
-            },
-            SCHEDULES,
-        );
-    }
+    in_both_modes(
+        |Rig {
+             queue,
+             mut writer,
+             known,
+             ..
+         }| {
+            let view = Arc::clone(&known);
+            let consumer = thread::spawn(move || follow(queue, &view));
+            for word in ["+a1", "+b1", "-a2", "!", "=c1"] {
+                write(&mut writer, word).unwrap();
+            }
+            drop(writer);
+            consumer.join().unwrap();
+            let objects = known.objects.lock();
+            let left: Vec<_> = objects.keys().map(ToString::to_string).collect();
+            assert_eq!(left, ["c"], "lost a deletion");
+        },
+    );
 }
 
 /// A resync delivers the object once more wherever it is, and never takes it back (DF-16, RQ-9).
 #[test]
 fn a_resync_during_the_processing_reaches_the_object() {
-    for compressed in [true, false] {
-        shuttle::check_random(
-            move || {
-                let Rig {
-                    mut queue,
-                    mut writer,
-                    known,
-                    ..
-                } = rig(Clock::system(), compressed);
-                let ticked = Arc::new(AtomicBool::new(false));
-                let at_the_tick = Arc::clone(&ticked);
-                let consumer = thread::spawn(move || {
-                    let mut told = Vec::new();
-                    let mut since = 0;
-                    let mut process = |deltas: super::Deltas<_>, _| {
-                        since += u32::from(at_the_tick.load(Ordering::SeqCst));
-                        thread::yield_now();
-                        apply(&known, &deltas);
-                        let objects = deltas.iter().filter_map(super::Delta::object);
-                        told.extend(objects.map(|object| object.resource_version()));
-                    };
-                    while queue.pop(Deadline::NEVER, &mut process).is_ok() {}
-                    (told, since)
-                });
-                for word in ["~a1", "~a2"] {
-                    write(&mut writer, word).unwrap();
-                }
-                ticked.store(true, Ordering::SeqCst);
-                writer.resync().unwrap();
-                drop(writer);
-                let (told, since) = consumer.join().unwrap();
-                assert!(since > 0, "told nothing since the tick: {told:?}");
-                let back = |pair: &[ResourceVersion]| pair[1].is_older_than(&pair[0]);
-                assert!(!told.windows(2).any(back), "{told:?}");
-            },
-            SCHEDULES,
-        );
-    }
+    in_both_modes(
+        |Rig {
+             mut queue,
+             mut writer,
+             known,
+             ..
+         }| {
+            let ticked = Arc::new(AtomicBool::new(false));
+            let at_the_tick = Arc::clone(&ticked);
+            let consumer = thread::spawn(move || {
+                let mut told = Vec::new();
+                let mut since = 0;
+                let mut process = |deltas: super::Deltas<_>, _| {
+                    since += u32::from(at_the_tick.load(Ordering::SeqCst));
+                    thread::yield_now();
+                    apply(&known, &deltas);
+                    let objects = deltas.iter().filter_map(super::Delta::object);
+                    told.extend(objects.map(|object| object.resource_version()));
+                };
+                while queue.pop(Deadline::NEVER, &mut process).is_ok() {}
+                (told, since)
+            });
+            for word in ["~a1", "~a2"] {
+                write(&mut writer, word).unwrap();
+            }
+            ticked.store(true, Ordering::SeqCst);
+            writer.resync().unwrap();
+            drop(writer);
+            let (told, since) = consumer.join().unwrap();
+            assert!(since > 0, "told nothing since the tick: {told:?}");
+            let back = |pair: &[ResourceVersion]| pair[1].is_older_than(&pair[0]);
+            assert!(!told.windows(2).any(back), "{told:?}");
+        },
+    );
 }
 
 /// A list ends an object whose deletion the consumer refuses as old news, wherever that deletion is
 /// (B18, RQ-3).
 #[test]
 fn a_list_ends_what_a_refused_deletion_leaves() {
-    for compressed in [true, false] {
-        shuttle::check_random(
-            move || {
-                let Rig {
-                    mut queue,
-                    mut writer,
-                    known,
-                    ..
-                } = rig(Clock::system(), compressed);
-                let view = Arc::clone(&known);
-                let consumer = thread::spawn(move || {
-                    let process = |deltas: super::Deltas<_>, _| {
-                        thread::yield_now();
-                        let counts = match deltas.newest() {
-                            super::Delta::Deleted(deletion) => deletion.unlisted,
-                            _ => true,
-                        };
-                        if counts {
-                            apply(&view, &deltas);
-                        }
+    in_both_modes(
+        |Rig {
+             mut queue,
+             mut writer,
+             known,
+             ..
+         }| {
+            let view = Arc::clone(&known);
+            let consumer = thread::spawn(move || {
+                let process = |deltas: super::Deltas<_>, _| {
+                    thread::yield_now();
+                    let counts = match deltas.newest() {
+                        super::Delta::Deleted(deletion) => deletion.unlisted,
+                        _ => true,
                     };
-                    while queue.pop(Deadline::NEVER, process).is_ok() {}
-                });
-                for word in ["+a5", "=a5", "-a2", "="] {
-                    write(&mut writer, word).unwrap();
-                }
-                drop(writer);
-                consumer.join().unwrap();
-                assert!(known.objects.lock().is_empty(), "lost a deletion");
-            },
-            SCHEDULES,
-        );
-    }
+                    if counts {
+                        apply(&view, &deltas);
+                    }
+                };
+                while queue.pop(Deadline::NEVER, process).is_ok() {}
+            });
+            for word in ["+a5", "=a5", "-a2", "="] {
+                write(&mut writer, word).unwrap();
+            }
+            drop(writer);
+            consumer.join().unwrap();
+            assert!(known.objects.lock().is_empty(), "lost a deletion");
+        },
+    );
 }
 
 /// A consumer that never comes back from its process function, until it hears that the write has

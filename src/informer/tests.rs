@@ -1,11 +1,99 @@
-//! Tests of threads that fail instead of hanging: what they leave behind, and how long they may
-//! take.
+//! What the tests of this room share: a world on a clock that the test moves, the notation of
+//! notifications, which the manual's page about contributing describes, and threads that fail
+//! instead of hanging.
 
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, after, select, unbounded};
+use k8s_openapi::api::core::v1::ConfigMap;
 
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::Notification;
+use crate::object::{Object as _, StoredObject};
+#[cfg(feature = "testing")]
+use crate::reflector::ReflectorOptions;
 use crate::worker::Worker;
+
+pub(super) type Told = Notification<ConfigMap>;
+
+/// What a test is about, on a clock that only the test moves.
+pub(super) struct World<S> {
+    pub(super) fake: FakeClock,
+    pub(super) clock: Clock,
+    /// What tells the informer or its handlers of objects.
+    pub(super) source: S,
+    _patience: Patience,
+}
+
+impl<S> World<S> {
+    pub(super) fn of(source: impl FnOnce(&Clock) -> S) -> Self {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        Self {
+            source: source(&clock),
+            fake,
+            clock,
+            _patience: Patience::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Deadline {
+        self.clock.after(Duration::ZERO)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl<S> World<S> {
+    /// Options of a reflector that pauses exactly as long as its backoff says.
+    pub(super) fn reflector(&self) -> ReflectorOptions {
+        let mut reflector = ReflectorOptions {
+            clock: self.clock.clone(),
+            seed: 1,
+            ..ReflectorOptions::default()
+        };
+        reflector.backoff.jitter = 0.0;
+        reflector
+    }
+
+    /// Lets the clock go on from timer to timer until something holds.
+    pub(super) fn pass_until(&self, holds: impl Fn() -> bool) {
+        while !holds() {
+            let ahead = self.fake.wait_for_next_timer();
+            if holds() {
+                return;
+            }
+            self.fake.advance(ahead);
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(super) fn word(object: &StoredObject<ConfigMap>) -> String {
+    format!("{}{}", object.key(), object.resource_version())
+}
+
+pub(super) fn written(notification: &Told) -> String {
+    match notification {
+        Notification::Added {
+            object,
+            is_in_initial_list: true,
+        } => format!("*{}", word(object)),
+        Notification::Added { object, .. } => format!("+{}", word(object)),
+        Notification::Updated { old, new } => {
+            format!("{}>{}", word(old), new.resource_version())
+        }
+        Notification::Deleted(deleted) => {
+            let mark = if deleted.final_state_known { '-' } else { '?' };
+            format!("{mark}{}", word(&deleted.last_known))
+        }
+    }
+}
+
+/// The next notifications, as they come.
+pub(super) fn next(told: &Receiver<Told>, count: usize) -> Vec<String> {
+    let told = told.iter().take(count);
+    told.map(|notification| written(&notification)).collect()
+}
 
 /// What a test may take on a busy machine; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_mins(5);
@@ -37,12 +125,12 @@ pub(super) fn apart<T: Send + 'static>(
 ///
 /// The waits themselves have deadlines of a fake clock, which stands still when a test hangs, or
 /// none.
-pub(super) struct Patience {
+struct Patience {
     _thread: Worker,
 }
 
 impl Patience {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         let test = std::thread::current().name().unwrap_or("?").to_owned();
         let thread = Worker::spawn("t-patience", move |stop| {
             select! {

@@ -305,13 +305,7 @@ fn a_list_that_is_dropped_changes_nothing() {
 /// nothing waiting.
 #[test]
 fn df_16_a_resync_brings_up_what_nothing_waits_for() {
-    let table: [(&str, &str, &[&str]); 4] = [
-        ("a5", "!", &["!a5"]),
-        ("a5", "-a10 !", &["-a10"]),
-        ("a5", "~a6 !", &["~a6"]),
-        ("a5 b6", "~b7 !", &["~b7", "!a5"]),
-    ];
-    for (known, input, output) in table {
+    for (known, input, output) in RESYNCS {
         assert_eq!(
             Rig::compressed(known).feed(input).drain(),
             output,

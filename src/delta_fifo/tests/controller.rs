@@ -42,6 +42,22 @@ fn tell(tells: Sender<(String, bool)>) -> impl FnMut(Deltas<ConfigMap>, bool) + 
     }
 }
 
+/// A controller whose process function is in its first call. It returns from this call, and from
+/// every later one, once the gate that comes last is dropped.
+fn blocked(
+    source: &FakeSource<ConfigMap>,
+) -> (Controller<ConfigMap>, Receiver<(String, bool)>, Sender<()>) {
+    let (tells, told) = bounded(9);
+    let (go, gate) = bounded::<()>(0);
+    let mut process = tell(tells);
+    let controller = controller(source, move |deltas, is_initial| {
+        process(deltas, is_initial);
+        let _open = gate.recv();
+    });
+    told.recv().unwrap();
+    (controller, told, go)
+}
+
 /// CT-1, CT-3: what is listed and what is watched reaches the process function; the queue and the
 /// position are the reflector's.
 #[test]
@@ -62,14 +78,7 @@ fn ct_1_ct_3_what_comes_is_processed() {
 #[test]
 fn ct_2_a_stop_drops_what_waits() {
     let source = source(&["a", "b", "c"]);
-    let (tells, told) = bounded(9);
-    let (go, gate) = bounded::<()>(0);
-    let mut process = tell(tells);
-    let controller = controller(&source, move |deltas, is_initial| {
-        process(deltas, is_initial);
-        let _open = gate.recv();
-    });
-    told.recv().unwrap();
+    let (controller, told, go) = blocked(&source);
     controller.stop();
     controller.stop();
     assert!(!controller.is_finished());
@@ -86,14 +95,7 @@ fn ct_2_a_stop_drops_what_waits() {
 #[test]
 fn ct_1_a_stop_ends_a_list_that_waits() {
     let source = source(&["a"]);
-    let (tells, told) = bounded(9);
-    let (go, gate) = bounded::<()>(0);
-    let mut process = tell(tells);
-    let controller = controller(&source, move |deltas, is_initial| {
-        process(deltas, is_initial);
-        let _open = gate.recv();
-    });
-    told.recv().unwrap();
+    let (controller, _told, go) = blocked(&source);
     source.wait_for_watches(1);
     let lists = source.requests().len();
     source.compact();
@@ -108,14 +110,7 @@ fn ct_1_a_stop_ends_a_list_that_waits() {
 #[test]
 fn ct_1_a_shutdown_names_the_thread_that_is_late() {
     let source = source(&["a"]);
-    let (tells, told) = bounded(9);
-    let (go, gate) = bounded::<()>(0);
-    let mut process = tell(tells);
-    let controller = controller(&source, move |deltas, is_initial| {
-        process(deltas, is_initial);
-        let _open = gate.recv();
-    });
-    told.recv().unwrap();
+    let (controller, _told, go) = blocked(&source);
     let passed = Clock::system().after(Duration::ZERO);
     let error = controller.shutdown(passed).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);

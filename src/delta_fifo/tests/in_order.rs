@@ -135,13 +135,7 @@ fn rq_8_each_object_is_transformed_once() {
 /// RQ-9, `TestRealFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`.
 #[test]
 fn rq_9_a_resync_brings_up_what_nothing_waits_for() {
-    let table: [(&str, &str, &[&str]); 4] = [
-        ("a5", "!", &["!a5"]),
-        ("a5", "-a10 !", &["-a10"]),
-        ("a5", "~a6 !", &["~a6"]),
-        ("a5 b6", "~b7 !", &["~b7", "!a5"]),
-    ];
-    for (known, input, output) in table {
+    for (known, input, output) in RESYNCS {
         assert_eq!(Rig::in_order(known).feed(input).drain(), output, "{input}");
     }
 }
@@ -188,12 +182,7 @@ fn rq_13_what_is_about_everything_comes_alone() {
     rig.feed("=a1 ~a2 ~b2 ! ~c3");
     assert_eq!(
         batches(&mut rig, 9),
-        [
-            vec!["[a1]@100"],
-            vec!["~a2", "~b2"],
-            vec!["!"],
-            vec!["~c3"]
-        ]
+        [vec!["[a1]@100"], vec!["~a2", "~b2"], vec!["!"], vec!["~c3"]]
     );
     let mut rig = Rig::compressed("");
     rig.feed("=a1,b1 ~b2 ~c3");

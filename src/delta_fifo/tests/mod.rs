@@ -79,6 +79,14 @@ fn word(object: &ConfigMap) -> String {
     name.unwrap() + &version.unwrap()
 }
 
+/// What a consumer knows, what comes with a resync at its end, and what is popped: in both modes.
+const RESYNCS: [(&str, &str, &[&str]); 4] = [
+    ("a5", "!", &["!a5"]),
+    ("a5", "-a10 !", &["-a10"]),
+    ("a5", "~a6 !", &["~a6"]),
+    ("a5 b6", "~b7 !", &["~b7", "!a5"]),
+];
+
 /// A queue with both of its ends, and the view it was given.
 pub(super) struct Rig {
     pub(super) queue: DeltaFifo<ConfigMap>,

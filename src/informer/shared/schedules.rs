@@ -5,12 +5,11 @@
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target
 //! directory of its own.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
+use super::tests::{View, number, view_of};
 use super::{InformerOptions, SharedInformer};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{Deleted, EventHandler, Registration};
@@ -30,20 +29,6 @@ fn check(model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
-}
-
-/// Objects by name, each at a version.
-type View = BTreeMap<String, u64>;
-
-fn number(object: &StoredObject<ConfigMap>) -> u64 {
-    object.resource_version().as_str().parse().unwrap()
-}
-
-fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
-    let objects = objects.iter();
-    objects
-        .map(|object| (object.key().to_string(), number(object)))
-        .collect()
 }
 
 #[derive(Default)]

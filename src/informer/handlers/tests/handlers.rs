@@ -163,6 +163,10 @@ fn a_handler_whose_receiver_is_gone_ends_by_itself() {
             .is_stopped()
     );
     world.tell(&["+b1"]);
-    assert_eq!(words(&others, 2), ["+a1", "+b1"]);
-    assert_eq!(world.processor.registrations().len(), 1, "it is forgotten");
+    assert_eq!(next(&others, 2), ["+a1", "+b1"]);
+    assert_eq!(
+        world.source.processor.registrations().len(),
+        1,
+        "it is forgotten"
+    );
 }

@@ -40,15 +40,15 @@ fn si_14_removing_one_handler_while_running_leaves_the_others() {
     let (handler, stays) = collector();
     world.add(handler, HandlerOptions::default(), &["a1"]);
     world.tell(&["a1>2"]);
-    assert_eq!(words(&removed, 2), ["*a1", "a1>2"]);
+    assert_eq!(next(&removed, 2), ["*a1", "a1>2"]);
     registration.remove(Deadline::NEVER).unwrap();
     world.tell(&["a2>3", "-a3"]);
     assert_eq!(
-        words(&removed, 1),
+        next(&removed, 1),
         Vec::<String>::new(),
         "its channel is closed"
     );
-    assert_eq!(words(&stays, 4), ["*a1", "a1>2", "a2>3", "-a3"]);
+    assert_eq!(next(&stays, 4), ["*a1", "a1>2", "a2>3", "-a3"]);
 }
 
 /// `TestRemovingRemovedSharedInformer`, and after the stop (`TestRemoveOnStoppedSharedInformer`).
@@ -61,7 +61,7 @@ fn si_14_removing_twice_or_after_the_stop_is_no_error() {
     let second = world.add(handler, HandlerOptions::default(), &[]);
     first.remove(Deadline::NEVER).unwrap();
     first.remove(world.now()).unwrap();
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
     second.remove(world.now()).unwrap();
     drop(world);
     second.remove(Deadline::NEVER).unwrap();
@@ -109,6 +109,7 @@ fn si_15_removal_ends_a_handler_in_every_phase() {
     let world = World::new();
     let (handler, joining) = Stepped::new();
     let registration = world
+        .source
         .processor
         .add(handler, HandlerOptions::default())
         .unwrap();
@@ -119,16 +120,20 @@ fn si_15_removal_ends_a_handler_in_every_phase() {
     let registration = world.add(handler, HandlerOptions::default(), &[]);
     registration.remove(Deadline::NEVER).unwrap();
     assert!(idle.begun.recv().is_err());
-    assert!(world.processor.registrations().is_empty());
+    assert!(world.source.processor.registrations().is_empty());
 }
 
 #[test]
 fn si_12_after_the_stop_no_handler_is_added() {
     let world = World::new();
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
     let (handler, receiver) = collector();
     let options = HandlerOptions::default().name("audit");
-    let error = world.processor.register(handler, options).unwrap_err();
+    let error = world
+        .source
+        .processor
+        .register(handler, options)
+        .unwrap_err();
     assert!(error.is_stopped());
     assert_eq!(
         error.to_string(),
@@ -143,11 +148,11 @@ fn si_5_a_stop_drops_what_was_not_delivered() {
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
     steps.begun.recv().unwrap();
-    let error = world.processor.stop(world.now()).unwrap_err();
+    let error = world.source.processor.stop(world.now()).unwrap_err();
     assert!(error.to_string().contains(registration.name()), "{error}");
     assert_eq!(registration.readings().queued, 0);
     steps.how.send(Step::Return).unwrap();
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
     assert_eq!(registration.readings().delivered, 1);
 }
 
@@ -161,7 +166,7 @@ fn a_stop_with_a_deadline_names_who_is_late_and_nobody_else() {
     steps.begun.recv().unwrap();
     let (clock, fake) = (world.clock.clone(), world.fake.clone());
     let (_worker, ended) = apart(move || {
-        let stopped = world.processor.stop(clock.after(SECOND));
+        let stopped = world.source.processor.stop(clock.after(SECOND));
         (stopped, world)
     });
     idle.remove(Deadline::NEVER).unwrap();
@@ -208,7 +213,7 @@ fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
     steps.begun.recv().unwrap();
-    world.processor.stop(world.now()).unwrap_err();
+    world.source.processor.stop(world.now()).unwrap_err();
     drop(world);
     assert!(
         !registration.readings().has_ended,
@@ -233,7 +238,10 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
                     let handler = Handlers::<ConfigMap>::new().on_add(move |_, _| {
                         calls.fetch_add(1, crate::sync::atomic::Ordering::SeqCst);
                     });
-                    let added = world.processor.register(handler, HandlerOptions::default());
+                    let added = world
+                        .source
+                        .processor
+                        .register(handler, HandlerOptions::default());
                     let Ok(registration) = added else { return };
                     registration.remove(Deadline::NEVER).unwrap();
                     assert!(registration.readings().has_ended);
@@ -244,7 +252,7 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
             for _ in 0..500 {
                 world.tell(&["+b1", "-b1"]);
             }
-            world.processor.stop(Deadline::NEVER).unwrap();
+            world.source.processor.stop(Deadline::NEVER).unwrap();
         });
     });
     let after = calls.load(crate::sync::atomic::Ordering::SeqCst);
@@ -261,21 +269,22 @@ fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
     world.add(late, HandlerOptions::default().name("late"), &["a1"]);
     steps.begun.recv().unwrap();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| world.processor.stop(world.clock.after(SECOND)));
+        let first = scope.spawn(|| world.source.processor.stop(world.clock.after(SECOND)));
         world.fake.wait_for_timer(SECOND);
         let second = world
+            .source
             .processor
             .stop(world.now())
             .map_err(|error| error.to_string());
-        world.processor.end();
-        let third = world.processor.stop(world.now());
+        world.source.processor.end();
+        let third = world.source.processor.stop(world.now());
         drop(steps);
         first.join().unwrap().unwrap();
         let text = "timed out waiting for handlers that still run: late (on_add for 0.0ns)";
         assert_eq!(second, Err(text.to_owned()));
         assert!(third.is_err());
     });
-    world.processor.stop(world.now()).unwrap();
+    world.source.processor.stop(world.now()).unwrap();
 }
 
 /// SI-12: an addition that loses against the stop does not wait for the handler that it has given a
@@ -284,21 +293,22 @@ fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
 fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let world = World::new();
     let named = HandlerOptions::default().name("late");
-    let listener = Arc::new(world.processor.listener(named, "Late", "hd"));
+    let listener = Arc::new(world.source.processor.listener(named, "Late", "hd"));
     let (go, gate) = unbounded::<()>();
     let body = Arc::clone(&listener);
     let worker = Worker::spawn("t-late", move |_| {
         let _open = gate.recv();
         body.run(Handlers::<ConfigMap>::new(), None);
     });
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
     let entered = world
+        .source
         .processor
         .enter(&listener, worker.ok(), Duration::ZERO);
     assert!(entered.unwrap_err().is_stopped());
-    world.processor.stop(world.now()).unwrap_err();
+    world.source.processor.stop(world.now()).unwrap_err();
     drop(go);
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
     assert_eq!(listener.phase(), HandlerPhase::Ended);
 }
 
@@ -313,6 +323,7 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
     }
     let world = World::new();
     let listener = world
+        .source
         .processor
         .listener(HandlerOptions::default(), "Late", "hd");
     listener.end("it was removed");
@@ -327,13 +338,13 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     let world = World::new();
     let (handler, receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
-    assert_eq!(world.processor.registrations().len(), 1);
+    assert_eq!(world.source.processor.registrations().len(), 1);
     drop(receiver);
     world.tell(&["+a1"]);
     while !registration.readings().has_ended {
         std::thread::yield_now();
     }
-    assert!(world.processor.registrations().is_empty());
+    assert!(world.source.processor.registrations().is_empty());
     assert_eq!(registration.readings().delivered, 1, "its counts stay");
 }
 
@@ -395,7 +406,7 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
     let add = |name| {
         let (handler, steps) = Stepped::new();
         let options = HandlerOptions::default().name(name);
-        let registration = world.processor.register(handler, options).unwrap();
+        let registration = world.source.processor.register(handler, options).unwrap();
         (registration, steps)
     };
     let ((stopping, stopper), (_, remover)) = (add("stopping"), add("removing"));
@@ -405,7 +416,7 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
     let (done, ended) = unbounded();
     let (theirs, tell) = (Arc::clone(&world), done.clone());
     let stop = move || {
-        let end = theirs.processor.stop(Deadline::NEVER);
+        let end = theirs.source.processor.stop(Deadline::NEVER);
         drop(theirs);
         tell.send(("stop", end)).unwrap();
     };
@@ -425,5 +436,5 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
         };
         assert!(fine, "{which}: {text:?}");
     }
-    world.processor.stop(Deadline::NEVER).unwrap();
+    world.source.processor.stop(Deadline::NEVER).unwrap();
 }

@@ -11,7 +11,7 @@ fn si_17_a_handler_is_called_in_order_one_at_a_time() {
     let (handler, receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
     world.tell(&["a1>2", "+b1", "?a2", "+a3"]);
-    assert_eq!(words(&receiver, 5), ["*a1", "a1>2", "+b1", "?a2", "+a3"]);
+    assert_eq!(next(&receiver, 5), ["*a1", "a1>2", "+b1", "?a2", "+a3"]);
     registration.remove(Deadline::NEVER).unwrap();
     assert_eq!(registration.readings().delivered, 5);
 }
@@ -24,7 +24,7 @@ fn si_17_a_handler_that_stands_still_holds_up_nobody() {
     let (fast, receiver) = collector();
     world.add(fast, HandlerOptions::default(), &[]);
     world.tell(&["+a1", "+b1", "+c1"]);
-    assert_eq!(words(&receiver, 3), ["+a1", "+b1", "+c1"]);
+    assert_eq!(next(&receiver, 3), ["+a1", "+b1", "+c1"]);
     assert_eq!(steps.begun.recv().unwrap(), "+a1");
     assert_eq!(
         slow.readings().queued,
@@ -48,7 +48,7 @@ fn si_18_a_panic_loses_one_notification_and_is_reported() {
     assert_eq!(steps.pass(), "a1>2");
     assert_eq!(steps.begun.recv().unwrap(), "-a2");
     steps.panic();
-    assert_eq!(words(&receiver, 3), ["+a1", "a1>2", "-a2"]);
+    assert_eq!(next(&receiver, 3), ["+a1", "a1>2", "-a2"]);
     registration.remove(Deadline::NEVER).unwrap();
     assert_eq!(
         (

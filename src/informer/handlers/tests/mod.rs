@@ -1,8 +1,4 @@
 //! The handler side, told of things as an informer's reflector does.
-//!
-//! Notifications are written in a small language: `+a1` adds object `a` at version 1, `*a1` adds it
-//! as part of the initial list, `a1>2` updates it from version 1 to 2, `-a2` deletes it as it was
-//! seen, `?a2` was deleted unseen.
 
 mod handlers;
 mod lifecycles;
@@ -20,10 +16,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::tests::Patience;
+use crate::informer::tests::{Told, next, word, written};
 use crate::informer::{Deleted, EventHandler, HandlerOptions, Notification, Registration};
 use crate::list_watch::ObjectEvent;
-use crate::object::{Object as _, StoredObject};
+use crate::object::StoredObject;
 use crate::reflector::{Replacement, Sink as _};
 use crate::store::{Indexers, Store, StoreWriter};
 use crate::sync::{Arc, Mutex};
@@ -31,11 +27,8 @@ use crate::sync::{Arc, Mutex};
 use super::Processor;
 pub(super) use crate::informer::tests::apart;
 
-pub(super) type Told = Notification<ConfigMap>;
-
 /// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of
-/// that name: what
-/// stands behind the digits is in its uid.
+/// that name: what stands behind the digits is in its uid.
 pub(super) fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     let (name, version) = word.split_at(1);
@@ -65,32 +58,6 @@ pub(super) fn told(word: &str) -> Told {
                 old: held(old),
                 new: held(&format!("{name}{new}")),
             }
-        }
-    }
-}
-
-pub(super) fn word(object: &StoredObject<ConfigMap>) -> String {
-    let version = object.metadata.resource_version.as_deref();
-    format!("{}{}", object.key(), version.unwrap_or_default())
-}
-
-pub(super) fn written(notification: &Told) -> String {
-    match notification {
-        Notification::Added {
-            object,
-            is_in_initial_list,
-        } => format!(
-            "{}{}",
-            if *is_in_initial_list { '*' } else { '+' },
-            word(object)
-        ),
-        Notification::Updated { old, new } => {
-            let version = new.metadata.resource_version.as_deref();
-            format!("{}>{}", word(old), version.unwrap_or_default())
-        }
-        Notification::Deleted(deleted) => {
-            let mark = if deleted.final_state_known { '-' } else { '?' };
-            format!("{mark}{}", word(&deleted.last_known))
         }
     }
 }
@@ -195,21 +162,14 @@ pub(super) fn collector() -> (impl EventHandler<ConfigMap>, Receiver<Told>) {
     crate::informer::Forward::unbounded()
 }
 
-pub(super) fn words(receiver: &Receiver<Told>, count: usize) -> Vec<String> {
-    let told = receiver.iter().take(count);
-    told.map(|notification| written(&notification)).collect()
-}
-
-/// A processor on a clock that stands still.
-pub(super) struct World {
-    pub(super) fake: FakeClock,
-    pub(super) clock: Clock,
+/// What an informer's reflector tells the handlers through, and what they follow.
+pub(super) struct Feed {
     pub(super) processor: Arc<Processor<ConfigMap>>,
-    /// The store that the handlers follow.
     pub(super) store: Store<ConfigMap>,
     pub(super) writer: Mutex<StoreWriter<ConfigMap>>,
-    _patience: Patience,
 }
+
+pub(super) type World = crate::informer::tests::World<Feed>;
 
 impl World {
     pub(super) fn new() -> Self {
@@ -217,18 +177,17 @@ impl World {
     }
 
     pub(super) fn with_resync(period: Duration) -> Self {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        let (store, writer) = Store::new(Indexers::new(), clock.clone());
-        let processor = Processor::new("configmaps", store.clone(), period, clock.clone(), None);
-        Self {
-            fake,
-            clock,
-            processor,
-            store,
-            writer: Mutex::new(writer),
-            _patience: Patience::new(),
-        }
+        Self::of(|clock| {
+            let (store, writer) = Store::new(Indexers::new(), clock.clone());
+            let own = store.clone();
+            let processor = Processor::new("configmaps", own, period, clock.clone(), None);
+            let writer = Mutex::new(writer);
+            Feed {
+                processor,
+                store,
+                writer,
+            }
+        })
     }
 
     /// Registers a handler, which joins what is there.
@@ -239,14 +198,14 @@ impl World {
         there: &[&str],
     ) -> Registration {
         self.hold(there);
-        self.processor.register(handler, options).unwrap()
+        self.source.processor.register(handler, options).unwrap()
     }
 
     /// Makes this the store's content, and tells nobody.
     pub(super) fn hold(&self, there: &[&str]) {
-        let mut writer = self.writer.lock();
+        let mut writer = self.source.writer.lock();
         let there = there.iter().map(|word| ObjectEvent::added(held(word)));
-        if self.store.is_empty() && !self.store.has_synced() {
+        if self.source.store.is_empty() && !self.source.store.has_synced() {
             there.for_each(|event| writer.apply(event).unwrap());
             return;
         }
@@ -260,15 +219,11 @@ impl World {
     }
 
     pub(super) fn tell(&self, words: &[&str]) {
-        self.processor.turn(|tell| {
+        self.source.processor.turn(|tell| {
             for word in words {
                 tell(told(word));
             }
         });
-    }
-
-    pub(super) fn now(&self) -> Deadline {
-        self.clock.after(Duration::ZERO)
     }
 }
 

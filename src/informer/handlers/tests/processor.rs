@@ -9,9 +9,9 @@ fn si_10_a_handler_added_before_the_start_gets_the_initial_list_as_such() {
     let (handler, receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
     world.tell(&["*a1", "*b1"]);
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     world.tell(&["+c1"]);
-    assert_eq!(words(&receiver, 3), ["*a1", "*b1", "+c1"]);
+    assert_eq!(next(&receiver, 3), ["*a1", "*b1", "+c1"]);
     assert!(registration.name().starts_with("hd-"), "{registration:?}");
 }
 
@@ -22,18 +22,21 @@ fn si_11_a_handler_added_while_running_gets_what_is_there_and_then_what_comes() 
     let (early, first) = collector();
     world.add(early, HandlerOptions::default(), &[]);
     world.tell(&["*a1"]);
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     let (late, second) = collector();
-    let late = world.processor.turn(|tell| {
-        let late = world.processor.register(late, HandlerOptions::default());
+    let late = world.source.processor.turn(|tell| {
+        let late = world
+            .source
+            .processor
+            .register(late, HandlerOptions::default());
         world.hold(&["a2"]);
         tell(told("a1>2"));
         assert!(!late.as_ref().unwrap().has_synced(), "it has not joined");
         late.unwrap()
     });
     world.tell(&["a2>3"]);
-    assert_eq!(words(&first, 3), ["*a1", "a1>2", "a2>3"]);
-    assert_eq!(words(&second, 2), ["*a2", "a2>3"]);
+    assert_eq!(next(&first, 3), ["*a1", "a1>2", "a2>3"]);
+    assert_eq!(next(&second, 2), ["*a2", "a2>3"]);
     late.wait_until_synced(Deadline::NEVER).unwrap();
 }
 
@@ -49,11 +52,11 @@ fn si_13_one_handler_may_be_added_many_times() {
         .collect();
     assert_ne!(registrations[0].name(), registrations[1].name());
     world.tell(&["+a1"]);
-    assert_eq!(words(&receiver, 2), ["+a1", "+a1"]);
+    assert_eq!(next(&receiver, 2), ["+a1", "+a1"]);
     registrations[0].remove(Deadline::NEVER).unwrap();
     world.tell(&["-a1"]);
-    assert_eq!(words(&receiver, 1), ["-a1"]);
-    assert_eq!(world.processor.registrations().len(), 1);
+    assert_eq!(next(&receiver, 1), ["-a1"]);
+    assert_eq!(world.source.processor.registrations().len(), 1);
 }
 
 #[test]
@@ -77,5 +80,5 @@ fn a_registration_that_is_dropped_leaves_its_handler() {
     let (handler, receiver) = collector();
     drop(world.add(handler, HandlerOptions::default(), &[]));
     world.tell(&["+a1"]);
-    assert_eq!(words(&receiver, 1), ["+a1"]);
+    assert_eq!(next(&receiver, 1), ["+a1"]);
 }

@@ -129,9 +129,9 @@ fn si_24_everybody_is_syncing_until_the_first_look() {
     let options = HandlerOptions::default().resync_period(Duration::ZERO);
     world.add(handler, options, &["a1"]);
     world.tell(&["a1>1"]);
-    world.processor.resync_is_due();
+    world.source.processor.resync_is_due();
     world.tell(&["a1>1", "a1>2"]);
-    assert_eq!(words(&never, 3), ["*a1", "a1>1", "a1>2"]);
+    assert_eq!(next(&never, 3), ["*a1", "a1>1", "a1>2"]);
 }
 
 #[test]
@@ -165,21 +165,21 @@ fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
         receiver
     };
     let (never, two, three) = (add(Duration::ZERO), add(seconds(2)), add(seconds(3)));
-    world.processor.start();
-    assert_eq!(world.processor.check_period(), Some(seconds(1)));
+    world.source.processor.start();
+    assert_eq!(world.source.processor.check_period(), Some(seconds(1)));
     let mut due = Vec::new();
     for second in 1..=3 {
         world.fake.advance(seconds(1));
-        if world.processor.resync_is_due() {
+        if world.source.processor.resync_is_due() {
             due.push(second);
             world.tell(&["a1>1"]);
         }
     }
     assert_eq!(due, [2, 3]);
     world.tell(&["a1>2"]);
-    assert_eq!(words(&never, 2), ["*a1", "a1>2"]);
-    assert_eq!(words(&two, 3), ["*a1", "a1>1", "a1>2"]);
-    assert_eq!(words(&three, 3), ["*a1", "a1>1", "a1>2"]);
+    assert_eq!(next(&never, 2), ["*a1", "a1>2"]);
+    assert_eq!(next(&two, 3), ["*a1", "a1>1", "a1>2"]);
+    assert_eq!(next(&three, 3), ["*a1", "a1>1", "a1>2"]);
 }
 
 /// `TestSharedInformerWatchDisruption`'s consequence: a relist's unchanged objects reach only who
@@ -195,11 +195,11 @@ fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
     );
     let (handler, often) = collector();
     world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
-    world.processor.start();
+    world.source.processor.start();
     world.fake.advance(seconds(1));
-    assert!(world.processor.resync_is_due());
+    assert!(world.source.processor.resync_is_due());
     world.tell(&["a1>1", "b1>2", "+c3"]);
-    let [mut never, mut often] = [words(&never, 4), words(&often, 5)];
+    let [mut never, mut often] = [next(&never, 4), next(&often, 5)];
     // What is there comes in no order that is promised.
     never[..2].sort();
     often[..2].sort();
@@ -210,7 +210,7 @@ fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
 #[test]
 fn si_22_a_handler_that_comes_late_gets_at_most_the_check_period() {
     let world = World::with_resync(seconds(30));
-    world.processor.start();
+    world.source.processor.start();
     let (handler, receiver) = collector();
     world.add(
         handler,
@@ -218,12 +218,12 @@ fn si_22_a_handler_that_comes_late_gets_at_most_the_check_period() {
         &["a1"],
     );
     world.fake.advance(seconds(29));
-    assert!(!world.processor.resync_is_due());
+    assert!(!world.source.processor.resync_is_due());
     world.tell(&["a1>1"]);
     world.fake.advance(seconds(1));
-    assert!(world.processor.resync_is_due());
+    assert!(world.source.processor.resync_is_due());
     world.tell(&["a1>1", "-a1"]);
-    assert_eq!(words(&receiver, 3), ["*a1", "a1>1", "-a1"]);
+    assert_eq!(next(&receiver, 3), ["*a1", "a1>1", "-a1"]);
 }
 
 /// SI-25: a resync goes through the same queue as everything, so a handler sees it behind older

@@ -15,7 +15,7 @@ fn si_16_synced_is_when_the_informer_synced_and_every_initial_add_returned() {
     let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
     steps.pass();
     steps.begun.recv().unwrap();
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     assert!(
         !registration.has_synced(),
         "the second add has not returned"
@@ -34,7 +34,7 @@ fn si_16_the_last_add_returned_before_the_informer_synced() {
     steps.pass();
     steps.begun.recv().unwrap();
     assert!(!registration.has_synced());
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     assert!(registration.has_synced(), "b is not of the initial list");
     drop(steps);
 }
@@ -45,7 +45,7 @@ fn si_16_an_empty_list_is_synced_at_once() {
     let (handler, _receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
     assert!(!registration.has_synced());
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     registration.wait_until_synced(world.now()).unwrap();
 }
 
@@ -55,7 +55,7 @@ fn si_16_an_initial_add_that_panics_counts_as_returned() {
     let world = World::new();
     let (handler, steps) = Stepped::new();
     let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     steps.begun.recv().unwrap();
     steps.panic();
     registration.wait_until_synced(Deadline::NEVER).unwrap();
@@ -78,7 +78,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
          3 additions of the initial list are left, and the informer has not synced; on_add has been running for 4.0s\n\
          no answer from the server yet, 4.0s after the first attempt began"
     );
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     let error = registration.wait_until_synced(world.now()).unwrap_err();
     assert!(
         !error.to_string().contains("the informer has not")
@@ -106,7 +106,7 @@ fn wt_2_success_beats_a_deadline_that_has_passed_and_an_end() {
     let world = World::new();
     let (handler, _receiver) = collector();
     let registration = world.add(handler, HandlerOptions::default(), &[]);
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     let passed = world.now();
     world.fake.advance(SECOND);
     registration.wait_until_synced(passed).unwrap();
@@ -146,7 +146,7 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
         ),
         ..ReflectorStatus::default()
     };
-    world.writer.lock().report(&status);
+    world.source.writer.lock().report(&status);
     world.fake.advance(2 * SECOND);
     let error = registration.wait_until_synced(world.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
@@ -171,7 +171,7 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     world.fake.wait_for_parked(2);
     let refusal = Error::new(ErrorKind::Forbidden, "configmaps is forbidden");
-    world.processor.deny(Some(&refusal));
+    world.source.processor.deny(Some(&refusal));
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "configmaps is forbidden");
     let late = add();
@@ -179,13 +179,13 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
         let error = registration.wait_until_synced(Deadline::NEVER).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden);
     }
-    world.processor.deny(None);
+    world.source.processor.deny(None);
     let error = early.wait_until_synced(world.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
-    world.processor.deny(Some(&refusal));
-    world.processor.complete_initial();
+    world.source.processor.deny(Some(&refusal));
+    world.source.processor.complete_initial();
     early.wait_until_synced(Deadline::NEVER).unwrap();
-    world.processor.deny(Some(&refusal));
+    world.source.processor.deny(Some(&refusal));
     let (handler, steps) = Stepped::new();
     let after = world.add(handler, HandlerOptions::default(), &["a1"]);
     steps.begun.recv().unwrap();
@@ -203,12 +203,12 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
 fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
     let world = World::new();
     let registration = world.add(collector().0, HandlerOptions::default(), &[]);
-    let waiters = world.store.waiters();
+    let waiters = world.source.store.waiters();
     let waiting = registration.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     world.fake.wait_for_parked(2);
     assert!(waiters.any());
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     waited.recv().unwrap().unwrap();
     assert!(!waiters.any());
     registration.wait_until_synced(Deadline::NEVER).unwrap();
@@ -284,7 +284,7 @@ fn a_handler_that_waits_for_its_own_sync_is_told_that_it_cannot_come() {
     let (handler, steps) = Stepped::new();
     let options = HandlerOptions::default().name("audit");
     let registration = world.add(handler, options, &["a1", "b1"]);
-    world.processor.complete_initial();
+    world.source.processor.complete_initial();
     let (own, (send, waited)) = (registration.clone(), unbounded());
     let wait = move || send.send(own.wait_until_synced(Deadline::NEVER)).unwrap();
     steps.how.send(Step::Do(Box::new(wait))).unwrap();

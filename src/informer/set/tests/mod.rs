@@ -19,8 +19,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 
-use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::tests::{Patience, apart};
+use crate::clock::Deadline;
+use crate::informer::tests::apart;
 use crate::informer::{
     HandlerOptions, Handlers, InformerSet, InformerSetOptions, Registration, SharedInformer,
 };
@@ -61,46 +61,30 @@ serve!(Secret, secrets);
 
 type Set = InformerSet<Cluster>;
 
-struct World {
-    fake: FakeClock,
-    clock: Clock,
-    cluster: Cluster,
-    _patience: Patience,
-}
+type World = crate::informer::tests::World<Cluster>;
 
 impl World {
     /// A server with one object of each type.
     fn new() -> Self {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        let cluster = Cluster {
-            config_maps: FakeSource::with_clock(clock.clone()),
-            nodes: FakeSource::with_clock(clock.clone()),
-            pods: FakeSource::with_clock(clock.clone()),
-            secrets: FakeSource::with_clock(clock.clone()),
-        };
-        let settings = objects::config_map("shop", "settings", "", &[]);
-        cluster.config_maps.set(settings);
-        cluster.nodes.set(objects::node("node-1", ""));
-        let web = objects::pod("shop", "web", "node-1", &[], &[]);
-        cluster.pods.set(web);
-        cluster.secrets.set(objects::secret("shop", "db", "", &[]));
-        Self {
-            fake,
-            clock,
-            cluster,
-            _patience: Patience::new(),
-        }
+        Self::of(|clock| {
+            let cluster = Cluster {
+                config_maps: FakeSource::with_clock(clock.clone()),
+                nodes: FakeSource::with_clock(clock.clone()),
+                pods: FakeSource::with_clock(clock.clone()),
+                secrets: FakeSource::with_clock(clock.clone()),
+            };
+            let settings = objects::config_map("shop", "settings", "", &[]);
+            cluster.config_maps.set(settings);
+            cluster.nodes.set(objects::node("node-1", ""));
+            let web = objects::pod("shop", "web", "node-1", &[], &[]);
+            cluster.pods.set(web);
+            cluster.secrets.set(objects::secret("shop", "db", "", &[]));
+            cluster
+        })
     }
 
     fn options(&self) -> InformerSetOptions {
-        let mut reflector = ReflectorOptions {
-            clock: self.clock.clone(),
-            seed: 1,
-            ..ReflectorOptions::default()
-        };
-        reflector.backoff.jitter = 0.0;
-        InformerSetOptions::default().reflector(reflector)
+        InformerSetOptions::default().reflector(self.reflector())
     }
 
     fn set(&self) -> Set {
@@ -108,7 +92,7 @@ impl World {
     }
 
     fn set_with(&self, options: InformerSetOptions) -> Set {
-        InformerSet::new(self.cluster.clone(), options)
+        InformerSet::new(self.source.clone(), options)
     }
 
     /// A set whose informers of three types have synced and watch.
@@ -120,23 +104,19 @@ impl World {
         set.start().unwrap();
         let synced = set.wait_until_synced(Deadline::NEVER);
         synced.into_result().unwrap();
-        self.cluster.config_maps.wait_for_watches(1);
-        self.cluster.pods.wait_for_watches(1);
-        self.cluster.secrets.wait_for_watches(1);
+        self.source.config_maps.wait_for_watches(1);
+        self.source.pods.wait_for_watches(1);
+        self.source.secrets.wait_for_watches(1);
         set
     }
 
     fn open_watches(&self) -> usize {
         let open = [
-            self.cluster.config_maps.open_watches(),
-            self.cluster.pods.open_watches(),
-            self.cluster.secrets.open_watches(),
+            self.source.config_maps.open_watches(),
+            self.source.pods.open_watches(),
+            self.source.secrets.open_watches(),
         ];
         open.iter().sum()
-    }
-
-    fn now(&self) -> Deadline {
-        self.clock.after(Duration::ZERO)
     }
 
     /// As [`pass_until`](Self::pass_until), and only while so many threads stand in the clock: no
@@ -148,18 +128,6 @@ impl World {
                 return;
             }
             self.fake.advance(ahead);
-        }
-    }
-
-    /// Lets the clock go on from timer to timer until something holds.
-    fn pass_until(&self, holds: impl Fn() -> bool) {
-        while !holds() {
-            let ahead = self.fake.wait_for_next_timer();
-            if holds() {
-                return;
-            }
-            self.fake.advance(ahead);
-            std::thread::yield_now();
         }
     }
 }

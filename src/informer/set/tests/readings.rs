@@ -63,7 +63,7 @@ fn is_8_names_say_the_group_and_what_sets_informers_apart() {
 #[test]
 fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     let world = World::new();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources.secrets.fail_all(RequestKind::List, forbidden());
     for kind in [RequestKind::List, RequestKind::Watch] {
         sources.pods.fail_all(kind, down());
@@ -100,7 +100,7 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
 fn b14_an_informer_whose_source_panics_is_not_healthy() {
     let world = World::new();
     let set = world.set();
-    world.cluster.pods.plan(|_| panic!("a bad source"));
+    world.source.pods.plan(|_| panic!("a bad source"));
     set.informer::<Pod>().unwrap();
     set.start().unwrap();
     world.pass_until(|| set.health().is_err());

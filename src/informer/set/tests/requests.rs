@@ -26,7 +26,7 @@ fn is_1_the_same_type_and_scope_asked_for_twice_give_the_same_informer() {
     assert!(set.get::<ConfigMap>(&Scope::all()).is_none());
     assert!(set.get::<Secret>(&shop).is_none());
     assert_eq!(set.members().len(), 3);
-    assert!(world.cluster.pods.requests().is_empty(), "nothing runs yet");
+    assert!(world.source.pods.requests().is_empty(), "nothing runs yet");
 }
 
 #[test]
@@ -95,10 +95,10 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
     set.wait_until_synced(Deadline::NEVER)
         .into_result()
         .unwrap();
-    let request = &world.cluster.pods.requests()[0];
+    let request = &world.source.pods.requests()[0];
     assert_eq!((&request.scope, request.limit), (&shop, 7));
     assert_eq!(
-        world.cluster.nodes.requests()[0].scope,
+        world.source.nodes.requests()[0].scope,
         Scope::all(),
         "nodes live in no namespace"
     );
@@ -173,7 +173,7 @@ fn is_9_each_informer_has_its_own_chance_so_that_they_do_not_retry_in_step() {
     let set = world.set_with(InformerSetOptions::default().reflector(reflector));
     set.informer::<ConfigMap>().unwrap();
     set.informer::<Pod>().unwrap();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources.config_maps.fail_all(RequestKind::List, down());
     sources.pods.fail_all(RequestKind::List, down());
     set.start().unwrap();

@@ -9,10 +9,10 @@ fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
     let set = world.set();
     set.start().unwrap();
     let pods = set.informer::<Pod>().unwrap();
-    assert!(world.cluster.pods.requests().is_empty());
+    assert!(world.source.pods.requests().is_empty());
     set.start().unwrap();
     pods.wait_until_synced(Deadline::NEVER).unwrap();
-    world.cluster.pods.wait_for_watches(1);
+    world.source.pods.wait_for_watches(1);
     let secrets = set.informer::<Secret>().unwrap();
     let alone = set.wait_until_synced(Deadline::NEVER);
     assert_eq!(
@@ -27,8 +27,8 @@ fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
             .filter(|request| request.kind == RequestKind::List)
             .count()
     };
-    assert_eq!(lists(world.cluster.pods.requests()), 1, "it ran on");
-    assert_eq!(lists(world.cluster.secrets.requests()), 1);
+    assert_eq!(lists(world.source.pods.requests()), 1, "it ran on");
+    assert_eq!(lists(world.source.secrets.requests()), 1);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn is_3_an_informer_that_its_user_started_or_stopped_stays_as_it_is() {
     secrets.stop();
     set.start().unwrap();
     pods.wait_until_synced(Deadline::NEVER).unwrap();
-    assert!(secrets.is_stopped() && world.cluster.secrets.requests().is_empty());
+    assert!(secrets.is_stopped() && world.source.secrets.requests().is_empty());
     let again = set.informer::<Secret>().unwrap();
     assert!(Arc::ptr_eq(&again, &secrets), "it is not made anew");
 }
@@ -71,7 +71,7 @@ fn is_4_nothing_is_made_or_started_after_the_stop() {
     assert!(set.is_stopped() && pods.is_stopped());
     let known = set.informer::<Pod>().unwrap();
     assert!(Arc::ptr_eq(&known, &pods), "its content can be read");
-    assert!(world.cluster.pods.requests().is_empty());
+    assert!(world.source.pods.requests().is_empty());
 }
 
 /// Somebody asks for an informer while somebody else stops the set: it runs in no case afterwards.
@@ -91,6 +91,6 @@ fn is_4_whoever_asks_and_starts_while_the_set_stops_leaves_nothing_running() {
             assert!(nodes.is_stopped());
         }
         assert_eq!(world.open_watches(), 0);
-        world.cluster.nodes.wait_for_watches(0);
+        world.source.nodes.wait_for_watches(0);
     }
 }

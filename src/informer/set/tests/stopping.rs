@@ -36,7 +36,7 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
         set.start().unwrap();
         slow.begun.recv().unwrap();
         quick.wait_until_synced(Deadline::NEVER).unwrap();
-        world.cluster.secrets.wait_for_watches(1);
+        world.source.secrets.wait_for_watches(1);
         let (_worker, ended) = apart(move || {
             if drops {
                 drop(set);
@@ -45,7 +45,7 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
                 set.shutdown(Deadline::NEVER)
             }
         });
-        world.cluster.secrets.wait_for_watches(0);
+        world.source.secrets.wait_for_watches(0);
         while !quick.readings().has_ended {
             std::thread::yield_now();
         }
@@ -113,7 +113,7 @@ fn is_5_dropping_a_set_that_never_ran_ends_its_handlers() {
     let registration = pods.add_handler(Handlers::new()).unwrap();
     drop(set);
     assert!(registration.readings().has_ended && pods.is_stopped());
-    assert!(world.cluster.pods.requests().is_empty());
+    assert!(world.source.pods.requests().is_empty());
 }
 
 #[test]
@@ -158,8 +158,8 @@ fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     let other = secrets.add_handler(Handlers::new()).unwrap();
     set.start().unwrap();
     other.wait_until_synced(Deadline::NEVER).unwrap();
-    world.cluster.pods.wait_for_watches(1);
-    world.cluster.secrets.wait_for_watches(1);
+    world.source.pods.wait_for_watches(1);
+    world.source.secrets.wait_for_watches(1);
     assert_eq!(told.recv(), Ok(0));
     drop(set);
     drop(go);

@@ -56,10 +56,10 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
         let set = Arc::new(world.set());
         for (nth, does) in all.iter().enumerate() {
             match nth {
-                0 => ask(&set, &world.cluster.config_maps, *does),
-                1 => ask(&set, &world.cluster.pods, *does),
-                2 => ask(&set, &world.cluster.secrets, *does),
-                _ => ask(&set, &world.cluster.nodes, *does),
+                0 => ask(&set, &world.source.config_maps, *does),
+                1 => ask(&set, &world.source.pods, *does),
+                2 => ask(&set, &world.source.secrets, *does),
+                _ => ask(&set, &world.source.nodes, *does),
             }
         }
         set.start().unwrap();
@@ -186,7 +186,7 @@ fn wt_3_the_error_names_who_has_not_synced_in_order_and_then_why() {
 #[test]
 fn wt_3_the_result_has_the_cause_of_each_informer() {
     let world = World::new();
-    world.cluster.pods.fail_all(RequestKind::List, down());
+    world.source.pods.fail_all(RequestKind::List, down());
     let set = world.set();
     set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
@@ -247,7 +247,7 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
 #[test]
 fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     let world = World::new();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources
         .config_maps
         .fail_next(RequestKind::List, SourceFault::Hang);
@@ -284,7 +284,7 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
 #[test]
 fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let world = World::new();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources.pods.fail_all(RequestKind::List, forbidden());
     sources.secrets.fail_all(RequestKind::List, unknown());
     let set = Arc::new(world.set());
@@ -330,7 +330,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
 #[test]
 fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced() {
     let world = World::new();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources.pods.fail_all(RequestKind::List, forbidden());
     sources
         .secrets
@@ -355,7 +355,7 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
 #[test]
 fn wt_1_a_stop_of_the_set_ends_the_wait() {
     let world = World::new();
-    let sources = &world.cluster;
+    let sources = &world.source;
     sources.pods.fail_next(RequestKind::List, SourceFault::Hang);
     sources
         .secrets
@@ -396,7 +396,7 @@ fn is_7_an_informer_that_was_not_started_is_not_waited_for_and_says_so() {
 #[test]
 fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
     let world = World::new();
-    world.cluster.pods.fail_all(RequestKind::List, forbidden());
+    world.source.pods.fail_all(RequestKind::List, forbidden());
     let set = Arc::new(world.set());
     let pods = set.informer::<Pod>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
@@ -424,7 +424,7 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
 #[test]
 fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     let world = World::new();
-    world.cluster.pods.fail_all(RequestKind::List, forbidden());
+    world.source.pods.fail_all(RequestKind::List, forbidden());
     let set = Arc::new(world.set());
     let pods = set.informer::<Pod>().unwrap();
     let late = pods.add_handler(Handlers::new()).unwrap();
@@ -437,7 +437,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
     // It waits beside the one that backs off, the one that watches, and the quick handler.
     world.fake.wait_for_parked(4);
-    world.cluster.pods.heal();
+    world.source.pods.heal();
     world.pass_until(|| late.has_synced());
     assert!(waited.is_empty());
     secrets.stop();

@@ -1,13 +1,11 @@
 //! What the store holds, and what handlers hear of it: odd objects, old news, transforms,
 //! allocations (B12, B18, SI-26).
 
+use super::custom::{Call, Custom};
 use super::*;
 use crate::informer::Handlers;
-use crate::list_watch::{
-    ListPage, ListRequest, Listed, ListerWatcher, ObjectEvent, WatchRequest, WatchStream,
-};
+use crate::list_watch::ObjectEvent;
 use crate::sync::Mutex;
-use crate::worker::StopToken;
 
 /// The object that does not decode stays what it was to the handlers, old and new, until it changes
 /// or goes.
@@ -287,45 +285,21 @@ fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
     assert_eq!(registration.readings().panics, 1);
 }
 
-/// A server whose lists out of its cache say of themselves what the test wants.
-struct Vague(FakeSource<ConfigMap>, Mutex<Vec<&'static str>>);
-
-impl ListerWatcher<ConfigMap> for Vague {
-    fn list(
-        &self,
-        request: &ListRequest,
-        stop: &StopToken,
-        each: &mut dyn FnMut(Listed<ConfigMap>),
-    ) -> Result<ListPage, Error> {
-        let mut page = self.0.list(request, stop, each)?;
-        if !request.resource_version.is_empty()
-            && let Some(version) = self.1.lock().pop()
-        {
-            page.resource_version = ResourceVersion::from(version);
-        }
-        Ok(page)
-    }
-
-    fn watch(
-        &self,
-        request: &WatchRequest,
-        stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
-        self.0.watch(request, stop)
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-}
-
 /// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector
 /// hears of it and asks for the most recent, at once.
 #[test]
 fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
     let world = World::with(&["a"]);
     // The first list does not say where it is; the second one lags behind what the watch told.
-    let source = Vague(world.source.clone(), Mutex::new(vec!["1", ""]));
+    let versions = Mutex::new(vec!["1", ""]);
+    let source = Custom::new(&world, move |call| {
+        if let Call::Listed(request, page) = call
+            && !request.resource_version.is_empty()
+            && let Some(version) = versions.lock().pop()
+        {
+            page.resource_version = ResourceVersion::from(version);
+        }
+    });
     let (allow, allowed) = unbounded::<()>();
     let options = world.options().transform(move |object| {
         if object.key().name() == "bad" && allowed.is_empty() {

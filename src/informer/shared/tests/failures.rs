@@ -1,11 +1,10 @@
 //! When code of the user's panics or does not return on one of the informer's threads: it is told,
 //! and nothing runs on for nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
 
+use super::custom::{Call, Custom, OnDrop, Touchy};
 use super::*;
 use crate::hooks::Hook;
-use crate::informer::InformerMetric;
-use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
-use crate::worker::StopToken;
+use crate::informer::{Handlers, InformerMetric};
 use crossbeam_channel::Sender;
 use k8s_openapi::Metadata as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -72,40 +71,14 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
     assert_eq!(informer.status().failures.last().map(Error::kind), None);
 }
 
-/// A source of the user's own that panics in its second list.
-struct Panics(FakeSource<ConfigMap>, bool);
-
-impl ListerWatcher<ConfigMap> for Panics {
-    fn list(
-        &self,
-        request: &ListRequest,
-        stop: &StopToken,
-        each: &mut dyn FnMut(Listed<ConfigMap>),
-    ) -> Result<ListPage, Error> {
-        assert!(!self.1, "a bad source");
-        self.0.list(request, stop, each)
-    }
-
-    fn watch(
-        &self,
-        request: &WatchRequest,
-        stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
-        assert!(self.1 || self.0.version() < 3, "a bad source");
-        self.0.watch(request, stop)
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
-}
-
 /// A source that panics is one that fails: everybody who waits hears of it, and the informer goes
 /// on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
     let world = World::with(&["a"]);
-    let source = Panics(world.source.clone(), true);
+    let source = Custom::new(&world, |call| {
+        assert!(!matches!(call, Call::List), "a bad source");
+    });
     let informer = SharedInformer::new(Arc::new(source), world.options());
     let (registration, _told) = follow(&informer);
     informer.start().unwrap();
@@ -127,7 +100,13 @@ fn a_source_that_panics_is_told_of_and_ends_nothing() {
 #[test]
 fn what_came_before_a_panic_of_the_source_is_in_the_store() {
     let world = World::with(&["a", "b"]);
-    let source = Panics(world.source.clone(), false);
+    let fake = world.source.clone();
+    let source = Custom::new(&world, move |call| {
+        assert!(
+            !matches!(call, Call::Watch) || fake.version() < 3,
+            "a bad source"
+        );
+    });
     let informer = SharedInformer::new(Arc::new(source), world.options());
     informer.start().unwrap();
     informer.wait_until_synced(Deadline::NEVER).unwrap();
@@ -136,48 +115,6 @@ fn what_came_before_a_panic_of_the_source_is_in_the_store() {
     assert_eq!(failure.kind(), ErrorKind::Panicked);
     assert!(!informer.is_stopped() && informer.has_synced());
     assert_eq!(words(informer.store()), ["a2", "b3"]);
-}
-
-/// What a type of the user's own does when it is dropped.
-type OnDrop = Arc<dyn Fn(&ObjectMeta) + Send + Sync>;
-
-/// A type of the user's own; what a transform made of it does something when it is dropped.
-#[derive(Clone, Default)]
-struct Touchy(ObjectMeta, Option<OnDrop>);
-
-impl k8s_openapi::Resource for Touchy {
-    const API_VERSION: &'static str = "example.com/v1";
-    const GROUP: &'static str = "example.com";
-    const KIND: &'static str = "Touchy";
-    const VERSION: &'static str = "v1";
-    const URL_PATH_SEGMENT: &'static str = "touchies";
-    type Scope = k8s_openapi::ClusterResourceScope;
-}
-
-impl k8s_openapi::Metadata for Touchy {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.0
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Touchy {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        ObjectMeta::deserialize(from).map(|metadata| Self(metadata, None))
-    }
-}
-
-impl Drop for Touchy {
-    fn drop(&mut self) {
-        if let Some(on_drop) = &self.1 {
-            on_drop(&self.0);
-        }
-    }
 }
 
 fn touchy(name: &str) -> Touchy {
@@ -201,15 +138,10 @@ fn on_drop(
 /// CT-1, CT-2: what ends the reflector's thread ends the informer, with the cause.
 #[test]
 fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
-    let fake = FakeClock::new();
-    let clock = Clock::from(fake.clone());
-    let source = FakeSource::<Touchy>::with_clock(clock.clone());
+    let world = World::new();
+    let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
     source.set(touchy("a"));
-    let reflector = ReflectorOptions {
-        clock,
-        ..ReflectorOptions::default()
-    };
-    let options = InformerOptions::default().reflector(reflector);
+    let options = InformerOptions::default().reflector(world.reflector());
     let options = on_drop(options, |metadata| {
         let first = metadata.resource_version.as_deref() == Some("2");
         let thread = std::thread::current();
@@ -229,37 +161,24 @@ fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
     let text = "the thread of reflector touchies.example.com panicked: a bad drop";
     assert!(error.to_string().contains(text), "{error}");
     assert!(informer.is_stopped());
-    assert_eq!(
-        informer
-            .status()
-            .failures
-            .last()
-            .cloned()
-            .unwrap()
-            .to_string(),
-        text
-    );
+    let last = informer.status().failures.last().map(ToString::to_string);
+    assert_eq!(last.as_deref(), Some(text));
     source.wait_for_watches(0);
     informer.shutdown(Deadline::NEVER).unwrap();
     assert_eq!(informer.store().len(), 1, "it stays readable");
 }
 
 /// An object's drop, which overwrites a Secret and may be code of the user's, can read everything
-/// of its informer: no
-/// lock of it is held.
+/// of its informer: no lock of it is held.
 #[test]
 fn objects_are_dropped_under_no_lock_of_the_informer() {
     let world = World::new();
     let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
-    let reflector = ReflectorOptions {
-        clock: world.clock.clone(),
-        ..ReflectorOptions::default()
-    };
     let cell: Arc<std::sync::OnceLock<std::sync::Weak<SharedInformer<Touchy>>>> = Arc::default();
     let (dropped, drops) = unbounded();
     let own = Arc::clone(&cell);
     let options = InformerOptions::default()
-        .reflector(reflector)
+        .reflector(world.reflector())
         .indexers(Indexers::new().by_namespace());
     let options = on_drop(options, move |metadata| {
         let informer = own.get().and_then(std::sync::Weak::upgrade);
@@ -280,7 +199,7 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
     let informer = Arc::new(SharedInformer::new(Arc::new(source.clone()), options));
     cell.set(Arc::downgrade(&informer)).unwrap();
     let (block, calls, gate) = blocks();
-    let handler = crate::informer::Handlers::<Touchy>::new().on_add(move |_, _| block());
+    let handler = Handlers::<Touchy>::new().on_add(move |_, _| block());
     let options = HandlerOptions::default().queue_max(Some(1));
     let slow = informer.add_handler_with(handler, options).unwrap();
     source.set(touchy("a"));
@@ -438,38 +357,14 @@ fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
     closed.recv().unwrap().unwrap();
 }
 
-/// A source of the user's own that panics when it is asked what it is.
-struct Mute(FakeSource<ConfigMap>);
-
-impl ListerWatcher<ConfigMap> for Mute {
-    fn list(
-        &self,
-        request: &ListRequest,
-        stop: &StopToken,
-        each: &mut dyn FnMut(Listed<ConfigMap>),
-    ) -> Result<ListPage, Error> {
-        self.0.list(request, stop, each)
-    }
-
-    fn watch(
-        &self,
-        request: &WatchRequest,
-        stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
-        self.0.watch(request, stop)
-    }
-
-    fn describe(&self) -> String {
-        panic!("a bad source");
-    }
-}
-
 /// A panic of what the start calls is its error, and ends the informer as any other panic does:
 /// nothing hangs.
 #[test]
 fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     let world = World::with(&["a"]);
-    let source = Mute(world.source.clone());
+    let source = Custom::new(&world, |call| {
+        assert!(!matches!(call, Call::Describe), "a bad source");
+    });
     let informer = SharedInformer::new(Arc::new(source), world.options());
     let (registration, told) = follow(&informer);
     let error = informer.start().unwrap_err();
@@ -511,7 +406,7 @@ fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
     });
     let informer = cell.get_or_init(|| world.informer_with(world.options().indexers(indexers)));
     let own = Arc::clone(&cell);
-    let handler = crate::informer::Handlers::<ConfigMap>::new();
+    let handler = Handlers::<ConfigMap>::new();
     let handler = handler.on_add(move |_, _| shut_down(&own));
     informer.add_handler(handler).unwrap();
     informer.start().unwrap();

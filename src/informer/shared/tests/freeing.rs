@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::custom::Touchy;
 use super::*;
 use crate::informer::reclaimer::Reclaimer;
 use crate::informer::{Deleted, EventHandler};
@@ -14,46 +15,15 @@ use crate::worker::StopToken;
 use crossbeam_channel::{Sender, select};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// A type of the user's own that tells which of its versions is dropped on which thread.
-#[derive(Default)]
-struct Traced(ObjectMeta, Option<Sender<String>>);
-
-impl k8s_openapi::Resource for Traced {
-    const API_VERSION: &'static str = "example.com/v1";
-    const GROUP: &'static str = "example.com";
-    const KIND: &'static str = "Traced";
-    const VERSION: &'static str = "v1";
-    const URL_PATH_SEGMENT: &'static str = "traced";
-    type Scope = k8s_openapi::ClusterResourceScope;
-}
-
-impl k8s_openapi::Metadata for Traced {
-    type Ty = ObjectMeta;
-
-    fn metadata(&self) -> &ObjectMeta {
-        &self.0
-    }
-
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.0
-    }
-}
-
-impl<'de> serde::Deserialize<'de> for Traced {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        ObjectMeta::deserialize(from).map(|meta| Self(meta, None))
-    }
-}
-
-impl Drop for Traced {
-    fn drop(&mut self) {
-        if let Some(dropped) = &self.1 {
-            let thread = std::thread::current();
-            let kind = thread.name().and_then(|name| name.split('-').next());
-            let version = self.0.resource_version.as_deref();
-            let _gone = dropped.send(format!("{} {}", version.unwrap(), kind.unwrap()));
-        }
-    }
+/// An object that tells which of its versions is dropped on which thread.
+fn traced(metadata: ObjectMeta, dropped: Sender<String>) -> Arc<StoredObject<Touchy>> {
+    let tell = move |metadata: &ObjectMeta| {
+        let thread = std::thread::current();
+        let kind = thread.name().and_then(|name| name.split('-').next());
+        let version = metadata.resource_version.as_deref();
+        let _gone = dropped.send(format!("{} {}", version.unwrap(), kind.unwrap()));
+    };
+    Arc::new(StoredObject::new(Touchy(metadata, Some(Arc::new(tell)))))
 }
 
 /// A list of nothing; then the watch has four events at once, and one alone when the test says so.
@@ -74,12 +44,12 @@ struct Burst {
     read: usize,
 }
 
-impl ListerWatcher<Traced> for Bursts {
+impl ListerWatcher<Touchy> for Bursts {
     fn list(
         &self,
         _request: &ListRequest,
         _stop: &StopToken,
-        _each: &mut dyn FnMut(Listed<Traced>),
+        _each: &mut dyn FnMut(Listed<Touchy>),
     ) -> Result<ListPage, Error> {
         Ok(ListPage {
             resource_version: ResourceVersion::from("1"),
@@ -91,7 +61,7 @@ impl ListerWatcher<Traced> for Bursts {
         &self,
         _request: &WatchRequest,
         stop: &StopToken,
-    ) -> Result<Box<dyn WatchStream<Traced>>, Error> {
+    ) -> Result<Box<dyn WatchStream<Touchy>>, Error> {
         Ok(Box::new(Burst {
             dropped: self.dropped.clone(),
             told: self.told.clone(),
@@ -107,8 +77,8 @@ impl ListerWatcher<Traced> for Bursts {
     }
 }
 
-impl WatchStream<Traced> for Burst {
-    fn next(&mut self, _deadline: Deadline) -> Result<Next<Traced>, Error> {
+impl WatchStream<Touchy> for Burst {
+    fn next(&mut self, _deadline: Deadline) -> Result<Next<Touchy>, Error> {
         self.read = self.read.saturating_add(1);
         let name = match self.read {
             1 | 2 => "a",
@@ -130,13 +100,14 @@ impl WatchStream<Traced> for Burst {
                 "a"
             }
         };
-        let mut traced = Traced(ObjectMeta::default(), Some(self.dropped.clone()));
-        traced.0.name = Some(name.to_owned());
-        traced.0.uid = Some(name.to_owned());
-        traced.0.resource_version = Some(self.read.saturating_add(1).to_string());
-        Ok(Next::Event(
-            ObjectEvent::modified(Arc::new(StoredObject::new(traced))).into(),
-        ))
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            uid: Some(name.to_owned()),
+            resource_version: Some(self.read.saturating_add(1).to_string()),
+            ..ObjectMeta::default()
+        };
+        let object = traced(metadata, self.dropped.clone());
+        Ok(Next::Event(ObjectEvent::modified(object).into()))
     }
 
     fn last_contact(&self) -> Instant {
@@ -159,21 +130,21 @@ struct Slow {
     told: Sender<String>,
 }
 
-impl EventHandler<Traced> for Slow {
-    fn on_add(&mut self, object: &Arc<StoredObject<Traced>>, _is_in_initial_list: bool) {
+impl EventHandler<Touchy> for Slow {
+    fn on_add(&mut self, object: &Arc<StoredObject<Touchy>>, _is_in_initial_list: bool) {
         if object.resource_version().as_str() == "2" {
             self.queued.recv().unwrap();
         }
         let _gone = self.told.send(object.key().name().to_owned());
     }
 
-    fn on_update(&mut self, _old: &Arc<StoredObject<Traced>>, new: &Arc<StoredObject<Traced>>) {
+    fn on_update(&mut self, _old: &Arc<StoredObject<Touchy>>, new: &Arc<StoredObject<Touchy>>) {
         if new.resource_version().as_str() == "3" {
             self.queued.recv().unwrap();
         }
     }
 
-    fn on_delete(&mut self, _deleted: Deleted<Traced>) {}
+    fn on_delete(&mut self, _deleted: Deleted<Touchy>) {}
 }
 
 /// The reflector's thread frees what is replaced while events come without a pause; what comes
@@ -209,13 +180,12 @@ fn ct_1_a_drop_that_panics_among_old_states_ends_nothing() {
     let reclaimer = Reclaimer::new();
     reclaimer.reclaim();
     // Without a version its drop panics.
-    reclaimer.release(Arc::new(StoredObject::new(Traced(
-        ObjectMeta::default(),
-        Some(dropped.clone()),
-    ))));
-    let mut other = Traced(ObjectMeta::default(), Some(dropped));
-    other.0.resource_version = Some("2".to_owned());
-    reclaimer.release(Arc::new(StoredObject::new(other)));
+    reclaimer.release(traced(ObjectMeta::default(), dropped.clone()));
+    let metadata = ObjectMeta {
+        resource_version: Some("2".to_owned()),
+        ..ObjectMeta::default()
+    };
+    reclaimer.release(traced(metadata, dropped));
     assert!(drops.is_empty(), "both wait");
     reclaimer.reclaim();
     assert!(drops.try_recv().unwrap().starts_with("2 "));

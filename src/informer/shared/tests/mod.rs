@@ -1,10 +1,8 @@
-//! Whole shared informers, threads and all, against the fake source and the fake clock.
-//!
-//! Notifications are written in a small language: `+a2` adds object `a` at version 2, `*a2` adds it
-//! as part of the initial list, `a2>3` updates it from version 2 to 3, `-a4` deletes it as it was
-//! seen, `?a3` was deleted unseen. The fake server counts its versions from 2 on.
+//! Whole shared informers, threads and all, against the fake source and the fake clock. The fake
+//! server counts its versions from 2 on.
 
 mod contents;
+mod custom;
 mod failures;
 mod freeing;
 mod handlers;
@@ -15,49 +13,35 @@ mod refusals;
 mod resyncs;
 mod syncing;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::clock::{Clock, Deadline, FakeClock};
-use crate::informer::tests::{Patience, apart};
+use crate::clock::{Clock, Deadline};
+use crate::informer::tests::{Told, apart, next, word, written};
 use crate::informer::{
     Forward, HandlerOptions, InformerOptions, Notification, Registration, SharedInformer,
 };
 use crate::list_watch::ObjectEvent;
 use crate::object::{Object as _, ResourceVersion, StoredObject};
-use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 use crate::{Error, ErrorKind};
 
-type Told = Notification<ConfigMap>;
 type Informer = SharedInformer<ConfigMap>;
 
 /// What a closed gate may take to open: a test that has failed may drop its informer before it
 /// opens the gate.
 const OPENS: Duration = Duration::from_mins(5);
 
-/// A fake server on a fake clock.
-struct World {
-    fake: FakeClock,
-    clock: Clock,
-    source: FakeSource<ConfigMap>,
-    _patience: Patience,
-}
+type World = crate::informer::tests::World<FakeSource<ConfigMap>>;
 
 impl World {
     fn new() -> Self {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        Self {
-            source: FakeSource::with_clock(clock.clone()),
-            fake,
-            clock,
-            _patience: Patience::new(),
-        }
+        Self::of(|clock| FakeSource::with_clock(clock.clone()))
     }
 
     /// A server with these objects, at the versions 2, 3, and so on.
@@ -74,13 +58,7 @@ impl World {
     }
 
     fn options(&self) -> InformerOptions<ConfigMap> {
-        let mut reflector = ReflectorOptions {
-            clock: self.clock.clone(),
-            seed: 1,
-            ..ReflectorOptions::default()
-        };
-        reflector.backoff.jitter = 0.0;
-        InformerOptions::default().reflector(reflector)
+        InformerOptions::default().reflector(self.reflector())
     }
 
     fn informer(&self) -> Informer {
@@ -123,22 +101,6 @@ impl World {
             .filter(|request| request.kind == RequestKind::List)
             .count()
     }
-
-    /// Lets the clock go on from timer to timer until something holds.
-    fn pass_until(&self, holds: impl Fn() -> bool) {
-        while !holds() {
-            let ahead = self.fake.wait_for_next_timer();
-            if holds() {
-                return;
-            }
-            self.fake.advance(ahead);
-            std::thread::yield_now();
-        }
-    }
-
-    fn now(&self) -> Deadline {
-        self.clock.after(Duration::ZERO)
-    }
 }
 
 fn follow(informer: &Informer) -> (Registration, Receiver<Told>) {
@@ -159,33 +121,6 @@ fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
     Arc::new(StoredObject::new(object))
 }
 
-fn word(object: &StoredObject<ConfigMap>) -> String {
-    format!("{}{}", object.key(), object.resource_version())
-}
-
-fn written(notification: &Told) -> String {
-    match notification {
-        Notification::Added {
-            object,
-            is_in_initial_list: true,
-        } => format!("*{}", word(object)),
-        Notification::Added { object, .. } => format!("+{}", word(object)),
-        Notification::Updated { old, new } => {
-            format!("{}>{}", word(old), new.resource_version())
-        }
-        Notification::Deleted(deleted) => {
-            let mark = if deleted.final_state_known { '-' } else { '?' };
-            format!("{mark}{}", word(&deleted.last_known))
-        }
-    }
-}
-
-/// The next notifications, as they come.
-fn next(told: &Receiver<Told>, count: usize) -> Vec<String> {
-    let told = told.iter().take(count);
-    told.map(|notification| written(&notification)).collect()
-}
-
 /// The next notifications, sorted: those of one list come in no order that is promised.
 fn next_sorted(told: &Receiver<Told>, count: usize) -> Vec<String> {
     let mut words = next(told, count);
@@ -197,4 +132,18 @@ fn words(store: &Store<ConfigMap>) -> Vec<String> {
     let mut words: Vec<_> = store.list().iter().map(|object| word(object)).collect();
     words.sort();
     words
+}
+
+/// The versions of objects, by key.
+pub(super) type View = BTreeMap<String, u64>;
+
+pub(super) fn number(object: &StoredObject<ConfigMap>) -> u64 {
+    object.resource_version().as_str().parse().unwrap()
+}
+
+pub(super) fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
+    let objects = objects.iter();
+    objects
+        .map(|object| (object.key().to_string(), number(object)))
+        .collect()
 }

@@ -5,8 +5,6 @@
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::dice::Dice;
 use crate::object::ObjectKey;
@@ -27,20 +25,6 @@ const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 fn pick<T: Copy>(dice: &mut Dice, of: &[T]) -> T {
     let sides = u64::try_from(of.len()).unwrap();
     of[usize::try_from(dice.roll(sides)).unwrap()]
-}
-
-/// A handler's view: what it was told, by key.
-type View = BTreeMap<String, u64>;
-
-fn number(object: &StoredObject<ConfigMap>) -> u64 {
-    object.resource_version().as_str().parse().unwrap()
-}
-
-fn view_of(objects: &[Arc<StoredObject<ConfigMap>>]) -> View {
-    let objects = objects.iter();
-    objects
-        .map(|object| (object.key().to_string(), number(object)))
-        .collect()
 }
 
 /// The values of an object in the index `digit`: so few that objects share them, and each change

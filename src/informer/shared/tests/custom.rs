@@ -1,0 +1,96 @@
+//! A source and a type of the user's own, which do what a test says.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::*;
+use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
+use crate::worker::StopToken;
+
+/// A call of a source; its answer where the test may change that.
+pub(super) enum Call<'a> {
+    List,
+    Listed(&'a ListRequest, &'a mut ListPage),
+    Watch,
+    Describe,
+}
+
+type OnCall = Box<dyn Fn(Call<'_>) + Send + Sync>;
+
+/// The fake source, and what the test does in its calls.
+pub(super) struct Custom(FakeSource<ConfigMap>, OnCall);
+
+impl Custom {
+    pub(super) fn new(world: &World, act: impl Fn(Call<'_>) + Send + Sync + 'static) -> Self {
+        Self(world.source.clone(), Box::new(act))
+    }
+}
+
+impl ListerWatcher<ConfigMap> for Custom {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        self.1(Call::List);
+        let mut page = self.0.list(request, stop, each)?;
+        self.1(Call::Listed(request, &mut page));
+        Ok(page)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        self.1(Call::Watch);
+        self.0.watch(request, stop)
+    }
+
+    fn describe(&self) -> String {
+        self.1(Call::Describe);
+        self.0.describe()
+    }
+}
+
+/// What a type of the user's own does when it is dropped.
+pub(super) type OnDrop = Arc<dyn Fn(&ObjectMeta) + Send + Sync>;
+
+/// A type of the user's own; what a test makes of it does something when it is dropped.
+#[derive(Clone, Default)]
+pub(super) struct Touchy(pub(super) ObjectMeta, pub(super) Option<OnDrop>);
+
+impl k8s_openapi::Resource for Touchy {
+    const API_VERSION: &'static str = "example.com/v1";
+    const GROUP: &'static str = "example.com";
+    const KIND: &'static str = "Touchy";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "touchies";
+    type Scope = k8s_openapi::ClusterResourceScope;
+}
+
+impl k8s_openapi::Metadata for Touchy {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.0
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Touchy {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        ObjectMeta::deserialize(from).map(|metadata| Self(metadata, None))
+    }
+}
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        if let Some(on_drop) = &self.1 {
+            on_drop(&self.0);
+        }
+    }
+}
