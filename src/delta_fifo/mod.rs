@@ -58,7 +58,9 @@
 //!             }
 //!             Delta::Sync(object) => (Some(ObjectEvent::modified(object)), None),
 //!             // A list came without the object: it is gone whatever the watch told of its end.
-//!             Delta::Deleted(end) if end.unlisted => (old.clone().map(ObjectEvent::deleted), None),
+//!             Delta::Deleted(end) if end.unlisted => {
+//!                 (old.clone().map(ObjectEvent::deleted), None)
+//!             }
 //!             Delta::Deleted(end) => (end.seen.map(ObjectEvent::deleted), end.last_known),
 //!             Delta::ReplacedAll(_) | Delta::SyncAll | Delta::Bookmark(_) => continue,
 //!         };
@@ -89,12 +91,15 @@
 //! let (tells, told) = mpsc::channel();
 //! let (adds, deletes) = (tells.clone(), tells);
 //! let mut handler = Handlers::<ConfigMap>::new()
-//!     .on_add(move |object, initial| drop(adds.send(format!("{} added, {initial}", object.key()))))
+//!     .on_add(move |object, initial| {
+//!         drop(adds.send(format!("{} added, {initial}", object.key())));
+//!     })
 //!     .on_delete(move |deleted| drop(deletes.send(format!("{} deleted", deleted.key()))));
 //!
 //! let (reads, options) = (indexer.clone(), ReflectorOptions::default());
+//! let lister_watcher = Arc::new(source.clone());
 //! let controller =
-//!     Controller::spawn("settings", Arc::new(source.clone()), queue, options, move |deltas, initial| {
+//!     Controller::spawn("settings", lister_watcher, queue, options, move |deltas, initial| {
 //!         process(deltas, initial, (&reads, &mut writer), &mut handler);
 //!     })?;
 //!

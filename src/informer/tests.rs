@@ -146,3 +146,16 @@ impl Patience {
         }
     }
 }
+
+/// Bytes of stack per modelled thread: objects on it take more than the checker's default.
+#[cfg(shuttle)]
+const STACK_BYTES: usize = 512 * 1024;
+
+/// Runs a model under so many schedules.
+#[cfg(shuttle)]
+pub(super) fn check(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
+    let mut config = shuttle::Config::new();
+    config.stack_size = STACK_BYTES;
+    let scheduler = shuttle::scheduler::RandomScheduler::new(schedules);
+    shuttle::Runner::new(scheduler, config).run(model);
+}

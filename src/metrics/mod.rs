@@ -24,8 +24,8 @@
 //! let deadline = Clock::system().after(Duration::from_secs(10));
 //! informer.wait_until_synced(deadline)?;
 //!
-//! let lists = r#"reflector_lists_total{group="",name="settings",resource="configmaps",version="v1"} 1"#;
-//! assert!(exposition.text().contains(lists));
+//! let labels = r#"{group="",name="settings",resource="configmaps",version="v1"}"#;
+//! assert!(exposition.text().contains(&format!("reflector_lists_total{labels} 1")));
 //! informer.shutdown(deadline)?;
 //! assert_eq!(exposition.text(), ""); // gone with their owner
 //! # }
@@ -46,19 +46,26 @@
 //! `name` only. What are histograms here were summaries there: `_sum` and `_count` are the same,
 //! `quantile` is not there.
 //!
-//! | name | type | unit | meaning |
-//! |---|---|---|---|
-//! | `reflector_lists_total` | counter | lists | lists that were asked for: all pages of one are one; streamed lists and failed ones included |
-//! | `reflector_list_duration_seconds` | histogram | seconds | from asking for a list until its last item was decoded; not of failed ones |
-//! | `reflector_items_per_list` | histogram | items | items of a list, those that do not decode included |
-//! | `reflector_watches_total` | counter | watches | watches that were asked for, failed ones included |
-//! | `reflector_short_watches_total` | counter | watches | watches that the server ended within a second, without an event |
-//! | `reflector_watch_duration_seconds` | histogram | seconds | how long a watch was open, whoever ended it |
-//! | `reflector_items_per_watch` | histogram | events | events and bookmarks of a watch, without those of a streamed list |
-//! | `reflector_last_resource_version` | gauge | | the last 15 digits of the last version; 0 before the first; the largest of those who share |
-//! | `kubecache_reflector_silence_seconds` | gauge | seconds | time since the server last confirmed the content, or since the start if it never did; the longest of those who share |
-//! | `kubecache_reflector_consecutive_failures` | gauge | requests | requests that failed one after the other; the most of those who share |
-//! | `kubecache_reflector_undecodable_total` | counter | items | items of lists and events that do not decode |
+//! - `reflector_lists_total` (counter): lists that the reflector asked for, failed ones too. All
+//!   pages of one list count once. A streamed list counts, too.
+//! - `reflector_list_duration_seconds` (histogram): time from asking for a list until its last item
+//!   was decoded, without failed lists.
+//! - `reflector_items_per_list` (histogram): items of a list, with those that do not decode.
+//! - `reflector_watches_total` (counter): watches that the reflector asked for, failed ones too.
+//! - `reflector_short_watches_total` (counter): watches that the server ended within a second,
+//!   without an event.
+//! - `reflector_watch_duration_seconds` (histogram): how long a watch was open, whichever side
+//!   ended it.
+//! - `reflector_items_per_watch` (histogram): events and bookmarks of a watch, without those of a
+//!   streamed list.
+//! - `reflector_last_resource_version` (gauge): the last 15 digits of the last version; 0 before
+//!   the first. Of owners that share the series, the largest.
+//! - `kubecache_reflector_silence_seconds` (gauge): time since the server last confirmed the
+//!   content, or since the start if it never did. Of owners that share the series, the longest.
+//! - `kubecache_reflector_consecutive_failures` (gauge): requests that failed one after the other.
+//!   Of owners that share the series, the most.
+//! - `kubecache_reflector_undecodable_total` (counter): items of lists and events that do not
+//!   decode.
 //!
 //! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between
 //! bookmarks, about a minute, and grows whatever the reason. Opened watches, blank lines and bytes
@@ -71,14 +78,17 @@
 //! with the same labels. Series of a handler have the label `handler` besides: the name of its
 //! options, `unnamed` if it was given none; handlers of the same name are counted together.
 //!
-//! | name | type | unit | meaning |
-//! |---|---|---|---|
-//! | `informer_processing_latency_seconds` | histogram | seconds | from an event, or the last item of a list, until the store and the handlers' queues have it |
-//! | `informer_store_resource_version` | gauge | | the last 15 digits of the version of the store's content; 0 before the first |
-//! | `kubecache_informer_undecodable_objects` | gauge | objects | objects that are set aside at present because they do not decode |
-//! | `kubecache_informer_handler_queued_items` | gauge | notifications | what waits for the handler |
-//! | `kubecache_informer_handler_lag_seconds` | gauge | seconds | age of the oldest notification that the handler has not returned from; 0 if there is none |
-//! | `kubecache_informer_handler_panics_total` | counter | notifications | what the handler lost by panics |
+//! - `informer_processing_latency_seconds` (histogram): time from an event, or the last item of a
+//!   list, until it is in the store and in the handlers' queues.
+//! - `informer_store_resource_version` (gauge): the last 15 digits of the version of the store's
+//!   content; 0 before the first.
+//! - `kubecache_informer_undecodable_objects` (gauge): objects that the store sets aside at
+//!   present, because they do not decode.
+//! - `kubecache_informer_handler_queued_items` (gauge): notifications that wait for the handler.
+//! - `kubecache_informer_handler_lag_seconds` (gauge): age of the oldest notification that the
+//!   handler has not returned from; 0 if there is none.
+//! - `kubecache_informer_handler_panics_total` (counter): notifications that the handler lost by
+//!   panics.
 //!
 //! ## Managers
 //!
@@ -86,13 +96,14 @@
 //! all managers that watch objects of one kind share the series of reflectors with the name
 //! `object-cache`.
 //!
-//! | name | type | unit | meaning |
-//! |---|---|---|---|
-//! | `kubecache_object_cache_objects` | gauge | objects | objects that registered pods reference |
-//! | `kubecache_object_cache_references` | gauge | references | references of pods: an object that two pods reference counts twice |
-//! | `kubecache_object_cache_watches` | gauge | watches | objects whose watch is open or being opened |
-//! | `kubecache_object_cache_get_duration_seconds` | histogram | seconds | how long reads took, failed ones included: plain, fresh and at-least ones |
-//! | `kubecache_object_cache_get_errors_total` | counter | reads | reads that failed; label `reason` besides, the [`ErrorKind`] such as `NotFound` |
+//! - `kubecache_object_cache_objects` (gauge): objects that registered pods reference.
+//! - `kubecache_object_cache_references` (gauge): references of pods. An object that two pods
+//!   reference counts twice.
+//! - `kubecache_object_cache_watches` (gauge): objects whose watch is open or being opened.
+//! - `kubecache_object_cache_get_duration_seconds` (histogram): how long reads took, failed ones
+//!   too: plain, fresh and at-least ones.
+//! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is
+//!   the [`ErrorKind`], such as `NotFound`.
 //!
 //! # Threads and locks
 //!

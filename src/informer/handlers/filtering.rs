@@ -35,7 +35,8 @@ use crate::worker::StopToken;
 /// use std::sync::Arc;
 ///
 /// let (seen, names) = std::sync::mpsc::channel();
-/// let handler = Handlers::<Pod>::new().on_add(move |pod, _| seen.send(pod.metadata.name.clone()).unwrap());
+/// let handler = Handlers::<Pod>::new()
+///     .on_add(move |pod, _| seen.send(pod.metadata.name.clone()).unwrap());
 /// let mut web = FilteringHandler::new(
 ///     |pod: &Pod| pod.metadata.name.as_deref().is_some_and(|name| name.starts_with("web-")),
 ///     handler,

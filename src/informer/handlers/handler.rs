@@ -223,8 +223,8 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) +
 
 /// A handler made of closures; what is left out does nothing.
 ///
-/// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) returns an empty one for
-/// [`add_handler`](crate::informer::SharedInformer::add_handler), whose type no closure has to name.
+/// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) makes an empty one of the
+/// informer's type, so that the compiler knows the type of the closures' arguments.
 ///
 /// All of them are called on the handler's own thread, so they may block, and may hold what is only
 /// `Send`.
@@ -245,7 +245,8 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) +
 ///
 /// // An informer does this, on the handler's thread.
 /// let pod = Arc::new(StoredObject::new(objects::pod("shop", "web-0", "node-1", &[], &[])));
-/// Notification::Updated { old: Arc::clone(&pod), new: pod }.deliver(&mut handler); // nothing is asked for
+/// let update = Notification::Updated { old: Arc::clone(&pod), new: pod };
+/// update.deliver(&mut handler); // the handler has no closure for it
 /// # }
 /// ```
 #[doc(alias = "ResourceEventHandlerFuncs")]

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, Runner, thread};
+use shuttle::thread;
 
 use super::Processor;
 use super::listener::Listener;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::ErrorKind;
+use crate::informer::tests::check;
 use crate::informer::{EventHandler, HandlerOptions, Notification, Registration};
 use crate::list_watch::ObjectEvent;
 use crate::object::StoredObject;
@@ -25,15 +25,6 @@ use crate::sync::{
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were
 /// written.
 const SCHEDULES: usize = 3_000;
-
-/// Bytes of stack per modelled thread: objects on it take more than the checker's default.
-const STACK_BYTES: usize = 512 * 1024;
-
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut config = Config::new();
-    config.stack_size = STACK_BYTES;
-    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
-}
 
 fn object(name: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
@@ -156,7 +147,7 @@ impl Model {
 
 #[test]
 fn a_notification_is_never_missed() {
-    check(|| {
+    check(SCHEDULES, || {
         let mut model = Model::new(Clock::system());
         model.recorder.enough = 3;
         let handler = model.handler(model.recorder.clone());
@@ -171,7 +162,7 @@ fn a_notification_is_never_missed() {
 /// told nothing twice.
 #[test]
 fn handlers_join_between_turns() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Arc::new(Model::new(Clock::system()));
         let writing = Arc::clone(&model);
         let writer = thread::spawn(move || {
@@ -211,7 +202,7 @@ fn handlers_join_between_turns() {
 /// time.
 #[test]
 fn telling_removing_and_stopping_at_once() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Model::new(Clock::system());
         let handler = model.handler(model.recorder.clone());
         let teller = model.teller(&["a", "b"]);
@@ -240,7 +231,7 @@ impl EventHandler<ConfigMap> for Suicidal {
 /// SI-15: a handler that removes itself waits for nobody, also while others remove it.
 #[test]
 fn a_handler_that_removes_itself_does_not_wait_for_itself() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Model::new(Clock::system());
         let own = Suicidal(model.recorder.clone(), model.registration.clone());
         let handler = model.handler(own);
@@ -275,7 +266,7 @@ fn panicking(model: &Model, calls: usize) -> thread::JoinHandle<()> {
 /// SI-16: the last initial call that panics, the informer's word and the waiters, in every order.
 #[test]
 fn a_first_sync_is_never_missed_also_by_a_panic() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Model::new(Clock::system());
         model.hold(&["a", "b"]);
         model.processor.let_join();
@@ -294,7 +285,7 @@ fn a_first_sync_is_never_missed_also_by_a_panic() {
 /// that fits.
 #[test]
 fn every_end_of_a_wait_for_the_first_sync_at_once() {
-    check(|| {
+    check(SCHEDULES, || {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
         let model = Model::new(clock.clone());
@@ -322,7 +313,7 @@ fn every_end_of_a_wait_for_the_first_sync_at_once() {
 #[test]
 #[should_panic(expected = "called after its removal")]
 fn a_removal_that_looks_past_the_lock_lets_a_call_begin() {
-    check(|| {
+    check(SCHEDULES, || {
         let state = Arc::new(Monitor::new((false, false)));
         let recorder = Recorder::default();
         let (theirs, mut handler) = (Arc::clone(&state), recorder.clone());

@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, Runner, thread};
+use shuttle::thread;
 
 use super::any::SetMember;
 use super::{InformerSet, InformerSetOptions};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::Registration;
+use crate::informer::tests::check;
 use crate::object::Scope;
 use crate::reflector::{ReflectorStatus, WaiterGuard, Waiters};
 use crate::sync::{Arc, Monitor, Mutex};
@@ -20,15 +20,6 @@ use crate::{Error, ErrorKind};
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were
 /// written.
 const SCHEDULES: usize = 3_000;
-
-/// Bytes of stack per modelled thread: objects on it take more than the checker's default.
-const STACK_BYTES: usize = 512 * 1024;
-
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut config = Config::new();
-    config.stack_size = STACK_BYTES;
-    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
-}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Life {
@@ -185,7 +176,7 @@ fn set_of(fakes: &[Fake]) -> Arc<Set> {
 /// everybody has an answer.
 #[test]
 fn entering_starting_waiting_and_stopping_at_once() {
-    check(|| {
+    check(SCHEDULES, || {
         let clock = Clock::system();
         let (old, new) = (Fake::new("old", &clock), Fake::new("new", &clock));
         let set = set_of(std::slice::from_ref(&old));
@@ -222,7 +213,7 @@ fn entering_starting_waiting_and_stopping_at_once() {
 /// IS-1: of those who make the same member at once, one has made it.
 #[test]
 fn one_of_those_who_enter_the_same_at_once_has_entered() {
-    check(|| {
+    check(SCHEDULES, || {
         let clock = Clock::system();
         let set = set_of(&[]);
         let askers: Vec<_> = (0..3)
@@ -241,7 +232,7 @@ fn one_of_those_who_enter_the_same_at_once_has_entered() {
 /// wait is left over, and who had synced before is told so.
 #[test]
 fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
-    check(|| {
+    check(SCHEDULES, || {
         let fake_clock = FakeClock::new();
         let clock = Clock::from(fake_clock.clone());
         let fakes = ["a", "b", "c"].map(|name| Fake::new(name, &clock));
@@ -279,7 +270,7 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
 #[test]
 fn no_member_waits_for_the_end_of_another_before_it_is_told() {
     for drops in [false, true] {
-        check(move || {
+        check(SCHEDULES, move || {
             let clock = Clock::system();
             let mut fakes = ["a", "b"].map(|name| Fake::new(name, &clock));
             let second = Arc::clone(&fakes[1].state);
@@ -303,7 +294,7 @@ fn no_member_waits_for_the_end_of_another_before_it_is_told() {
 #[test]
 #[should_panic(expected = "it runs on")]
 fn a_stop_that_marks_the_list_too_late_leaves_one_running() {
-    check(|| {
+    check(SCHEDULES, || {
         let clock = Clock::system();
         let roster: Arc<(Mutex<Vec<Fake>>, Mutex<bool>)> = Arc::default();
         let (theirs, new) = (Arc::clone(&roster), Fake::new("new", &clock));

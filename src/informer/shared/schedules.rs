@@ -6,12 +6,12 @@
 //! directory of its own.
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use shuttle::scheduler::RandomScheduler;
-use shuttle::{Config, Runner, thread};
+use shuttle::thread;
 
 use super::tests::{View, number, view_of};
 use super::{InformerOptions, SharedInformer};
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::tests::check;
 use crate::informer::{Deleted, EventHandler, Registration};
 use crate::object::{Object as _, StoredObject};
 use crate::reflector::ReflectorOptions;
@@ -21,15 +21,6 @@ use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were
 /// written.
 const SCHEDULES: usize = 300;
-
-/// Bytes of stack of the model's own thread: objects on it take more than the checker's default.
-const STACK_BYTES: usize = 512 * 1024;
-
-fn check(model: impl Fn() + Send + Sync + 'static) {
-    let mut config = Config::new();
-    config.stack_size = STACK_BYTES;
-    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
-}
 
 #[derive(Default)]
 struct Seen {
@@ -184,7 +175,7 @@ impl Model {
 /// without gap or repetition, and one that was removed hears nothing more.
 #[test]
 fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
-    check(move || {
+    check(SCHEDULES, move || {
         let model = Model::new();
         let (early, early_registration) = model.follow();
         let (removed, removed_registration) = model.follow();
@@ -224,7 +215,7 @@ fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
 #[test]
 fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
     for hangs in [false, true] {
-        check(move || {
+        check(SCHEDULES, move || {
             let model = Model::new();
             if hangs {
                 model.source.fail_next(RequestKind::List, SourceFault::Hang);
@@ -266,7 +257,7 @@ fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
 /// SI-4: what is dropped ends as what is stopped does, also while a handler joins.
 #[test]
 fn si_4_a_drop_at_any_moment_ends_every_thread() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Model::new();
         model.informer.start().unwrap();
         let server = model.serve();
@@ -287,7 +278,7 @@ fn si_4_a_drop_at_any_moment_ends_every_thread() {
 #[test]
 #[should_panic(expected = "a handler was told wrong")]
 fn a_handler_that_joins_in_a_turn_hears_twice_or_never() {
-    check(|| {
+    check(SCHEDULES, || {
         let model = Model::new();
         model.informer.start().unwrap();
         model.informer.wait_until_synced(Deadline::NEVER).unwrap();

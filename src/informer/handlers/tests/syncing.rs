@@ -75,7 +75,8 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
     assert_eq!(
         error.to_string(),
         "failed to sync configmap + event handler audit: timed out waiting for the condition\n\
-         3 additions of the initial list are left, and the informer has not synced; on_add has been running for 4.0s\n\
+         3 additions of the initial list are left, and the informer has not synced; \
+         on_add has been running for 4.0s\n\
          no answer from the server yet, 4.0s after the first attempt began"
     );
     world.source.processor.complete_initial();

@@ -448,6 +448,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     assert_eq!(
         text,
         "failed to sync all caches: SharedInformer Secret + event handler slow: stopped\n\
-         SharedInformer Secret + event handler slow: waiting for the SharedInformer Secret cache: stopped"
+         SharedInformer Secret + event handler slow: \
+         waiting for the SharedInformer Secret cache: stopped"
     );
 }
