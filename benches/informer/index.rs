@@ -100,8 +100,8 @@ fn time(store: &Store<ConfigMap>, answer: usize) -> Duration {
         let found = store.by_index("share", black_box(&value)).unwrap();
         assert_eq!(black_box(found).len(), answer);
     }
-    let spent = clock(ClockId::ThreadCPUTime).saturating_sub(before);
-    spent / u32::try_from(reads).unwrap()
+    let used = clock(ClockId::ThreadCPUTime).saturating_sub(before);
+    used / u32::try_from(reads).unwrap()
 }
 
 /// The time of finding the same without an index.

@@ -36,7 +36,7 @@ struct Page {
 }
 
 impl Printer {
-    /// A printer, and who hears of it when standard output takes nothing more.
+    /// A printer, and the receiver of the error by which standard output ends.
     pub(crate) fn new(label: &str) -> (Self, Receiver<io::Error>) {
         let (failed, failure) = bounded(1);
         let page = Page {

@@ -49,8 +49,8 @@
 //! ) {
 //!     for delta in deltas {
 //!         let Some(key) = delta.key() else { continue };
-//!         let held = || indexer.get_last_good(key.namespace(), key.name());
-//!         let old = held();
+//!         let stored = || indexer.get_last_good(key.namespace(), key.name());
+//!         let old = stored();
 //!         let is_resync = matches!(delta, Delta::Sync(_));
 //!         let (event, end) = match delta {
 //!             Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
@@ -66,7 +66,7 @@
 //!         };
 //!         let Some(event) = event else { continue };
 //!         writer.apply(event).expect("a store takes every event");
-//!         match (old, held()) {
+//!         match (old, stored()) {
 //!             (None, Some(new)) => handler.on_add(&new, is_in_initial_list),
 //!             // The store refuses old news: nothing has changed then.
 //!             (Some(old), Some(new)) if is_resync || !Arc::ptr_eq(&old, &new) => {

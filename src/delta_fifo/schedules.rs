@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::thread;
 
 use super::tests::{
-    Options, Rig, View, apply, compressed_over, held, in_order_over, replace, shown, write,
+    Options, Rig, View, apply, compressed_over, in_order_over, replace, shown, stored, write,
 };
 use super::{DeltaFifo, DeltaFifoWriter};
 use crate::ErrorKind;
@@ -51,7 +51,7 @@ fn follow(mut queue: DeltaFifo<ConfigMap>, view: &View) {
     while queue.pop(Deadline::NEVER, process).is_ok() {}
 }
 
-/// A pop hears of a change, and of the end that follows it.
+/// A pop returns a change, and then the end that follows it.
 #[test]
 fn a_change_and_the_end_are_never_missed_by_a_pop() {
     shuttle::check_random(
@@ -103,7 +103,7 @@ fn every_end_of_a_pop_at_once() {
             });
             let time = thread::spawn(move || fake.advance(Duration::from_secs(1)));
             let closer = thread::spawn(move || handle.close());
-            let written = writer.apply(ObjectEvent::added(held("a1")));
+            let written = writer.apply(ObjectEvent::added(stored("a1")));
             time.join().unwrap();
             closer.join().unwrap();
             let (first, second) = consumer.join().unwrap();
@@ -145,7 +145,7 @@ fn the_end_of_the_first_list_is_never_missed() {
                 })
             });
             let consumer = thread::spawn(move || follow(queue, &known));
-            replace(&mut writer, vec![held("a1"), held("b1")]).unwrap();
+            replace(&mut writer, vec![stored("a1"), stored("b1")]).unwrap();
             drop(writer);
             for thread in waiters {
                 thread.join().unwrap();
@@ -155,7 +155,7 @@ fn the_end_of_the_first_list_is_never_missed() {
     );
 }
 
-/// A caller who waits for a list that never comes hears that, whichever end goes first.
+/// A caller who waits for a list that never comes gets an error, whichever end goes first.
 #[test]
 fn a_queue_that_cannot_sync_is_never_waited_for() {
     shuttle::check_random(
@@ -275,7 +275,7 @@ fn a_list_ends_what_a_refused_deletion_leaves() {
     );
 }
 
-/// A consumer that never comes back from its process function, until it hears that the write has
+/// A consumer that never comes back from its process function, until it is told that the write has
 /// ended.
 fn with_a_stuck_consumer(
     options: fn() -> Options,

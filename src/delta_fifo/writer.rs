@@ -69,8 +69,8 @@ impl<K: Object> DeltaFifoWriter<K> {
     /// The object that the consumer holds, if the listed one is no other state of it.
     fn unchanged(&self, key: &ObjectKey, object: &StoredObject<K>) -> Option<Arc<StoredObject<K>>> {
         let known = self.options.known.as_deref()?;
-        let held = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
-        is_same_state::<K>(object, &held).then_some(held)
+        let known_object = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
+        is_same_state::<K>(object, &known_object).then_some(known_object)
     }
 
     /// Locks the queue for a write, as soon as `is_ready` says so.
@@ -203,7 +203,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             _ if event.kind == EventKind::Deleted => drop(staging.items.remove(&key)),
             Listed::Object(object) => {
                 let object = match self.unchanged(&key, &object) {
-                    Some(held) => Ok(held),
+                    Some(known) => Ok(known),
                     None => self.transformed(object),
                 };
                 match object {

@@ -1,5 +1,5 @@
-//! The series of reflectors: client-go's names (RF-51), and beside them what tells whether a
-//! reflector hears anything.
+//! The series of reflectors: client-go's names (RF-51), and beside them what tells how long a
+//! server has been silent.
 
 use std::time::Instant;
 

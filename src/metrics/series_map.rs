@@ -23,8 +23,8 @@ impl<S> SeriesMap<S> {
     ) -> Result<Arc<S>, Error> {
         let mut all = self.0.lock();
         all.retain(|(_, series)| series.strong_count() > 0);
-        let mut held = all.iter().filter(|(known, _)| known == labels);
-        if let Some(series) = held.find_map(|(_, series)| series.upgrade()) {
+        let mut of_labels = all.iter().filter(|(known, _)| known == labels);
+        if let Some(series) = of_labels.find_map(|(_, series)| series.upgrade()) {
             return Ok(series);
         }
         let series = Arc::new(make(labels.clone())?);

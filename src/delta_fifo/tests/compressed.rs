@@ -272,14 +272,14 @@ fn st_5_each_key_of_a_list_is_queued_once() {
         let mut staging = rig.writer.begin();
         for word in ["a1", "b1", "a2", "c1", "d1"] {
             rig.writer
-                .stage(&mut staging, ObjectEvent::added(held(word)));
+                .stage(&mut staging, ObjectEvent::added(stored(word)));
         }
         for word in ["c2", "d2", "nobody2"] {
             rig.writer
-                .stage(&mut staging, ObjectEvent::deleted(held(word)));
+                .stage(&mut staging, ObjectEvent::deleted(stored(word)));
         }
         rig.writer
-            .stage(&mut staging, ObjectEvent::added(held("c2")));
+            .stage(&mut staging, ObjectEvent::added(stored("c2")));
         rig.writer.commit(staging, &at("9")).unwrap();
         assert_eq!(rig.drain(), ["=a2", "=b1", "=c2"]);
     }
@@ -295,7 +295,7 @@ fn a_list_that_is_dropped_changes_nothing() {
     ] {
         let mut staging = rig.writer.begin();
         rig.writer
-            .stage(&mut staging, ObjectEvent::added(held("a1")));
+            .stage(&mut staging, ObjectEvent::added(stored("a1")));
         drop(staging);
         assert!(rig.handle.is_empty() && !rig.handle.has_synced());
     }
@@ -374,7 +374,7 @@ pub(super) fn marks(deltas: &Deltas<ConfigMap>) -> String {
     marked.collect::<Vec<_>>().join(" ")
 }
 
-/// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; a bunch without deltas cannot be
+/// DF-3, `TestDeltaFIFO_KeyOf`: the key of each kind of delta; `Deltas` without a delta cannot be
 /// made (DF-19).
 #[test]
 fn df_3_deltas_and_tombstones_know_their_key() {

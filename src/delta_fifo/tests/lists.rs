@@ -136,8 +136,8 @@ fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
             }
             let objects = known.objects.lock();
             for object in listed.iter().filter_map(Listed::decoded) {
-                let held = objects.get(&object.key());
-                shared.push(held.is_some_and(|held| Arc::ptr_eq(held, object)));
+                let known = objects.get(&object.key());
+                shared.push(known.is_some_and(|known| Arc::ptr_eq(known, object)));
             }
         }
         assert_eq!(shared, [true, false, false]);
@@ -148,9 +148,9 @@ fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
 #[test]
 fn what_may_have_changed_is_taken_from_the_list() {
     let mut rig = Rig::compressed("a1 b");
-    let mut again = ConfigMap::clone(&held("a1"));
+    let mut again = ConfigMap::clone(&stored("a1"));
     again.metadata.uid = Some("another".to_owned());
-    let listed = [Arc::new(StoredObject::new(again)), held("b")];
+    let listed = [Arc::new(StoredObject::new(again)), stored("b")];
     replace(&mut rig.writer, listed.to_vec()).unwrap();
     for object in listed {
         let popped = rig.pop();
@@ -162,7 +162,7 @@ fn what_may_have_changed_is_taken_from_the_list() {
 #[test]
 fn rq_16_what_was_taken_is_not_held() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
-        let object = held("a1");
+        let object = stored("a1");
         rig.writer
             .apply(ObjectEvent::added(Arc::clone(&object)))
             .unwrap();

@@ -61,7 +61,7 @@ impl KnownObjects<ConfigMap> for View {
 }
 
 /// `a1` is the object `a` at version 1.
-pub(super) fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
+pub(super) fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     object.metadata.name = Some(word[..1].to_owned());
     object.metadata.uid = Some(format!("uid-{}", &word[..1]));
@@ -96,7 +96,7 @@ pub(super) struct Rig {
 }
 
 pub(super) fn view(known: &str) -> Arc<View> {
-    let objects = known.split_whitespace().map(held);
+    let objects = known.split_whitespace().map(stored);
     Arc::new(View {
         objects: Mutex::new(objects.map(|object| (key(name(&object)), object)).collect()),
         broken: Mutex::default(),
@@ -211,13 +211,13 @@ pub(super) fn finish(queue: &DeltaFifoHandle<ConfigMap>) {
 pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Result<(), Error> {
     let (what, rest) = word.split_at(1);
     match what {
-        "+" => writer.apply(ObjectEvent::added(held(rest))),
-        "~" => writer.apply(ObjectEvent::modified(held(rest))),
-        "-" => writer.apply(ObjectEvent::deleted(held(rest))),
+        "+" => writer.apply(ObjectEvent::added(stored(rest))),
+        "~" => writer.apply(ObjectEvent::modified(stored(rest))),
+        "-" => writer.apply(ObjectEvent::deleted(stored(rest))),
         "!" => writer.resync(),
         "=" => {
             let items = rest.split(',').filter(|item| !item.is_empty());
-            replace(writer, items.map(held).collect())
+            replace(writer, items.map(stored).collect())
         }
         other => panic!("no such input: {other}"),
     }

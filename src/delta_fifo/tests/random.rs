@@ -30,7 +30,7 @@ const REPEATED: &str = "repeated";
 
 impl Server {
     fn object(name: &str, version: u64) -> Arc<StoredObject<ConfigMap>> {
-        held(&format!("{name}{version}"))
+        stored(&format!("{name}{version}"))
     }
 
     /// One change of one object; the event of it, if the watch is open.
@@ -257,14 +257,14 @@ fn history(options: Options, view: Arc<View>, dice: &mut Dice, context: &str) {
         let process = |deltas: Deltas<_>, _| consumer.process(&deltas, context);
         queue.pop(Deadline::NEVER, process).unwrap();
     }
-    let held: BTreeMap<String, u64> = consumer
+    let left: BTreeMap<String, u64> = consumer
         .view
         .objects
         .lock()
         .values()
         .map(|object| (object.metadata.name.clone().unwrap(), number(object)))
         .collect();
-    assert_eq!(held, server.objects, "{context}");
+    assert_eq!(left, server.objects, "{context}");
     assert!(handle.has_synced(), "{context}");
 }
 

@@ -186,15 +186,15 @@ fn the_end_of_the_consumer_is_an_error_of_every_write() {
         Rig::in_order("a1"),
         Rig::atomic(true),
     ] {
-        let object = held("a1");
+        let object = stored("a1");
         rig.writer
             .apply(ObjectEvent::added(Arc::clone(&object)))
             .unwrap();
         drop(rig.queue);
         assert_eq!(Arc::strong_count(&object), 1, "what waited is dropped");
         for event in [
-            ObjectEvent::added(held("b1")),
-            ObjectEvent::deleted(held("a2")),
+            ObjectEvent::added(stored("b1")),
+            ObjectEvent::deleted(stored("a2")),
         ] {
             assert!(rig.writer.apply(event).unwrap_err().is_stopped());
         }
@@ -245,7 +245,7 @@ fn df_12_a_waiting_pop_is_ended_by_a_change_or_the_deadline() {
             queue.pop(deadline, |deltas, _| shown(&deltas))
         });
         if adds {
-            writer.apply(ObjectEvent::added(held("a1"))).unwrap();
+            writer.apply(ObjectEvent::added(stored("a1"))).unwrap();
             assert_eq!(waiting.told.recv().unwrap().unwrap(), "+a1");
         } else {
             waiting.fake.advance(second());

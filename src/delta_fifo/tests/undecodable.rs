@@ -5,7 +5,7 @@ use super::*;
 fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
     let mut staging = rig.writer.begin();
     rig.writer
-        .stage(&mut staging, ObjectEvent::added(held(good)));
+        .stage(&mut staging, ObjectEvent::added(stored(good)));
     let bad = Listed::from(undecodable(bad));
     rig.writer.stage(&mut staging, ObjectEvent::added(bad));
     rig.writer.commit(staging, &at("100")).unwrap();

@@ -8,8 +8,9 @@ use crate::informer::{Deleted, Notification};
 use crate::object::{Object, ObjectKey};
 use crate::sync::Arc;
 
-/// How far beyond the bound objects that came and went unseen are still told of.
-const UNSEEN_MAX: usize = 10_000;
+/// How far beyond the bound the handler is still told of transient objects: those that came and
+/// went while they waited.
+const TRANSIENT_MAX: usize = 10_000;
 
 /// The queue of one handler.
 ///
@@ -25,11 +26,11 @@ const UNSEEN_MAX: usize = 10_000;
 /// | updated a to b | deleted | deleted; of a, as missed, if b is another object than a |
 /// | added a | deleted | both: deletes are kept |
 /// | deleted | added b | both |
-/// | added a, deleted | added b | added b: an object that came and went, and came again, unseen |
+/// | added a, deleted | added b | added b: the transient object is left out |
 /// | deleted | deleted | one of them, as in the delta FIFO (DF-6) |
 ///
 /// So at most three wait for one object: the delete of what the handler knows, an add, and its
-/// delete. [`UNSEEN_MAX`] beyond the bound, an object that came and went unseen is left out whole:
+/// delete. [`TRANSIENT_MAX`] beyond the bound, a transient object is left out whole:
 /// then only objects that the handler knows, or that exist, take space.
 pub(super) struct HandlerQueue<K: Object> {
     /// By their places in the order of the queue.
@@ -147,25 +148,25 @@ impl<K: Object> HandlerQueue<K> {
             self.append(comes);
             return;
         };
-        let unseen = before.filter(|place| self.is_add(*place));
+        let transient = before.filter(|place| self.is_add(*place));
         match (&waits.notification, &comes.notification) {
             (
                 Notification::Deleted(_),
                 Notification::Added { .. } | Notification::Updated { .. },
             ) => {
-                if let Some((place, unseen)) =
-                    unseen.and_then(|place| Some((place, self.remove(place)?)))
+                if let Some((place, transient)) =
+                    transient.and_then(|place| Some((place, self.remove(place)?)))
                 {
                     self.leave_out(waits.notification, leftovers);
-                    self.put(place, comes.notification, unseen.since);
-                    self.leave_out(unseen.notification, leftovers);
+                    self.put(place, comes.notification, transient.since);
+                    self.leave_out(transient.notification, leftovers);
                 } else {
                     self.put(place, waits.notification, waits.since);
                     self.append(comes);
                 }
             }
             (Notification::Added { .. }, Notification::Deleted(_)) => {
-                if self.keeps_unseen() {
+                if self.keeps_transient() {
                     self.put(place, waits.notification, waits.since);
                     self.append(comes);
                 } else {
@@ -186,10 +187,10 @@ impl<K: Object> HandlerQueue<K> {
         }
     }
 
-    /// Whether there is room to tell of objects that came and went unseen.
-    fn keeps_unseen(&self) -> bool {
-        let unseen_max = self.bound.map(|bound| bound.saturating_add(UNSEEN_MAX));
-        unseen_max.is_none_or(|max| self.entries.len() < max)
+    /// Whether there is room for transient objects.
+    fn keeps_transient(&self) -> bool {
+        let transient_max = self.bound.map(|bound| bound.saturating_add(TRANSIENT_MAX));
+        transient_max.is_none_or(|max| self.entries.len() < max)
     }
 
     fn is_add(&self, place: u64) -> bool {

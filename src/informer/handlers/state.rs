@@ -116,7 +116,7 @@ impl<K: Object> HandlerState<K> {
         let was_empty = self.queue.len() == 0;
         let leftovers = self.queue.push(notification, is_resync, now);
         HandlerEffects {
-            wake: was_empty | self.settle(),
+            wake: was_empty | self.update_synced(),
             warning: self.warning(now),
             leftovers,
         }
@@ -147,7 +147,7 @@ impl<K: Object> HandlerState<K> {
         self.initial_complete = true;
         self.denied = None;
         HandlerEffects {
-            wake: self.settle(),
+            wake: self.update_synced(),
             ..HandlerEffects::of(Vec::new())
         }
     }
@@ -178,7 +178,7 @@ impl<K: Object> HandlerState<K> {
             self.last_panic = Some(text);
         }
         HandlerEffects {
-            wake: self.settle(),
+            wake: self.update_synced(),
             warning,
             leftovers: Vec::new(),
         }
@@ -244,9 +244,9 @@ impl<K: Object> HandlerState<K> {
         Some((call.method, now.saturating_duration_since(call.begun)))
     }
 
-    /// Looks whether the handler is synced by now, which it then stays (WT-5); says whether that is
-    /// news.
-    fn settle(&mut self) -> bool {
+    /// Notes whether the handler has synced, which it then stays (WT-5). Returns whether that
+    /// changed.
+    fn update_synced(&mut self) -> bool {
         let before = self.synced;
         let ended = self.phase != HandlerPhase::Running;
         self.synced |= self.initial_complete && self.initial_left() == 0 && !ended;

@@ -296,8 +296,8 @@ fn no_member_waits_for_the_end_of_another_before_it_is_told() {
 fn a_stop_that_marks_the_list_too_late_leaves_one_running() {
     check(SCHEDULES, || {
         let clock = Clock::system();
-        let roster: Arc<(Mutex<Vec<Fake>>, Mutex<bool>)> = Arc::default();
-        let (theirs, new) = (Arc::clone(&roster), Fake::new("new", &clock));
+        let list: Arc<(Mutex<Vec<Fake>>, Mutex<bool>)> = Arc::default();
+        let (theirs, new) = (Arc::clone(&list), Fake::new("new", &clock));
         let late = new.clone();
         let asker = thread::spawn(move || {
             if !*theirs.1.lock() {
@@ -305,8 +305,8 @@ fn a_stop_that_marks_the_list_too_late_leaves_one_running() {
                 late.start().unwrap();
             }
         });
-        let members: Vec<Fake> = roster.0.lock().clone();
-        *roster.1.lock() = true;
+        let members: Vec<Fake> = list.0.lock().clone();
+        *list.1.lock() = true;
         for member in members {
             member.stop();
         }

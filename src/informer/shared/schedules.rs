@@ -149,7 +149,7 @@ impl Model {
     }
 
     /// Lets time pass until the store holds what the server does; gives that.
-    fn settle(&self) -> View {
+    fn wait_until_equal(&self) -> View {
         let there = view_of(&self.source.objects());
         while view_of(&self.informer.store().list()) != there {
             let ahead = self.fake.wait_for_next_timer();
@@ -172,7 +172,7 @@ impl Model {
 }
 
 /// SI-11, SI-14, SI-16, SI-20: whatever the schedule, every handler ends with what the server has,
-/// without gap or repetition, and one that was removed hears nothing more.
+/// without gap or repetition, and one that was removed is told nothing more.
 #[test]
 fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
     check(SCHEDULES, move || {
@@ -198,7 +198,7 @@ fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
         for thread in [server, waiter, remover] {
             thread.join().unwrap();
         }
-        let there = model.settle();
+        let there = model.wait_until_equal();
         for (handler, registration) in [(early, early_registration), (late, late_registration)] {
             Model::drain(&registration);
             handler.assert_has(&there);
@@ -277,7 +277,7 @@ fn si_4_a_drop_at_any_moment_ends_every_thread() {
 /// is told of something twice or not at all, and the checker sees that.
 #[test]
 #[should_panic(expected = "a handler was told wrong")]
-fn a_handler_that_joins_in_a_turn_hears_twice_or_never() {
+fn a_handler_that_joins_in_a_turn_is_told_twice_or_never() {
     check(SCHEDULES, || {
         let model = Model::new();
         model.informer.start().unwrap();
@@ -289,7 +289,7 @@ fn a_handler_that_joins_in_a_turn_hears_twice_or_never() {
         let registration = registration.unwrap();
         processor.end_turn();
         server.join().unwrap();
-        let there = model.settle();
+        let there = model.wait_until_equal();
         Model::drain(&registration);
         late.assert_has(&there);
     });

@@ -98,12 +98,12 @@ impl<K: Object> InformerSink<K> {
             },
             Change::Changed { old, new } => Notification::Updated { old, new },
             // The server's final state may be of another object of that name, unknown to handlers.
-            Change::Gone(held) => match last {
-                Some(object) if object.uid() == held.uid() => {
-                    self.processor.reclaimer().release(held);
+            Change::Gone(last_known) => match last {
+                Some(object) if object.uid() == last_known.uid() => {
+                    self.processor.reclaimer().release(last_known);
                     Notification::Deleted(Deleted::seen(object))
                 }
-                Some(_) | None => Notification::Deleted(Deleted::missed(held)),
+                Some(_) | None => Notification::Deleted(Deleted::missed(last_known)),
             },
         }
     }
@@ -137,8 +137,8 @@ impl<K: Object> Sink<K> for InformerSink<K> {
                 kind: kind @ (EventKind::Added | EventKind::Modified),
                 object: Listed::Object(object),
             } if self.transform.is_some() => {
-                let held = self.writer.unchanged(&Listed::Object(Arc::clone(&object)));
-                match held.map_or_else(|| self.transformed(object), Ok) {
+                let unchanged = self.writer.unchanged(&Listed::Object(Arc::clone(&object)));
+                match unchanged.map_or_else(|| self.transformed(object), Ok) {
                     Ok(object) => ObjectEvent {
                         kind,
                         object: Listed::Object(object),

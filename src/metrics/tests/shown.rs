@@ -56,7 +56,7 @@ fn b14_silence_grows_until_the_server_is_heard_again() {
     store
         .wait_until_at_least(&"2".into(), Deadline::NEVER)
         .unwrap();
-    // The store hears of it first; the reflector shows its state before it waits again.
+    // The store has the object first; the reflector shows its state before it waits again.
     while silence() != "0" {
         std::thread::yield_now();
     }

@@ -29,7 +29,7 @@ pub(super) use crate::informer::tests::apart;
 
 /// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of
 /// that name: what stands behind the digits is in its uid.
-pub(super) fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
+pub(super) fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     let (name, version) = word.split_at(1);
     object.metadata.name = Some(name.to_owned());
@@ -47,16 +47,16 @@ pub(super) fn told(word: &str) -> Told {
     let rest = &word[1..];
     match &word[..1] {
         "+" | "*" => Notification::Added {
-            object: held(rest),
+            object: stored(rest),
             is_in_initial_list: word.starts_with('*'),
         },
-        "-" => Notification::Deleted(Deleted::seen(held(rest))),
-        "?" => Notification::Deleted(Deleted::missed(held(rest))),
+        "-" => Notification::Deleted(Deleted::seen(stored(rest))),
+        "?" => Notification::Deleted(Deleted::missed(stored(rest))),
         name => {
             let (old, new) = word.split_once('>').expect("an update");
             Notification::Updated {
-                old: held(old),
-                new: held(&format!("{name}{new}")),
+                old: stored(old),
+                new: stored(&format!("{name}{new}")),
             }
         }
     }
@@ -204,7 +204,7 @@ impl World {
     /// Makes this the store's content, and tells nobody.
     pub(super) fn hold(&self, there: &[&str]) {
         let mut writer = self.source.writer.lock();
-        let there = there.iter().map(|word| ObjectEvent::added(held(word)));
+        let there = there.iter().map(|word| ObjectEvent::added(stored(word)));
         if self.source.store.is_empty() && !self.source.store.has_synced() {
             there.for_each(|event| writer.apply(event).unwrap());
             return;

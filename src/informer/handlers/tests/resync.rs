@@ -136,7 +136,7 @@ fn si_24_everybody_is_syncing_until_the_first_look() {
 
 #[test]
 fn si_24_an_update_within_one_version_is_a_resync() {
-    let same = held("a");
+    let same = stored("a");
     let in_memory = Notification::Updated {
         old: Arc::clone(&same),
         new: same,

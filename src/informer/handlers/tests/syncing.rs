@@ -268,7 +268,7 @@ fn wt_5_synced_stays_synced() {
 fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     let now = FakeClock::new().now();
     let mut state = HandlerState::<ConfigMap>::new(None);
-    let _effects = state.push_initial(&[held("a1"), held("b1")], now);
+    let _effects = state.push_initial(&[stored("a1"), stored("b1")], now);
     let _effects = state.complete_initial();
     for left in [2, 1] {
         assert_eq!((state.initial_left(), state.synced), (left, false));

@@ -78,7 +78,7 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     set.health().unwrap();
     set.start().unwrap();
     stopped.stop();
-    // Three threads back off: the refused one hears its refusal again before time goes on.
+    // Three threads back off: the server refuses the first once more before time goes on.
     let members = set.members();
     world.pass_among(3, || {
         members[0].health().is_err() && members[2].health().is_err()

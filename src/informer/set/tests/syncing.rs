@@ -242,7 +242,7 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
     );
 }
 
-/// B3: who waits for several hastens all of them from the beginning, also the ones behind one that
+/// B3: a wait for several informers expedites all of them from the beginning, also the ones behind one that
 /// never comes.
 #[test]
 fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
@@ -322,7 +322,7 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     sources.secrets.heal();
     world.pass_until(|| pods.has_synced() && secrets.has_synced());
     assert!(set.wait_until_synced(world.now()).all_synced());
-    // The store hears of the list before the status says so.
+    // The store has the list before the status says so.
     world.pass_until(|| set.members()[1].status().refusal.is_none());
 }
 

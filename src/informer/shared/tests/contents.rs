@@ -1,4 +1,4 @@
-//! What the store holds, and what handlers hear of it: odd objects, old news, transforms,
+//! What the store holds, and what handlers are told of it: odd objects, old news, transforms,
 //! allocations (B12, B18, SI-26).
 
 use super::custom::{Call, Custom};
@@ -57,15 +57,15 @@ fn b18_old_news_is_told_to_nobody_and_counted() {
     let (_, told) = follow(&informer);
     world
         .source
-        .send(|| ObjectEvent::modified(held("a2")).into());
+        .send(|| ObjectEvent::modified(stored("a2")).into());
     world
         .source
-        .send(|| ObjectEvent::deleted(held("a2")).into());
+        .send(|| ObjectEvent::deleted(stored("a2")).into());
     world.source.delete("", "a");
     assert_eq!(next(&told, 2), ["*a3", "-a4"]);
     world
         .source
-        .send(|| ObjectEvent::modified(held("a3")).into());
+        .send(|| ObjectEvent::modified(stored("a3")).into());
     world.set("b");
     assert_eq!(next(&told, 1), ["+b5"]);
     assert!(informer.store().refused() >= 3);
@@ -286,7 +286,7 @@ fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
 }
 
 /// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector
-/// hears of it and asks for the most recent, at once.
+/// is told so and asks for the most recent, at once.
 #[test]
 fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
     let world = World::with(&["a"]);

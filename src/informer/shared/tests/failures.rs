@@ -71,7 +71,7 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
     assert_eq!(informer.status().failures.last().map(Error::kind), None);
 }
 
-/// A source that panics is one that fails: everybody who waits hears of it, and the informer goes
+/// A source that panics is one that fails: every waiter is told of it, and the informer goes
 /// on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
@@ -206,7 +206,7 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
     informer.start().unwrap();
     calls.recv().unwrap();
     source.wait_for_watches(1);
-    let settled = |version: u64| {
+    let wait_for = |version: u64| {
         let version = ResourceVersion::from(version.to_string());
         informer
             .store()
@@ -219,8 +219,8 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
         source.set(touchy("b"));
     }
     source.delete("", "a");
-    settled(source.set(touchy("a")));
-    settled(source.set(touchy("c")));
+    wait_for(source.set(touchy("a")));
+    wait_for(source.set(touchy("c")));
     let (_removing, removed) = apart(move || slow.remove(Deadline::NEVER));
     // For every further call too: the removal may begin after this one returns.
     drop(gate);

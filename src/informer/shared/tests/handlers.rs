@@ -120,16 +120,16 @@ fn si_20_the_store_is_never_behind_what_a_handler_is_told() {
         .on_add({
             let (store, send) = (store.clone(), send.clone());
             move |object, _| {
-                let held = store.get("", object.key().name()).unwrap();
-                send.send(held.map(|held| number(&held) >= number(object)))
+                let stored = store.get("", object.key().name()).unwrap();
+                send.send(stored.map(|stored| number(&stored) >= number(object)))
                     .unwrap();
             }
         })
         .on_update({
             let send = send.clone();
             move |_, new| {
-                let held = store.get("", new.key().name()).unwrap();
-                send.send(held.map(|held| number(&held) >= number(new)))
+                let stored = store.get("", new.key().name()).unwrap();
+                send.send(stored.map(|stored| number(&stored) >= number(new)))
                     .unwrap();
             }
         });
@@ -150,10 +150,12 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
     let informer = world.running();
     let (_, told) = follow(&informer);
     assert_eq!(next(&told, 1), ["*a2"]);
-    world.source.send(|| ObjectEvent::added(held("a5")).into());
     world
         .source
-        .send(|| ObjectEvent::modified(held("b6")).into());
+        .send(|| ObjectEvent::added(stored("a5")).into());
+    world
+        .source
+        .send(|| ObjectEvent::modified(stored("b6")).into());
     assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
 }
 
@@ -165,20 +167,22 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
     let (_, told) = follow(&informer);
     world
         .source
-        .send(|| ObjectEvent::deleted(held("x8")).into());
+        .send(|| ObjectEvent::deleted(stored("x8")).into());
     world
         .source
-        .send(|| ObjectEvent::deleted(held("a9")).into());
+        .send(|| ObjectEvent::deleted(stored("a9")).into());
     world
         .source
-        .send(|| ObjectEvent::deleted(held("a9")).into());
-    world.source.send(|| ObjectEvent::added(held("c10")).into());
+        .send(|| ObjectEvent::deleted(stored("a9")).into());
+    world
+        .source
+        .send(|| ObjectEvent::added(stored("c10")).into());
     assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"]);
 }
 
 /// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is
 /// whole at once. Nobody was asked for a resync yet, so that all handlers count as syncing, and
-/// hear of `c` too (SI-24).
+/// told of `c` too (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
     let world = World::with(&["a", "b", "c"]);

@@ -114,7 +114,7 @@ fn follow_with(informer: &Informer, options: HandlerOptions) -> (Registration, R
 
 /// `a1` is the object `a` at version 1, with the uid that the fake server gives to its first
 /// object.
-fn held(word: &str) -> Arc<StoredObject<ConfigMap>> {
+fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let (name, version) = word.split_at(1);
     let mut object = objects::config_map("", name, version, &[]);
     object.metadata.uid = Some("uid-1".to_owned());

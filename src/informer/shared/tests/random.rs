@@ -197,7 +197,7 @@ struct History {
     followers: Vec<Follower>,
     dice: Dice,
     /// Older states, which a server may send again.
-    past: Vec<Arc<StoredObject<ConfigMap>>>,
+    older: Vec<Arc<StoredObject<ConfigMap>>>,
     context: String,
     tally: Tally,
 }
@@ -217,7 +217,7 @@ impl History {
             informer,
             followers: vec![early, lazy],
             dice,
-            past: Vec::new(),
+            older: Vec::new(),
             context,
             world,
             tally: Tally::default(),
@@ -253,9 +253,9 @@ impl History {
             29..32 => self.keep_up(),
             _ => self.pass(),
         }
-        // What the store never held it cannot tell from something new.
-        self.past.extend(self.informer.store().list());
-        self.past.drain(..self.past.len().saturating_sub(40));
+        // The store cannot tell an object that it never had from a new one.
+        self.older.extend(self.informer.store().list());
+        self.older.drain(..self.older.len().saturating_sub(40));
         self.tally.undecodable += self.informer.store().undecodable().len();
     }
 
@@ -294,13 +294,13 @@ impl History {
             let now = objects.find(|now| now.uid() == old.uid());
             now.map(|now| number(now) > number(old))
         };
-        let past = self.past.iter().filter(|old| {
+        let older = self.older.iter().filter(|old| {
             let old = (is_old(&there, old), is_old(&stored, old));
             old == (Some(true), Some(true)) || old == (None, None)
         });
-        let past: Vec<_> = past.collect();
-        let sides = u64::try_from(past.len()).unwrap().max(1);
-        let older = past.get(usize::try_from(self.dice.roll(sides)).unwrap());
+        let older: Vec<_> = older.collect();
+        let sides = u64::try_from(older.len()).unwrap().max(1);
+        let older = older.get(usize::try_from(self.dice.roll(sides)).unwrap());
         if let Some(older) = older.map(|older| Arc::clone(older)) {
             let ended = self.dice.roll(3) == 0;
             let again = if ended {

@@ -42,7 +42,7 @@ impl Path {
     fn list(&mut self, words: &[&str], version: &str) -> Result<(), Error> {
         let mut staging = self.sink.begin();
         for word in words {
-            let item = ObjectEvent::added(held(word));
+            let item = ObjectEvent::added(stored(word));
             self.sink.stage(&mut staging, item);
         }
         let of = Replacement {
@@ -60,7 +60,7 @@ impl Path {
 /// A deletion at version 2 whose final state decodes, or does not.
 fn old_deletion(decodes: bool) -> ObjectEvent<ConfigMap> {
     if decodes {
-        return ObjectEvent::deleted(held("a2"));
+        return ObjectEvent::deleted(stored("a2"));
     }
     ObjectEvent::deleted(Undecodable {
         key: ObjectKey::new("", "a"),
@@ -87,7 +87,7 @@ fn b18_rq_3_a_list_ends_an_object_whose_deletion_was_refused() {
 #[test]
 fn b18_rq_3_a_refused_list_takes_nothing_from_a_deletion() {
     let mut path = Path::new();
-    path.send(ObjectEvent::deleted(held("a7")));
+    path.send(ObjectEvent::deleted(stored("a7")));
     let error = path.list(&["a3"], "3").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stale);
     assert_eq!(next(&path.told, 1), ["-a7"]);
@@ -113,9 +113,9 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
     let mut path = Path::new();
     path.list(&["b8"], "9").unwrap();
     assert_eq!(next(&path.told, 2), ["?a5", "+b8"]);
-    path.send(ObjectEvent::modified(held("a5")));
-    path.send(ObjectEvent::added(held("a4")));
-    path.send(ObjectEvent::modified(held("b10")));
+    path.send(ObjectEvent::modified(stored("a5")));
+    path.send(ObjectEvent::added(stored("a4")));
+    path.send(ObjectEvent::modified(stored("b10")));
     assert_eq!(next(&path.told, 1), ["b8>10"]);
     assert_eq!(words(&path.store), ["b10"]);
 }
@@ -124,7 +124,7 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
 #[test]
 fn st_9_a_bookmark_moves_the_stores_version() {
     let mut path = Path::new();
-    path.send(ObjectEvent::modified(held("a7")));
+    path.send(ObjectEvent::modified(stored("a7")));
     path.sink.bookmark(&ResourceVersion::from("12"));
     assert_eq!(path.store.resource_version().as_str(), "12");
     assert_eq!(words(&path.store), ["a7"]);
@@ -175,9 +175,9 @@ fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
 #[test]
 fn b18_a_list_is_not_refused_for_an_event_that_came_after_it() {
     let mut path = Path::new();
-    path.send(ObjectEvent::deleted(held("a6")));
+    path.send(ObjectEvent::deleted(stored("a6")));
     path.list(&["b7"], "8").unwrap();
-    path.send(ObjectEvent::added(held("a9")));
+    path.send(ObjectEvent::added(stored("a9")));
     assert_eq!(words(&path.store), ["a9", "b7"]);
     assert_eq!(path.store.refused(), 0);
 }
