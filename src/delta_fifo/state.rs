@@ -49,7 +49,7 @@ pub(super) struct QueueState<K: Object> {
     /// The writer asks the consumer's view: nothing is taken meanwhile.
     pub(super) paused: bool,
     pub(super) end: QueueEnd,
-    /// What ended the consumer, if nobody asked it to end.
+    /// What ended the consumer, if it was not a stop.
     pub(super) cause: Option<Error>,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,

@@ -1,4 +1,4 @@
-//! States of objects that nobody holds any more, on their way back to the thread that decodes the
+//! States of objects without an owner, on their way back to the thread that decodes the
 //! next ones.
 //!
 //! Freeing memory on one thread while another allocates from the same arena makes both wait for the
@@ -32,7 +32,7 @@ impl<K: Object> Reclaimer<K> {
     /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A
     /// Secret's values are overwritten here at once, in any case.
     pub(super) fn release(&self, object: Arc<StoredObject<K>>) {
-        // Who else lets go at this moment makes this wrong at most about where the memory is freed.
+        // Another thread may drop its pointer now. Then only the thread that frees is another.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
         }
@@ -63,7 +63,7 @@ impl<K: Object> Reclaimer<K> {
         self.turn(Some(Vec::new()));
     }
 
-    /// The reflector rests: from here on, who lets go frees.
+    /// The reflector waits: from here on, the thread that drops the last pointer frees.
     pub(super) fn pause(&self) {
         self.turn(None);
     }
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(waiting.count(), RECLAIMED_MAX);
     }
 
-    /// Promise 5: secret bytes are overwritten by whoever lets go of them last, at once.
+    /// Promise 5: the thread that drops the last pointer overwrites secret bytes, at once.
     #[test]
     fn a_secret_never_waits() {
         let reclaimer = Reclaimer::new();

@@ -146,7 +146,7 @@ const OBJECT_CACHE: &str = "object-cache";
 /// Makes metrics for reflectors, informers and managers, and renders what they count ([the
 /// module](self) lists all names).
 ///
-/// Cloning copies a pointer. It keeps no owner alive, and no series that nobody holds.
+/// Cloning copies a pointer. It keeps neither an owner nor a series alive.
 #[derive(Clone, Default)]
 pub struct Exposition {
     reflectors: Arc<SeriesMap<ReflectorSeries>>,

@@ -1,4 +1,4 @@
-//! The series of one sort by their labels, each there as long as somebody holds it.
+//! The series of one sort by their labels, each for as long as it has an owner.
 
 use std::sync::Weak;
 
@@ -15,7 +15,7 @@ impl<S> Default for SeriesMap<S> {
 }
 
 impl<S> SeriesMap<S> {
-    /// The series of those labels; made if nobody holds one.
+    /// The series of those labels; made if it has no owner.
     pub(super) fn get_or_make(
         &self,
         labels: &Labels,
@@ -32,7 +32,7 @@ impl<S> SeriesMap<S> {
         Ok(series)
     }
 
-    /// Every series that somebody holds.
+    /// Every series that has an owner.
     pub(super) fn living(&self) -> Vec<Arc<S>> {
         let all = self.0.lock();
         let living = all.iter().filter_map(|(_, series)| series.upgrade());

@@ -53,8 +53,8 @@ fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
     assert_eq!(rig.drain(), ["+a10", "~b15", "+c17,-c18"]);
 }
 
-/// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of what the consumer holds is queued, of
-/// what nobody knows not.
+/// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of an object that the consumer knows is
+/// queued, and any other is not.
 #[test]
 fn df_5_with_a_view_a_known_deletion_is_queued() {
     let mut rig = Rig::compressed("a5 b6 c7");

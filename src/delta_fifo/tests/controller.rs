@@ -138,7 +138,7 @@ fn ct_1_a_panic_of_the_process_function_ends_the_controller() {
     assert_eq!(source.open_watches(), 0);
 }
 
-/// A queue that somebody closes ends its controller once it is drained.
+/// A queue that is closed ends its controller once it is drained.
 #[test]
 fn df_17_a_closed_queue_ends_its_controller() {
     let source = source(&["a"]);

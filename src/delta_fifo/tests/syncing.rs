@@ -269,7 +269,7 @@ fn df_17_closing_ends_a_waiting_pop() {
     }
 }
 
-/// DF-14, R28: who waits for the first list is woken by the end of its processing, and hurries the
+/// DF-14, R28: the end of the first list's processing wakes its waiters, which expedite the
 /// reflector meanwhile.
 #[test]
 fn df_14_a_wait_ends_with_the_last_initial_item() {

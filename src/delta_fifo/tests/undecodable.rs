@@ -11,7 +11,8 @@ fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
     rig.writer.commit(staging, &at("100")).unwrap();
 }
 
-/// B12: what does not decode counts as present in a list, so that nobody sees a false deletion.
+/// B12: what does not decode counts as present in a list, so that no false deletion
+/// is queued.
 #[test]
 fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
     let table = [

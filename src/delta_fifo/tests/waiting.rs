@@ -114,7 +114,7 @@ fn rq_5_what_is_processed_before_the_first_list_does_not_count_for_it() {
     assert!(rig.take().1 && rig.handle.has_synced());
 }
 
-/// A list with `atomic_lists` asks nobody, and waits for nothing.
+/// A list with `atomic_lists` reads no known objects, and waits for nothing.
 #[test]
 fn rq_10_an_atomic_list_waits_for_no_processing() {
     let mut rig = Rig::atomic(false);

@@ -223,8 +223,8 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) +
 
 /// A handler made of closures; what is left out does nothing.
 ///
-/// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) makes an empty one of the
-/// informer's type, so that the compiler knows the type of the closures' arguments.
+/// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) makes an empty one of
+/// the informer's type, so that the compiler knows the type of the closures' arguments.
 ///
 /// All of them are called on the handler's own thread, so they may block, and may hold what is only
 /// `Send`.

@@ -247,7 +247,7 @@ impl<K: Object> Listener<K> {
         Error::new(kind, format!("failed to sync {}: {cause}", self.sync_name))
     }
 
-    /// The handler's name and what it is at, for an error that names who is late.
+    /// The handler's name and what it is at, for an error that names late handlers.
     pub(super) fn straggler(&self) -> String {
         let call = self.state.lock().call(self.clock.now());
         match call {
@@ -347,7 +347,7 @@ impl<K: Object> Listener<K> {
     }
 }
 
-/// How a stop, or a removal, names who is late.
+/// How the error of a stop or a removal names late handlers.
 pub(super) fn still_run(stragglers: &[String]) -> String {
     let names = stragglers.join(", ");
     format!("timed out waiting for handlers that still run: {names}")

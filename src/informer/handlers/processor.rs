@@ -142,7 +142,7 @@ impl<K: Object> Processor<K> {
         Ok(listener)
     }
 
-    /// Takes a handler in. After the stop its thread is left to those who wait for the others.
+    /// Takes a handler in. After the stop, waits for the other handlers include its thread.
     pub(super) fn enter(
         &self,
         listener: &Arc<Listener<K>>,
@@ -206,7 +206,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Lets those join who were added since, unless the end of another thread's turn does.
+    /// Lets handlers join that were added since, unless the end of another thread's turn does.
     pub(super) fn let_join(&self) {
         {
             let mut table = self.table.lock();
@@ -280,7 +280,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Tells those who wait for the first list of the server's refusal, or that it is none (R4).
+    /// Tells waits for the first list of the server's refusal, or that it has ended (R4).
     pub(crate) fn deny(&self, denied: Option<&Error>) {
         let mut table = self.table.lock();
         if !table.initial_complete {

@@ -44,8 +44,8 @@ impl Registration {
     /// initial list.
     ///
     /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler
-    /// never becomes synced. What the handler passes on to somebody else, such as
-    /// [`Forward`](crate::informer::Forward) into its channel, is not waited for.
+    /// never becomes synced. What the handler passes on, as
+    /// [`Forward`](crate::informer::Forward) does into its channel, is not waited for.
     #[doc(alias = "HasSynced")]
     pub fn has_synced(&self) -> bool {
         self.0.readings().has_synced

@@ -128,7 +128,7 @@ impl Model {
         })
     }
 
-    /// Puts objects into the store, and tells nobody.
+    /// Puts objects into the store without telling the handlers.
     fn hold(&self, names: &[&str]) {
         for name in names {
             let event = ObjectEvent::added(object(name));
@@ -198,8 +198,8 @@ fn handlers_join_between_turns() {
     });
 }
 
-/// SI-14, SI-15: once a removal returned, no call runs or begins, whoever tells and stops at that
-/// time.
+/// SI-14, SI-15: once a removal returned, no call runs or begins, also while other
+/// threads tell and stop.
 #[test]
 fn telling_removing_and_stopping_at_once() {
     check(SCHEDULES, || {
@@ -228,7 +228,7 @@ impl EventHandler<ConfigMap> for Suicidal {
     }
 }
 
-/// SI-15: a handler that removes itself waits for nobody, also while others remove it.
+/// SI-15: a handler that removes itself does not wait, also while others remove it.
 #[test]
 fn a_handler_that_removes_itself_does_not_wait_for_itself() {
     check(SCHEDULES, || {

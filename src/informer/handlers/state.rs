@@ -28,7 +28,7 @@ pub(super) enum HandlerPhase {
 /// What is to be done after the lock is given back.
 #[must_use = "the caller wakes and drops after the lock is given back"]
 pub(super) struct HandlerEffects<K: Object> {
-    /// Somebody waits for what has happened.
+    /// A thread waits for what has happened.
     pub(super) wake: bool,
     /// The handler is slow: how many notifications wait for it, and how long the oldest one has.
     pub(super) warning: Option<(usize, Duration)>,

@@ -40,7 +40,7 @@ impl AnyInformer {
     /// # Errors
     ///
     /// `Timeout` with the informer's name and the time since the last contact; the last failure is
-    /// its source. Also the cause of an end that nobody asked for, such as a panic of the source.
+    /// its source. Also the cause of an end without a stop, such as a panic of the source.
     pub fn health(&self) -> Result<(), Error> {
         self.0.health()
     }

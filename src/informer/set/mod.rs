@@ -141,7 +141,7 @@ impl<C> InformerSet<C> {
     /// set's options give it.
     ///
     /// The options of an informer are those of its first request. So this is an error if there is
-    /// one already, and `adjust` is not called then: nobody's indices or transform are left out
+    /// one already, and `adjust` is not called then: no indices or transform are left out
     /// silently. A name that it gives is the name in the results of waits. `adjust` runs on the
     /// caller's thread, under no lock.
     ///
@@ -285,7 +285,7 @@ impl<C> InformerSet<C> {
     /// # Errors
     ///
     /// `Timeout` with a line for each unhealthy informer: its name and the time since the last
-    /// contact. An informer that ended although nobody stopped it has a line with the cause.
+    /// contact. An informer that ended without a stop has a line with the cause.
     pub fn health(&self) -> Result<(), Error> {
         all_of(self.members().iter().map(AnyInformer::health))
     }

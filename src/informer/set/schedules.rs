@@ -172,8 +172,8 @@ fn set_of(fakes: &[Fake]) -> Arc<Set> {
     Arc::new(set)
 }
 
-/// IS-4: somebody enters and starts while others start, wait and stop: in the end nothing runs, and
-/// everybody has an answer.
+/// IS-4: a thread adds and starts a member while others start, wait and stop. In the end nothing
+/// runs, and each call has returned.
 #[test]
 fn entering_starting_waiting_and_stopping_at_once() {
     check(SCHEDULES, || {
@@ -210,7 +210,7 @@ fn entering_starting_waiting_and_stopping_at_once() {
     });
 }
 
-/// IS-1: of those who make the same member at once, one has made it.
+/// IS-1: of threads that make the same member at once, one has made it.
 #[test]
 fn one_of_those_who_enter_the_same_at_once_has_entered() {
     check(SCHEDULES, || {
@@ -229,7 +229,7 @@ fn one_of_those_who_enter_the_same_at_once_has_entered() {
 }
 
 /// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline: no
-/// wait is left over, and who had synced before is told so.
+/// wait is left over, and a member that had synced before counts as synced.
 #[test]
 fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
     check(SCHEDULES, || {
@@ -289,8 +289,8 @@ fn no_member_waits_for_the_end_of_another_before_it_is_told() {
     }
 }
 
-/// Negative control: a stop that looks who is there before it lets nobody in any more leaves one
-/// running, and the checker sees that.
+/// Negative control: a stop that reads the members before it refuses new ones leaves one running,
+/// and the checker sees that.
 #[test]
 #[should_panic(expected = "it runs on")]
 fn a_stop_that_marks_the_list_too_late_leaves_one_running() {

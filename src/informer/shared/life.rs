@@ -90,7 +90,7 @@ impl<K: Object> SharedInformer<K> {
                 .then(|| std::mem::replace(&mut *life, InformerPhase::Over))
         };
         self.thread.stop();
-        // The thread may be held up by code of the user's; those who wait are not.
+        // The thread may be held up by code of the user's; the waiters are not.
         self.end_because(None);
         // What was never started ends by being dropped, which is code of the user's.
         drop(parts);

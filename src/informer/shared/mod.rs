@@ -226,8 +226,8 @@ impl<K: Object> SharedInformer<K> {
 
     /// The handlers that have not been removed, oldest first: to read their queues.
     ///
-    /// None once the informer has stopped: whoever wants a handler's final counts keeps what
-    /// [`add_handler`](Self::add_handler) gave.
+    /// None once the informer has stopped. For a handler's final counts, keep what
+    /// [`add_handler`](Self::add_handler) returned.
     pub fn registrations(&self) -> Vec<Registration> {
         self.processor.registrations()
     }

@@ -156,7 +156,7 @@ impl Model {
             self.fake.advance(ahead);
             thread::yield_now();
         }
-        // Who joins now is told of everything after all others were.
+        // A handler that joins now is told of everything after all others were.
         let (last, registration) = self.follow();
         registration.wait_until_synced(Deadline::NEVER).unwrap();
         last.assert_has(&there);

@@ -28,7 +28,7 @@ pub(super) struct InformerSink<K: Object> {
     is_complete: bool,
     /// The server's refusal has become an answer, and the handlers know.
     is_denied: bool,
-    /// What ends the run, if nobody asked for that.
+    /// The cause, if the run ends without a stop.
     cause: Option<Error>,
 }
 

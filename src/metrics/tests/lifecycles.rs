@@ -1,5 +1,4 @@
-//! A series is there as long as somebody holds its handle, and owners with the same labels share
-//! one.
+//! A series exists as long as its handle does, and owners with the same labels share one.
 
 use super::*;
 use crate::ErrorKind;

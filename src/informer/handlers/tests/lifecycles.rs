@@ -261,7 +261,7 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
     assert_eq!(calls.load(crate::sync::atomic::Ordering::SeqCst), after);
 }
 
-/// Whoever stops the handlers waits for them, also while somebody else does.
+/// Each stop waits for the handlers, also while another thread's stop does.
 #[test]
 fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
     let world = World::new();
@@ -376,7 +376,7 @@ fn remove_each_other(count: usize) -> Vec<Result<(), String>> {
     ends
 }
 
-/// SI-15: whoever closes the circle is told so, and the others' waits end with its call.
+/// SI-15: the removal that closes the circle fails, and the others' waits end with its call.
 #[test]
 fn si_15_handlers_that_remove_each_other_do_not_wait_for_ever() {
     let ends = remove_each_other(2);

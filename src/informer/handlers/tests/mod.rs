@@ -201,7 +201,7 @@ impl World {
         self.source.processor.register(handler, options).unwrap()
     }
 
-    /// Makes this the store's content, and tells nobody.
+    /// Makes this the store's content without telling the handlers.
     pub(super) fn hold(&self, there: &[&str]) {
         let mut writer = self.source.writer.lock();
         let there = there.iter().map(|word| ObjectEvent::added(stored(word)));

@@ -1,5 +1,5 @@
-//! Who is told of what: joining before and while running, many registrations (SI-10 to SI-13,
-//! SI-20).
+//! Which handlers are told of what: joining before and while running, many registrations
+//! (SI-10 to SI-13, SI-20).
 
 use super::*;
 

@@ -40,7 +40,7 @@ impl Source {
                 (format!("?{old}"), false)
             }
             2 => (format!("{old}>{}", &old[1..]), true),
-            // Another object of that name, of whose making and the end before it nobody was told.
+            // Another object of that name: the handler was not told of the first one's end.
             3 => {
                 let new = format!("{name}{version}x{version}");
                 self.objects.insert(name, new.clone());

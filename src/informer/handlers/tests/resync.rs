@@ -1,4 +1,4 @@
-//! Who is resynced when (SI-21 to SI-25).
+//! Which handlers are resynced when (SI-21 to SI-25).
 
 use super::*;
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
@@ -182,8 +182,8 @@ fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
     assert_eq!(next(&three, 3), ["*a1", "a1>1", "a1>2"]);
 }
 
-/// `TestSharedInformerWatchDisruption`'s consequence: a relist's unchanged objects reach only who
-/// is syncing.
+/// `TestSharedInformerWatchDisruption`'s consequence: a relist's unchanged objects reach only
+/// handlers that resync.
 #[test]
 fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
     let world = World::with_resync(seconds(1));

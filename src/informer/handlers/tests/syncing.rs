@@ -199,7 +199,7 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
     drop(steps);
 }
 
-/// B3: who waits for a handler waits for the informer's first list.
+/// B3: a wait for a handler waits for the informer's first list.
 #[test]
 fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
     let world = World::new();

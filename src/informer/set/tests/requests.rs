@@ -1,4 +1,4 @@
-//! Who asks for what gets which informer, with which options (IS-1, IS-2, IS-9).
+//! Which request gets which informer, with which options (IS-1, IS-2, IS-9).
 
 use super::*;
 use crate::informer::Forward;
@@ -179,7 +179,7 @@ fn is_9_each_informer_has_its_own_chance_so_that_they_do_not_retry_in_step() {
     set.start().unwrap();
     let first = world.fake.wait_for_timers(2);
     world.fake.advance(first);
-    // Who was woken counts again once he has failed again.
+    // A thread that was woken counts once it backs off again.
     world.fake.wait_for_timers(2);
     let asked = sources.config_maps.requests().len() + sources.pods.requests().len();
     assert_eq!(asked, 3, "one of them waits longer");

@@ -74,7 +74,7 @@ fn is_4_nothing_is_made_or_started_after_the_stop() {
     assert!(world.source.pods.requests().is_empty());
 }
 
-/// Somebody asks for an informer while somebody else stops the set: it runs in no case afterwards.
+/// A thread asks for an informer while another stops the set: the informer does not run afterwards.
 #[test]
 fn is_4_whoever_asks_and_starts_while_the_set_stops_leaves_nothing_running() {
     let world = World::new();

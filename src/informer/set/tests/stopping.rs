@@ -135,8 +135,8 @@ fn si_5_a_handler_may_shut_its_own_set_down() {
     registration.remove(Deadline::NEVER).unwrap();
 }
 
-/// Whoever lets go of the set last ends it, also a handler: that one ends when its call returns,
-/// all else has ended then.
+/// The drop of the last pointer to a set ends it, also in a handler. That handler ends when its
+/// call returns; all else has ended then.
 #[test]
 fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     let world = World::new();

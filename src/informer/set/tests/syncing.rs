@@ -242,8 +242,8 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
     );
 }
 
-/// B3: a wait for several informers expedites all of them from the beginning, also the ones behind one that
-/// never comes.
+/// B3: a wait for several informers expedites all of them from the beginning, also
+/// the ones behind one that never comes.
 #[test]
 fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     let world = World::new();
@@ -270,10 +270,10 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     world.pass_among(1, || sources.secrets.requests().len() >= 3);
     let passed = world.clock.now().saturating_duration_since(before);
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
-    // A watch, the request that hangs, and the one who waits: all have come to rest.
+    // A watch, the request that hangs, and the waiter: all three are parked.
     world.fake.wait_for_parked(3);
     let is_still_waiting = waited.is_empty();
-    // What fails below this line waits for nobody.
+    // What fails below this line waits for no thread.
     sources.config_maps.heal();
     assert!(waited.recv().unwrap().all_synced());
     assert!(is_still_waiting, "the first one hung");

@@ -155,7 +155,7 @@ fn st_7_objects_that_a_list_brings_unchanged_keep_their_allocation() {
     world.behind_its_back(|world| {
         world.set("b");
     });
-    // With no resync asked for, everybody is taken to be syncing until the first look (SI-24).
+    // Without a resync, each handler counts as syncing until the first look (SI-24).
     assert_eq!(next(&told, 2), ["a2>2", "+b3"]);
     let after = informer.store().get("", "a").unwrap().unwrap();
     assert!(Arc::ptr_eq(&before, &after));

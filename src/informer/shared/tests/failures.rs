@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use k8s_openapi::Metadata as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// IX-6: one bad object costs itself its place in that index, and nobody anything else.
+/// IX-6: a bad object loses its place in that index, and nothing else changes.
 #[test]
 fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index() {
     let world = World::with(&["a", "b"]);
@@ -332,7 +332,7 @@ fn si_5_a_transform_may_stop_its_own_informer() {
     assert!(informer.is_stopped());
 }
 
-/// Also while somebody else waits for that thread.
+/// Also while another thread waits for that one.
 #[test]
 fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
     let world = World::with(&["a"]);

@@ -159,7 +159,7 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
     assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
 }
 
-/// Other than in client-go, who was never told of an object is not told of its end.
+/// Other than in client-go, a handler is told of no end of an object that it never had.
 #[test]
 fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
     let world = World::with(&["a"]);

@@ -74,7 +74,7 @@ fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
     assert!(reading.is_over() && reading.state().is_none());
 }
 
-/// A reading that somebody holds keeps no thread of the informer's alive, and its drop waits for
+/// A reading that is kept keeps no thread of the informer's alive, and its drop waits for
 /// none.
 #[test]
 fn b16_a_reading_does_not_outlive_its_informer() {

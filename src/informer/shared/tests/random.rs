@@ -354,7 +354,7 @@ impl History {
                 source.delete("", undecodable);
             }
         }
-        // The last of all changes: whoever has it, and everything else as it is, is at the end.
+        // The last of all changes: a handler that has it has been told of everything.
         self.world.set("z");
         let store = self.informer.store();
         let patience = Patience::new("the end", &self.context);

@@ -49,8 +49,8 @@ fn si_22_no_period_of_the_informer_means_no_resync() {
     assert_eq!(next(&told, 2), ["*a2", "+b3"]);
 }
 
-/// `TestSharedInformerWatchDisruption`: a relist tells those who do not resync of what changed
-/// only.
+/// `TestSharedInformerWatchDisruption`: a relist tells handlers without a
+/// resync of changes only.
 #[test]
 fn si_24_after_a_list_unchanged_objects_are_told_to_those_who_are_syncing_only() {
     let world = World::with(&["a", "b"]);
