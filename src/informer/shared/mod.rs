@@ -176,6 +176,7 @@ impl<K: Object> SharedInformer<K> {
     /// ```
     /// # #[cfg(feature = "testing")] {
     /// use kubecache::informer::{InformerOptions, SharedInformer};
+    /// use kubecache::object::Object as _;
     /// # use kubecache::testing::FakeSource;
     /// use k8s_openapi::api::core::v1::Pod;
     /// use std::sync::Arc;

@@ -5,14 +5,14 @@ use crate::hooks::{Hook, Reading};
 use crate::informer::{InformerMetric, InformerState};
 use crate::reflector::ReflectorMetric;
 
-struct Recorded {
+struct SeenMetrics {
     processed: Receiver<Duration>,
     listed: Receiver<usize>,
     readings: Receiver<Reading<InformerState>>,
 }
 
 /// A hook that passes on what it is told.
-fn recorder() -> (Hook<InformerMetric>, Recorded) {
+fn recorder() -> (Hook<InformerMetric>, SeenMetrics) {
     let (processed, was_processed) = unbounded();
     let (listed, was_listed) = unbounded();
     let (readings, were_given) = unbounded();
@@ -26,43 +26,43 @@ fn recorder() -> (Hook<InformerMetric>, Recorded) {
         }
         InformerMetric::HandlerPanicked(_) | InformerMetric::Reflector(_) => {}
     });
-    let recorded = Recorded {
+    let seen = SeenMetrics {
         processed: was_processed,
         listed: was_listed,
         readings: were_given,
     };
-    (hook, recorded)
+    (hook, seen)
 }
 
 #[test]
 fn rf_52_each_change_is_told_with_its_latency_and_the_reflectors_part_too() {
     let world = World::with(&["a", "b"]);
-    let (recorder, recorded) = recorder();
+    let (hook, seen) = recorder();
     // A store that takes a while to fill: its index function lets the clock go on.
     let fake = world.fake.clone();
     let slow = Indexers::new().with("slow", move |_: &ConfigMap| {
         fake.advance(Duration::from_millis(3));
         Vec::new()
     });
-    let options = world.options().indexers(slow).metrics(recorder);
+    let options = world.options().indexers(slow).metrics(hook);
     let informer = world.informer_with(options);
     world.run(&informer);
-    assert_eq!(recorded.listed.recv(), Ok(2));
+    assert_eq!(seen.listed.recv(), Ok(2));
     // The items of a list are indexed as they come, and put into the store together.
-    assert_eq!(recorded.processed.recv(), Ok(Duration::ZERO));
+    assert_eq!(seen.processed.recv(), Ok(Duration::ZERO));
     world.set("a");
-    assert_eq!(recorded.processed.recv(), Ok(Duration::from_millis(3)));
+    assert_eq!(seen.processed.recv(), Ok(Duration::from_millis(3)));
 }
 
 #[test]
 fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
     let world = World::with(&["a", "b"]);
     world.source.set_undecodable("", "odd");
-    let (recorder, recorded) = recorder();
-    let informer = world.informer_with(world.options().metrics(recorder));
+    let (hook, seen) = recorder();
+    let informer = world.informer_with(world.options().metrics(hook));
     let (registration, told) = follow(&informer);
     world.run(&informer);
-    let reading = recorded.readings.recv().unwrap();
+    let reading = seen.readings.recv().unwrap();
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     let state = reading.state().unwrap();
     assert_eq!(state.undecodable, 1);
@@ -79,10 +79,10 @@ fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
 #[test]
 fn b16_a_reading_does_not_outlive_its_informer() {
     let world = World::with(&["a"]);
-    let (recorder, recorded) = recorder();
-    let informer = world.informer_with(world.options().metrics(recorder));
+    let (hook, seen) = recorder();
+    let informer = world.informer_with(world.options().metrics(hook));
     world.run(&informer);
-    let reading = recorded.readings.recv().unwrap();
+    let reading = seen.readings.recv().unwrap();
     let state = reading.state();
     drop(informer);
     assert!(reading.is_over());
