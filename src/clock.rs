@@ -8,30 +8,30 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard, Rank, Wake, wake_at};
 
-/// The absolute end of a wait; [`Deadline::NEVER`] waits without end.
+/// The instant at which a wait ends; [`Deadline::NEVER`] is a wait without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// No end: the wait ends only by what is waited for, or by a stop.
+    /// No deadline: the wait ends only when its condition holds or when it is stopped.
     pub const NEVER: Self = Self(None);
 
-    /// The deadline at `instant` of the clock in use.
+    /// A deadline at `instant` of the clock that the waiting call uses.
     pub fn at(instant: Instant) -> Self {
         Self(Some(instant))
     }
 
-    /// Whether `now` is at or behind the deadline.
+    /// Whether `now` is at the deadline or after it.
     pub fn has_passed(self, now: Instant) -> bool {
         self.0.is_some_and(|end| now >= end)
     }
 
-    /// The time left at `now`: zero once passed, `None` without end.
+    /// The time from `now` to the deadline: zero if it has passed, `None` for [`Deadline::NEVER`].
     pub fn remaining(self, now: Instant) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(now))
     }
 
-    /// The instant, unless there is no end.
+    /// The instant of the deadline; `None` for [`Deadline::NEVER`].
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
@@ -79,7 +79,8 @@ impl Coarse {
     }
 }
 
-/// Where the crate reads time and waits for it. Cheap to clone.
+/// The clock that the crate reads and waits on: the system's, or a [`FakeClock`] in tests. Cheap to
+/// clone.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -117,7 +118,7 @@ impl Clock {
         }
     }
 
-    /// The deadline `duration` from now; without end if the clock cannot count that far.
+    /// The deadline `duration` from now; [`Deadline::NEVER`] if the clock cannot count that far.
     pub fn after(&self, duration: Duration) -> Deadline {
         Deadline(self.now().checked_add(duration))
     }
@@ -208,8 +209,8 @@ impl From<FakeClock> for Clock {
     }
 }
 
-/// A clock that stands still until a test advances it, and that knows who waits for it. Cheap to
-/// clone.
+/// A clock for tests: it moves only when a test advances it, and knows which threads wait on it.
+/// Cheap to clone.
 ///
 /// # Examples
 ///
@@ -281,7 +282,7 @@ impl FakeClock {
         Coarse(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
-    /// Moves the clock on and wakes everybody parked in it.
+    /// Moves the clock forward by `by` and wakes every thread that waits on it.
     pub fn advance(&self, by: Duration) {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
@@ -296,8 +297,7 @@ impl FakeClock {
         }
     }
 
-    /// Blocks until at least `count` threads are parked in the clock. Ends by nothing else: a
-    /// rendezvous for tests.
+    /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.
     pub fn wait_for_parked(&self, count: usize) {
         let mut fake = self.0.lock();
         while fake.parked.len() < count {

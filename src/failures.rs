@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 
-/// The failures of attempts in a row, since one last succeeded. The default is: none.
+/// The record of failed attempts since the last success. The default has none.
 ///
-/// One record for everything in the crate that tries again: reflectors, the entries of managers,
-/// waits that end without an answer.
+/// Reflectors, the entries of managers and waits that end without an answer all keep this record.
 #[derive(Clone, Debug, Default)]
 pub struct Failures {
     count: u32,
@@ -20,7 +19,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// No failure yet, of attempts that have gone on since `began`.
+    /// A record without failures, of attempts that began at `began`.
     #[must_use]
     pub fn none_since(began: Instant) -> Self {
         Self {
@@ -52,20 +51,20 @@ impl Failures {
         self.last = Some(error);
     }
 
-    /// Puts what ended the attempts in the place of the last failure, and counts nothing.
+    /// Replaces the last failure with the error that ended the attempts. The count stays.
     pub fn end_with(&mut self, error: Error) {
         self.last = Some(error);
     }
 
-    /// The same, of attempts that have gone on since `began` where nothing failed yet.
+    /// The same record, with `began` as the beginning of the attempts if nothing has failed yet.
     #[must_use]
     pub fn or_since(mut self, began: Instant) -> Self {
         self.since = self.since.or(Some(began));
         self
     }
 
-    /// The same, of attempts of which the present one waits for `phase`, such as
-    /// `connecting to 10.0.0.1:443 for 2.0s`.
+    /// The same record, with the phase in which the present attempt waits, such as `connecting to
+    /// 10.0.0.1:443 for 2.0s`.
     #[must_use]
     pub fn in_phase(self, phase: Option<String>) -> Self {
         Self { phase, ..self }
@@ -91,13 +90,12 @@ impl Failures {
         self.last_at
     }
 
-    /// When the first of the present refusals in a row came: answers of 403, or of 404.
+    /// When the server first refused (403 or 404) in the present row of refusals.
     pub fn refused_since(&self) -> Option<Instant> {
         self.refused_since
     }
 
-    /// The last failure, if it is a refusal and the same was said for at least `grace`: then it is
-    /// an answer.
+    /// The last failure, if the server has refused for at least `grace`. Waits then end with it.
     pub fn refusal(&self, grace: Duration) -> Option<&Error> {
         let (since, until) = (self.refused_since?, self.last_at?);
         let lasted = until.saturating_duration_since(since);
@@ -111,7 +109,7 @@ impl Failures {
         self.explain(ErrorKind::NotSynced, text, now)
     }
 
-    /// The error of a read that came to no answer by `now`: what was waited for, then why.
+    /// The error of a read that had no answer at `now`: what it waited for, then why.
     #[must_use]
     pub fn timed_out(&self, what: &str, now: Instant) -> Error {
         self.explain(
@@ -121,8 +119,8 @@ impl Failures {
         )
     }
 
-    /// An error of `text`. Lines of their own say how many attempts failed in what time, the last
-    /// failure, and what the present attempt waits for.
+    /// Makes an error that begins with `text`. Further lines say how many attempts failed in what
+    /// time, the last failure, and what the present attempt waits for.
     #[must_use]
     pub fn explain(&self, kind: ErrorKind, mut text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);

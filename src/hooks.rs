@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::guard::{guard_call, guard_logged};
 use crate::sync::Arc;
 
-/// A function of the program that is told of each `T` as it happens.
+/// A function of the program that the crate calls with each `T` as it happens.
 ///
 /// Clones are the same hook. The function is called under no lock, on the thread that does what it
 /// is told of, and that thread waits for it: it must not block. A panic of it is logged. Told of a
@@ -92,7 +92,7 @@ impl<T> fmt::Debug for Hook<T> {
     }
 }
 
-/// Looks at the state of one owner, at any time after its start. It does not keep the owner alive.
+/// Reads the state of one owner at any time after its start. It does not keep the owner alive.
 pub struct Reading<S>(Weak<dyn Fn() -> S + Send + Sync>);
 
 impl<S> Reading<S> {

@@ -41,7 +41,7 @@ pub struct ListRequest {
     pub version_match: Option<VersionMatch>,
     /// The maximum number of items in the page; 0 asks for all.
     pub limit: u32,
-    /// Where the page before ended.
+    /// The token of the page before, which says where this page begins; `None` for the first page.
     pub continue_token: Option<String>,
     /// Whether a reader waits for the answer. Such a request connects before others.
     pub urgent: bool,
@@ -54,12 +54,12 @@ pub struct ListRequest {
     reason = "the parameters of one request, named by the API"
 )]
 pub struct WatchRequest {
-    /// Where the watch starts.
+    /// The version after which the watch starts.
     pub resource_version: ResourceVersion,
     /// The time after which the server ends the watch (`timeoutSeconds`).
     pub timeout: Duration,
-    /// How long the head of the answer may be awaited once the request is sent. Some proxies hold
-    /// it back until the first event. So it may come as late as a bookmark, or as the end of the
+    /// How long to wait for the head of the answer once the request is sent. Some proxies hold it
+    /// back until the first event. So it may come as late as a bookmark, or as the end of the
     /// watch.
     pub head_timeout: Duration,
     /// Ask for bookmarks.
@@ -205,7 +205,7 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     fn describe(&self) -> String;
 }
 
-/// Gets single objects, past every cache of this crate.
+/// Gets single objects from the server, without any cache of this crate.
 pub trait Getter<K: Object>: Send + Sync {
     /// Asks for one object. An empty `version` reads with quorum. `0` reads from the server's
     /// cache.
@@ -224,7 +224,7 @@ pub trait Getter<K: Object>: Send + Sync {
     ) -> Result<Arc<StoredObject<K>>, Error>;
 }
 
-/// Makes the listers, watchers and getters of one kind at one server.
+/// Makes lister-watchers and getters of one kind for one server.
 pub trait Api<K: Object>: Send + Sync {
     /// Returns a lister-watcher of `scope` with a connection of its own.
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>>;

@@ -23,7 +23,8 @@ use kubecache::list_watch::{
 use kubecache::manager::{ChangeDetection, ManagerMetric, ManagerOptions, SecretManager};
 use kubecache::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::pod_status::{
-    PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod, Status,
+    CachedStatus, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError,
+    RuntimePod,
 };
 use kubecache::reflector::{
     Phase, Reflector, ReflectorMetric, ReflectorOptions, Replacement, Sink,

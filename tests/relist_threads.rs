@@ -6,8 +6,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use kubecache::clock::{Clock, Deadline};
 use kubecache::pod_status::{
-    PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError, RuntimePod,
-    Status as _,
+    CachedStatus as _, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError,
+    RuntimePod,
 };
 use kubecache::worker::{StopToken, live_workers};
 

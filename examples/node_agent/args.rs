@@ -67,7 +67,8 @@ The agent:
                                     at all); the same address may be given for both. In an agent
                                     that was built with --features metrics
       --demo                        no cluster: serve the embedded recordings to itself on loopback;
-                                    its first line says so, with -o json on stderr
+                                    its first line says so, with -o json on stderr. In an agent that
+                                    was built with --features testing
       --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
                                     at once)
 

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use kubecache::pod_status::{
-    ContainerState, ContainerStatus, PodStatus, Runtime, RuntimeError, RuntimePod, Status as _,
+    CachedStatus as _, ContainerState, ContainerStatus, PodStatus, Runtime, RuntimeError,
+    RuntimePod,
 };
 use kubecache::worker::StopToken;
 

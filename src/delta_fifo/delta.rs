@@ -39,7 +39,7 @@ pub enum Delta<K: Object> {
     Bookmark(ResourceVersion),
 }
 
-/// The end of an object: a deletion that cannot be taken for an object.
+/// A deletion of an object, with the last state that is known of it.
 ///
 /// `Debug` prints key and version only.
 #[doc(alias = "DeletedFinalStateUnknown")]
@@ -67,7 +67,7 @@ pub struct ReplacedAll<K: Object> {
     pub items: Vec<Listed<K>>,
 }
 
-/// The changes of one object that waited together, oldest first; never none.
+/// The changes of one object that waited together, oldest first. There is at least one.
 ///
 /// In order it is always one delta. Bookmarks, whole lists and resyncs of everything are
 /// about no single object.

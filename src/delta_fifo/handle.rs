@@ -9,7 +9,8 @@ use crate::object::{Object, resource_name};
 use crate::reflector::{ReflectorStatus, Waiters};
 use crate::sync::{Arc, Monitor};
 
-/// A look at a [`DeltaFifo`](super::DeltaFifo) from outside. Cheap to clone.
+/// A handle of a [`DeltaFifo`](super::DeltaFifo) for threads other than its consumer. Cheap to
+/// clone.
 pub struct DeltaFifoHandle<K: Object> {
     pub(super) state: Arc<Monitor<QueueState<K>>>,
     pub(super) waiters: Waiters,
@@ -56,8 +57,8 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.waiters.clone()
     }
 
-    /// How much waits: objects in a compressed queue, deltas in order. What is being processed does
-    /// not count.
+    /// Returns how many entries wait: objects in a compressed queue, deltas in one in order. An
+    /// entry that is being processed does not count.
     pub fn len(&self) -> usize {
         self.state.lock().len()
     }

@@ -12,7 +12,8 @@ use crate::sync::Arc;
 /// Events of the watch that wait before the writer does.
 const EVENTS_MAX: usize = 2_000;
 
-/// What the consumer of a queue holds: a [`Store`], or whatever else it applies deltas to.
+/// What the consumer of a queue holds: a [`Store`], or another collection to which it applies
+/// deltas.
 ///
 /// The queue asks the view under no lock of its own. It asks on the reflector's thread, and there
 /// for many objects only while nothing is processed. It asks on the consumer's thread before that
@@ -139,7 +140,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// What the consumer holds. Default: nothing.
+    /// Tells the queue what the consumer holds. Default: nothing.
     ///
     /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
     /// A compressed queue then leaves out the deletion of an object that is not queued. With
@@ -171,7 +172,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// Where time comes from. Default: the system.
+    /// Sets the clock. Default: the system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

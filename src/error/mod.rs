@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::Arc;
 
-/// What went wrong, complete in its `Display`: the request, the server's own words, attempts, and
-/// since when.
+/// The error of every call of the crate. Its `Display` names the request, the server's own words,
+/// the attempts, and since when they fail.
 ///
 /// `Display` does not repeat what [`source`](StdError::source) returns. Cloning copies a pointer.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct Error(Arc<Inner>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The object does not exist on the server: an answer, not a failure.
+    /// The server answered that the object does not exist.
     NotFound,
     /// The server refuses this identity; the message names verb and resource.
     Forbidden,
@@ -34,13 +34,14 @@ pub enum ErrorKind {
     Expired,
     /// The server or its proxy asks to slow down.
     TooManyRequests,
-    /// Another status of the API; see [`Error::status`].
+    /// The API server answered with another failure; [`Error::status`] has it.
     Api,
     /// No registered pod references the object. Not an API error: register the pod first.
     NotRegistered,
     /// The cache was not filled before the deadline; see [`Error::last_failure`].
     NotSynced,
-    /// A named limit ended: connect, first byte, idle, or the caller's deadline.
+    /// A time limit passed: of connecting, of the first byte, of silence, or the caller's deadline.
+    /// The message names it.
     Timeout,
     /// Name lookup, connect or the connection itself failed.
     Unreachable,
@@ -54,15 +55,15 @@ pub enum ErrorKind {
     Stale,
     /// A well-formed object does not decode into its type.
     Undecodable,
-    /// The owner was stopped.
+    /// The call or its owner was stopped.
     Stopped,
-    /// Code of the caller's panicked, or a thread of the crate: the message names it.
+    /// Code of the program panicked, or a thread of the crate did; the message names it.
     Panicked,
     /// The configuration cannot work; the message names file and field.
     Config,
-    /// Nothing says which cluster is meant; the message names each place that was looked at.
+    /// No configuration names a cluster; the message lists each place that was looked at.
     NotConfigured,
-    /// The ceiling of reflectors is reached; the cache tries again when one is free.
+    /// The manager runs as many reflectors as its limit allows. It tries again when one ends.
     TooManyReflectors,
     /// The system has no thread or descriptor to give.
     Resources,
@@ -83,7 +84,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind` with a message complete in itself.
+    /// Makes an error of `kind` whose message needs no other context.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner::new(kind, message.into())))
     }
@@ -121,7 +122,8 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
-    /// The object's absence, in the API's words: `secret "db" not found`.
+    /// Makes the error of an object that does not exist, in the API's words: `secret "db" not
+    /// found`.
     pub fn not_found(resource: &str, name: &str) -> Self {
         Self::new(
             ErrorKind::NotFound,
@@ -129,7 +131,7 @@ impl Error {
         )
     }
 
-    /// Nobody registered a reference to the object, in the kubelet's words.
+    /// Makes the error of an object that nobody references, in the kubelet's words.
     pub fn not_registered(namespace: &str, name: &str) -> Self {
         Self::new(
             ErrorKind::NotRegistered,
@@ -137,18 +139,18 @@ impl Error {
         )
     }
 
-    /// The owner was stopped while the call was under way.
+    /// Makes the error of a call that ended because its owner was stopped.
     pub fn stopped(what: &str) -> Self {
         Self::new(ErrorKind::Stopped, format!("{what}: stopped"))
     }
 
-    /// Adds the error underneath; its text is not repeated in this one's.
+    /// Adds the cause as the source. `Display` does not repeat its text.
     #[must_use]
     pub fn with_source(self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.map(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// Adds the wait the server asked for, which wins over every backoff.
+    /// Adds the wait that the server asked for. The reflector waits so long instead of its backoff.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> Self {
         self.map(|inner| inner.retry_after = Some(wait))
@@ -189,22 +191,23 @@ impl Error {
         self.0.retry_after
     }
 
-    /// Whether the server answered that the object does not exist.
+    /// Whether the kind is [`ErrorKind::NotFound`]: the server answered that the object does not
+    /// exist.
     pub fn is_not_found(&self) -> bool {
         self.kind() == ErrorKind::NotFound
     }
 
-    /// Whether the error is that the owner was stopped.
+    /// Whether the kind is [`ErrorKind::Stopped`].
     pub fn is_stopped(&self) -> bool {
         self.kind() == ErrorKind::Stopped
     }
 
-    /// How many attempts a wait that ended without an answer had seen; 0 for other errors.
+    /// How many attempts failed before a wait ended without an answer; 0 for other errors.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
 
-    /// Since when the attempts of a wait that ended without an answer had gone on.
+    /// When the first attempt began, for a wait that ended without an answer.
     pub fn since(&self) -> Option<Instant> {
         self.0.since
     }

@@ -15,7 +15,7 @@ use super::visible::visible;
 #[derive(Clone, PartialEq)]
 pub struct Status(meta::Status);
 
-/// The machine-readable reason of a [`Status`]: open-ended, as the API's is.
+/// The machine-readable reason of a [`Status`]. New servers may send more reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -45,7 +45,7 @@ pub enum Reason {
     Invalid,
     /// 500: an object in the server's storage cannot be read.
     StoreReadError,
-    /// A reason this version has no name for; empty when the server gave none.
+    /// Any other reason, as the server wrote it; empty when the server gave none.
     Other(String),
 }
 
@@ -106,7 +106,7 @@ fn clip(text: &mut Option<String>) {
 }
 
 impl Status {
-    /// A status as a server would send it, for answers that carry none.
+    /// Makes a status for an answer that carries none.
     pub fn new(code: u16, message: impl Into<String>) -> Self {
         Self::from(meta::Status {
             code: Some(code.into()),

@@ -3,10 +3,11 @@
 
 use std::borrow::Cow;
 
-/// Escapes what a terminal, a log or a reader's eye would obey: control characters, newlines, and
-/// marks of direction.
+/// Escapes characters that could change how a terminal or log shows the text: control characters,
+/// newlines, and marks of direction.
 ///
-/// All else stays as it is, quotes and backslashes included. What is clean already is borrowed.
+/// All else stays as it is, quotes and backslashes included. A text without such characters is
+/// borrowed.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::ReflectorMetric;
 use crate::sync::Arc;
 
-/// What a hook is told that measures shared informers, as client-go's informer metrics are.
+/// One measurement of a shared informer, as client-go's informer metrics have it.
 ///
 /// Give a [`Hook`](crate::Hook) to
 /// [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics). The feature `metrics`

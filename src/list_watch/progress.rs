@@ -8,29 +8,29 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Where a request is on its way to an answer.
+/// The phase that a request is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestPhase {
     /// No request is under way.
     #[default]
     Idle,
-    /// This client's rate limit holds it back; nothing was sent.
+    /// The request waits for the client's rate limit; nothing was sent.
     Limited,
-    /// It waits in this client behind so many others; nothing was sent.
+    /// The request waits in the client's queue; nothing was sent.
     Queued {
-        /// Requests that go before it.
+        /// How many requests go before it.
         behind: usize,
     },
     /// The server's name is looked up.
     LookingUp,
-    /// A connection is made, to this address among others.
+    /// The client connects to the server; this is one of the addresses it tries.
     Connecting(SocketAddr),
-    /// TLS shakes hands with this address.
+    /// The TLS handshake with this address is under way.
     Handshake(SocketAddr),
     /// The request was sent, and the head of the answer has not come.
     AwaitingHead,
-    /// The head of the answer has come, and so much of the body.
+    /// The head of the answer has come, and `bytes` of the body.
     Body {
         /// The status code of the head.
         status: u16,
@@ -42,7 +42,7 @@ pub enum RequestPhase {
 /// The phase of the request that is under way, shared by the thread that runs it and those who wait
 /// for it.
 ///
-/// Clones are the same progress. No method blocks, and none allocates but
+/// All clones share one progress. No method blocks, and none allocates but
 /// [`describe`](Self::describe).
 #[derive(Clone)]
 pub struct RequestProgress {

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorInO
 use super::{LabelSelector, Object};
 use crate::error::{Error, ErrorKind};
 
-/// A [`LabelSelector`] that was read, to be held against labels.
+/// A parsed [`LabelSelector`], which tells whether labels match it.
 ///
 /// # Examples
 ///
@@ -58,7 +58,7 @@ impl LabelMatcher {
         Self { all: None }
     }
 
-    /// Reads a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`,
+    /// Parses a selector: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a>1`,
     /// `a<1`, joined by commas. An empty selector matches everything.
     ///
     /// # Errors
@@ -86,8 +86,8 @@ impl LabelMatcher {
         Self { all: Some(all) }
     }
 
-    /// Matches what has all of these labels, such as the `spec.selector` of a Service; an empty set
-    /// matches everything.
+    /// Makes a matcher of exact labels, such as the `spec.selector` of a Service. An object matches
+    /// if it has all of them; an empty set matches everything.
     ///
     /// Nothing is validated: a label that the API would refuse is on no object.
     #[doc(alias = "labels.SelectorFromSet")]
@@ -98,9 +98,9 @@ impl LabelMatcher {
         Self::of(all.collect())
     }
 
-    /// Matches by the selector that stands in an object, such as the `spec.selector` of a
-    /// Deployment: one without any requirement matches everything; where there is no selector at
-    /// all, the API means [`nothing`](Self::nothing).
+    /// Makes a matcher of a selector in an object, such as the `spec.selector` of a Deployment. A
+    /// selector without requirements matches everything. For an object without a selector, use
+    /// [`nothing`](Self::nothing), which is what the API means.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl LabelMatcher {
         }
     }
 
-    /// Whether labels match; `None` is an object without labels.
+    /// Whether `labels` match; `None` stands for an object without labels.
     pub fn matches(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         self.matches_by(|name| labels?.get(name).map(String::as_str))
     }

@@ -52,7 +52,8 @@ impl LabelSelector {
     }
 }
 
-/// The set of objects one reflector keeps: one namespace or all, narrowed by selectors.
+/// The set of objects that a list or watch asks for: of one namespace or all, narrowed by
+/// selectors.
 ///
 /// # Examples
 ///
@@ -107,7 +108,7 @@ impl Scope {
         self
     }
 
-    /// The namespace, unless the scope is all of them.
+    /// The namespace; `None` if the scope has all namespaces.
     pub fn namespace_name(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
@@ -122,7 +123,8 @@ impl Scope {
         &self.labels
     }
 
-    /// Whether the scope is one object by name: such a watch lists without streaming.
+    /// Whether the scope is one object by its name. A reflector never streams the list of such a
+    /// scope.
     pub fn is_one_object(&self) -> bool {
         self.fields.0.starts_with("metadata.name=") && !self.fields.0.contains(',')
     }

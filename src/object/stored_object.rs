@@ -7,7 +7,7 @@ use std::ops::Deref;
 use super::Object;
 use crate::sync::Arc;
 
-/// An object out of a cache; derefs to `K`.
+/// An object as the caches hold it; it derefs to `K`.
 ///
 /// Its `Debug` prints key and version only, and the values of a `Secret` are overwritten when it is
 /// dropped. An object out of a cache is not for writing back: `metadata.managedFields` and the

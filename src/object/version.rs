@@ -5,8 +5,8 @@ use std::fmt;
 
 use crate::sync::Arc;
 
-/// A resource version: opaque to programs, ordered only where both sides are decimal numbers. Cheap
-/// to clone.
+/// A version of an object or a list, as the server gave it. Two versions have an order only if both
+/// are decimal numbers. Cheap to clone.
 ///
 /// # Examples
 ///
@@ -23,12 +23,12 @@ use crate::sync::Arc;
 pub struct ResourceVersion(Arc<str>);
 
 impl ResourceVersion {
-    /// "Most recent", read with quorum: the empty version.
+    /// The empty version. A list at it is the most recent, read from etcd with quorum.
     pub fn most_recent() -> Self {
         Self::default()
     }
 
-    /// "Any", out of the server's cache: `0`.
+    /// The version `0`. A list at it may have any age, as the server's cache has it.
     pub fn any() -> Self {
         Self::from("0")
     }

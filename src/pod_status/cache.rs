@@ -3,9 +3,9 @@
 
 use std::fmt;
 
-use super::reading::{Reading, StatusError};
-use super::status::{PodStatus, Status};
-use super::table::{Table, Waiting};
+use super::reading::{PodReading, StatusError};
+use super::status::{CachedStatus, PodStatus};
+use super::table::{PodTable, PodWaiter};
 use super::timeout;
 use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
@@ -13,14 +13,15 @@ use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank, wake_at};
 use crate::worker::StopToken;
 
-/// The kubelet's pod-status cache: who inspects pods sets what they found, pod workers wait for
-/// something newer than what they know. Cheap to clone; all clones are one cache.
+/// The kubelet's pod-status cache. Code that inspects pods sets their status here, and pod workers
+/// wait for a newer one. Cheap to clone; all clones are one cache.
 ///
 /// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by)
 /// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock
 /// for the time of a map access. Calls about all pods or all waiters hold it for a walk over them.
-/// The cache has no thread and calls nobody back; [`Status::with_id`] runs on the reader's thread.
-/// Whoever fills the cache deletes what is gone: nothing is evicted.
+/// The cache has no thread. It calls [`CachedStatus::with_id`] on the thread of the reader, and
+/// nothing else of the program. The code that sets statuses also deletes them: the cache never
+/// evicts an entry.
 ///
 /// # Examples
 ///
@@ -51,41 +52,41 @@ use crate::worker::StopToken;
 /// ```
 #[doc(alias = "Cache")]
 #[doc(alias = "NewCache")]
-pub struct PodStatusCache<S: Status = PodStatus> {
-    pub(super) table: Arc<Mutex<Table<S>>>,
+pub struct PodStatusCache<S: CachedStatus = PodStatus> {
+    pub(super) table: Arc<Mutex<PodTable<S>>>,
     clock: Clock,
 }
 
-impl<S: Status> PodStatusCache<S> {
-    /// An empty cache. `clock` is what deadlines are of.
+impl<S: CachedStatus> PodStatusCache<S> {
+    /// Makes an empty cache, whose deadlines are those of `clock`.
     pub fn new(clock: Clock) -> Self {
-        Self::over(Table::new(false), clock)
+        Self::over(PodTable::new(false), clock)
     }
 
-    /// An empty cache that refuses a status which is older than the one it holds, as with the
-    /// kubelet's gate `EventedPLEG`: for statuses that come in from several sides.
+    /// Makes an empty cache that refuses a status older than the one it holds. Use it if several
+    /// threads set statuses of one pod, as the kubelet does with its gate `EventedPLEG`.
     #[doc(alias = "EventedPLEG")]
     pub fn evented(clock: Clock) -> Self {
-        Self::over(Table::new(true), clock)
+        Self::over(PodTable::new(true), clock)
     }
 
-    fn over(table: Table<S>, clock: Clock) -> Self {
+    fn over(table: PodTable<S>, clock: Clock) -> Self {
         let table = Arc::new(Mutex::ranked(Rank::POD_STATUS, table));
         Self { table, clock }
     }
 
-    /// What is known of the pod now, whatever its age; never waits for news.
+    /// Returns what is known of the pod now, whatever its age. Never waits.
     ///
     /// A pod without an entry reads as a status with only its UID.
     #[doc(alias = "Get")]
-    pub fn get(&self, uid: &str) -> Reading<S> {
+    pub fn get(&self, uid: &str) -> PodReading<S> {
         let found = self.table.lock().get(uid);
-        Reading::of(uid, found)
+        PodReading::of(uid, found)
     }
 
     /// Every entry with its UID, in no particular order.
     #[doc(alias = "GetAll")]
-    pub fn get_all(&self) -> Vec<(Arc<str>, Reading<S>)> {
+    pub fn get_all(&self) -> Vec<(Arc<str>, PodReading<S>)> {
         let table = self.table.lock();
         let entries = table.entries();
         entries
@@ -93,23 +94,24 @@ impl<S: Status> PodStatusCache<S> {
             .collect()
     }
 
-    /// What is known of the pod once that is newer than `min_time`; waits without end until then.
+    /// Blocks until something newer than `min_time` is known of the pod, and returns it. Has no
+    /// deadline.
     ///
-    /// Who asks gets an answer at once if the entry, or the global time, is **strictly after**
-    /// `min_time`. Who waits is answered by the first set, observed time or global time that is
-    /// **not before** it: the same time counts then. Without an entry the answer is a status with
-    /// only the UID. A [`delete`](Self::delete) ends no wait.
+    /// The call returns at once if the entry, or the global time, is **strictly after** `min_time`.
+    /// Otherwise it waits for the first set, observed time or global time that is **not before**
+    /// `min_time`; an equal time counts then. Without an entry the answer is a status with only the
+    /// UID. A [`delete`](Self::delete) ends no wait.
     ///
-    /// Before the global time was first set, who asks for a pod without an entry waits, even with
+    /// Before the global time is first set, a call for a pod without an entry waits, even with
     /// [`Timestamp::ZERO`].
     ///
     /// # Errors
     ///
     /// [`Stopped`](crate::ErrorKind::Stopped) if it would have to wait and the cache is
     /// [closed](Self::close), or is closed meanwhile. That the runtime could not inspect the pod is
-    /// no error of this call: see [`Reading::error`].
+    /// no error of this call: see [`PodReading::error`].
     #[doc(alias = "GetNewerThan")]
-    pub fn get_newer_than(&self, uid: &str, min_time: Timestamp) -> Result<Reading<S>, Error> {
+    pub fn get_newer_than(&self, uid: &str, min_time: Timestamp) -> Result<PodReading<S>, Error> {
         self.get_newer_than_by(uid, min_time, Deadline::NEVER)
     }
 
@@ -126,7 +128,7 @@ impl<S: Status> PodStatusCache<S> {
         uid: &str,
         min_time: Timestamp,
         deadline: Deadline,
-    ) -> Result<Reading<S>, Error> {
+    ) -> Result<PodReading<S>, Error> {
         self.wait_for(uid, min_time, deadline, None)
     }
 
@@ -163,13 +165,13 @@ impl<S: Status> PodStatusCache<S> {
         min_time: Timestamp,
         deadline: Deadline,
         stop: &StopToken,
-    ) -> Result<Reading<S>, Error> {
+    ) -> Result<PodReading<S>, Error> {
         self.wait_for(uid, min_time, deadline, Some(stop))
     }
 
-    /// Stores what was found out about the pod at `timestamp`, and answers those who wait for this
-    /// pod and asked for nothing later than that. Returns whether it was stored, which is always
-    /// but in an [evented](Self::evented) cache.
+    /// Stores the pod's status or error as of `timestamp`, and wakes the threads that wait for this
+    /// pod with that time or an earlier one. Returns whether it was stored; only an
+    /// [evented](Self::evented) cache refuses.
     ///
     /// Take the timestamp **before** asking the runtime. Either of `status` and `error` may be
     /// missing, or both.
@@ -181,7 +183,7 @@ impl<S: Status> PodStatusCache<S> {
         error: Option<StatusError>,
         timestamp: Timestamp,
     ) -> bool {
-        let entry = Reading::new(status, error, Some(timestamp));
+        let entry = PodReading::new(status, error, Some(timestamp));
         let (is_stored, unused, bell) = self.table.lock().set(uid, entry);
         if let Some(bell) = bell {
             bell.ring();
@@ -192,20 +194,20 @@ impl<S: Status> PodStatusCache<S> {
         is_stored
     }
 
-    /// Forgets the entry of a pod that is gone; wakes nobody.
+    /// Removes the entry of a pod that is gone. Wakes nobody.
     ///
-    /// Who waits for the pod is answered by the next [`update_time`](Self::update_time) that meets
-    /// their condition.
+    /// Threads that wait for the pod go on waiting, until an [`update_time`](Self::update_time)
+    /// that is late enough.
     #[doc(alias = "Delete")]
     pub fn delete(&self, uid: &str) {
         let deleted = self.table.lock().delete(uid);
         drop(deleted);
     }
 
-    /// Sets the global time: every pod, with or without an entry, is known as of `timestamp`.
-    /// Answers all who asked for nothing later than that.
+    /// Says that every pod, with or without an entry, is known as of `timestamp`: the global time.
+    /// Wakes all threads that wait for that time or an earlier one.
     ///
-    /// It may go backwards: who asks then waits again.
+    /// It may go backwards: later calls then wait again.
     #[doc(alias = "UpdateTime")]
     pub fn update_time(&self, timestamp: Timestamp) {
         let bells = self.table.lock().update_time(timestamp);
@@ -214,8 +216,8 @@ impl<S: Status> PodStatusCache<S> {
         }
     }
 
-    /// Says that the runtime agreed with the pod's entry at `timestamp`. Answers each waiter for
-    /// this pod that asked for nothing later. Makes no entry where there is none.
+    /// Says that the runtime still agreed with the pod's entry at `timestamp`. Wakes the threads
+    /// that wait for this pod with that time or an earlier one. Makes no entry where there is none.
     #[doc(alias = "SetObservedTime")]
     pub fn set_observed_time(&self, uid: &str, timestamp: Timestamp) {
         let bell = self.table.lock().set_observed_time(uid, timestamp);
@@ -229,10 +231,9 @@ impl<S: Status> PodStatusCache<S> {
         self.table.lock().global()
     }
 
-    /// Ends every wait, now and from now on, with [`Stopped`](crate::ErrorKind::Stopped).
+    /// Ends every wait, present and future, with [`Stopped`](crate::ErrorKind::Stopped).
     ///
-    /// Everything that does not wait goes on as before, a `get_newer_than` whose answer is there
-    /// included.
+    /// Calls that need not wait work as before.
     pub fn close(&self) {
         let bells = self.table.lock().close();
         for bell in bells {
@@ -250,8 +251,9 @@ impl<S: Status> PodStatusCache<S> {
         self.table.lock().is_closed()
     }
 
-    /// Who waits for what, since when; those waiting for one pod in the order in which they came.
-    pub fn waiting(&self) -> Vec<Waiting> {
+    /// Lists the threads that wait: for which pod, for which time, and since when. Those of one pod
+    /// come in the order of their calls.
+    pub fn waiting(&self) -> Vec<PodWaiter> {
         self.table.lock().waits().cloned().collect()
     }
 
@@ -261,13 +263,13 @@ impl<S: Status> PodStatusCache<S> {
         min_time: Timestamp,
         deadline: Deadline,
         stop: Option<&StopToken>,
-    ) -> Result<Reading<S>, Error> {
+    ) -> Result<PodReading<S>, Error> {
         let mut table = self.table.lock();
         if let Some(found) = table.newer_than(uid, min_time) {
             drop(table);
-            return Ok(Reading::of(uid, found));
+            return Ok(PodReading::of(uid, found));
         }
-        let wait = Waiting {
+        let wait = PodWaiter {
             uid: Arc::from(uid),
             min_time,
             since: self.clock.now(),
@@ -282,7 +284,7 @@ impl<S: Status> PodStatusCache<S> {
         loop {
             if let Some(found) = table.take_answer(&ticket) {
                 drop(table);
-                return Ok(Reading::of(uid, found));
+                return Ok(PodReading::of(uid, found));
             }
             let now = self.clock.now();
             let end = if stop.is_some_and(StopToken::is_stopped) {
@@ -303,7 +305,7 @@ impl<S: Status> PodStatusCache<S> {
     }
 }
 
-impl<S: Status> Clone for PodStatusCache<S> {
+impl<S: CachedStatus> Clone for PodStatusCache<S> {
     fn clone(&self) -> Self {
         Self {
             table: Arc::clone(&self.table),
@@ -312,7 +314,7 @@ impl<S: Status> Clone for PodStatusCache<S> {
     }
 }
 
-impl<S: Status> fmt::Debug for PodStatusCache<S> {
+impl<S: CachedStatus> fmt::Debug for PodStatusCache<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (pods, waiting, global) = {
             let table = self.table.lock();

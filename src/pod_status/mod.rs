@@ -56,8 +56,10 @@ mod timeout;
 mod timestamp;
 
 pub use cache::PodStatusCache;
-pub use reading::{Reading, StatusError};
+pub use reading::{PodReading, StatusError};
 pub use relist::{Relist, RelistOptions, RelistReport, Runtime, RuntimeError, RuntimePod};
-pub use status::{ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus, Status};
-pub use table::Waiting;
+pub use status::{
+    CachedStatus, ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus,
+};
+pub use table::PodWaiter;
 pub use timestamp::Timestamp;

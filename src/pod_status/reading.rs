@@ -3,17 +3,17 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use super::status::Status;
+use super::status::CachedStatus;
 use super::timestamp::Timestamp;
 use crate::sync::Arc;
 
-/// Why the runtime could not say how a pod is doing; shared by all who read it.
+/// The error of an inspection, shared by all readers of the pod.
 pub type StatusError = Arc<dyn StdError + Send + Sync>;
 
 /// What the cache knows of a pod: a status, an error, either or both. Cheap to clone.
 ///
-/// The status is shared with the cache and everybody else who reads it; nobody can modify it.
-pub struct Reading<S> {
+/// The status is shared with the cache and with other readers, and cannot be modified.
+pub struct PodReading<S> {
     pub(super) status: Option<Arc<S>>,
     pub(super) error: Option<StatusError>,
     /// `None` of a pod without an entry.
@@ -21,7 +21,7 @@ pub struct Reading<S> {
     pub(super) observed: Option<Timestamp>,
 }
 
-impl<S> Reading<S> {
+impl<S> PodReading<S> {
     /// What is set at one time.
     pub(super) fn new(
         status: Option<Arc<S>>,
@@ -36,13 +36,13 @@ impl<S> Reading<S> {
         }
     }
 
-    /// The status that was set. `None` if none was set, which is what a failed inspection does. A
-    /// pod that is not stored has a status with nothing but its UID.
+    /// The status that was set; `None` after a failed inspection. A pod that is not stored has a
+    /// status with nothing but its UID.
     pub fn status(&self) -> Option<&Arc<S>> {
         self.status.as_ref()
     }
 
-    /// Why the runtime could not say how the pod is doing, if that is what was set.
+    /// The error of the inspection, if it failed.
     pub fn error(&self) -> Option<&StatusError> {
         self.error.as_ref()
     }
@@ -52,20 +52,20 @@ impl<S> Reading<S> {
         self.modified.is_some()
     }
 
-    /// The time the entry was set with; `None` if there is no entry.
+    /// The timestamp with which the entry was set; `None` if there is no entry.
     pub fn modified_time(&self) -> Option<Timestamp> {
         self.modified
     }
 
-    /// When the runtime was last seen to agree with the entry: the time of the last set, or that of
-    /// a later [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is
-    /// no entry.
+    /// When the runtime last agreed with the entry: the timestamp of the last set, or of a later
+    /// [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is no
+    /// entry.
     pub fn observed_time(&self) -> Option<Timestamp> {
         self.observed
     }
 }
 
-impl<S: Status> Reading<S> {
+impl<S: CachedStatus> PodReading<S> {
     /// Gives a pod without an entry a status with nothing but its UID (PC-2). Runs the user's code.
     pub(super) fn of(uid: &str, found: Self) -> Self {
         if found.is_stored() {
@@ -76,7 +76,7 @@ impl<S: Status> Reading<S> {
 }
 
 // Derived, it would ask for `S: Clone`.
-impl<S> Clone for Reading<S> {
+impl<S> Clone for PodReading<S> {
     fn clone(&self) -> Self {
         Self {
             status: self.status.clone(),
@@ -88,9 +88,9 @@ impl<S> Clone for Reading<S> {
 }
 
 // Leaves the status out: it need not be printable, and reading it is the user's code.
-impl<S> fmt::Debug for Reading<S> {
+impl<S> fmt::Debug for PodReading<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading")
+        f.debug_struct("PodReading")
             .field("has_status", &self.status.is_some())
             .field("error", &self.error)
             .field("modified_time", &self.modified)

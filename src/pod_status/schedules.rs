@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::table::Table;
-use super::tests::later;
-use super::{PodStatus, PodStatusCache, Reading, Timestamp, Waiting};
-use crate::clock::{Clock, Deadline, FakeClock};
+use super::table::PodTable;
+use super::tests::{Stage, later};
+use super::{PodReading, PodStatus, PodStatusCache, PodWaiter, Timestamp};
+use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Mutex};
 use crate::worker::StopSource;
 use crate::{Error, ErrorKind};
@@ -19,43 +19,12 @@ const SCHEDULES: usize = 5_000;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-type Answer = Result<Reading<PodStatus>, Error>;
-
-struct Stage {
-    fake: FakeClock,
-    clock: Clock,
-    cache: PodStatusCache,
-    /// Asked for by all; a time that is told answers from here on.
-    now: Timestamp,
-}
+type Answer = Result<PodReading<PodStatus>, Error>;
 
 impl Stage {
-    fn new() -> Self {
-        Self::with_clock(Clock::system())
-    }
-
-    fn timed() -> Self {
-        let stage = Self::new();
-        let clock = Clock::from(stage.fake.clone());
-        Self {
-            cache: PodStatusCache::new(clock.clone()),
-            clock,
-            ..stage
-        }
-    }
-
-    fn with_clock(clock: Clock) -> Self {
-        let fake = FakeClock::new();
-        Self {
-            now: Timestamp::from(fake.now()),
-            cache: PodStatusCache::new(clock.clone()),
-            clock,
-            fake,
-        }
-    }
-
-    fn ask(&self, uid: &'static str, deadline: Deadline) -> JoinHandle<Answer> {
-        let (cache, now) = (self.cache.clone(), self.now);
+    /// Asks on a thread of the model checker for what is newer than "now".
+    fn ask_in_model(&self, uid: &'static str, deadline: Deadline) -> JoinHandle<Answer> {
+        let (cache, now) = (self.cache.clone(), self.at(0));
         thread::spawn(move || cache.get_newer_than_by(uid, now, deadline))
     }
 
@@ -63,24 +32,13 @@ impl Stage {
         let cache = self.cache.clone();
         thread::spawn(move || act(&cache))
     }
-
-    fn later(&self) -> Timestamp {
-        later(self.now, SECOND)
-    }
-
-    fn assert_nobody_is_left(&self) {
-        assert_eq!(self.cache.table.lock().waiters(), (0, 0));
-    }
 }
 
 fn status(uid: &str) -> Option<Arc<PodStatus>> {
-    let mut status = PodStatus::default();
-    status.id = uid.to_owned();
-    status.name = "set".to_owned();
-    Some(Arc::new(status))
+    Some(super::tests::status(uid, "set"))
 }
 
-fn is_set(reading: &Reading<PodStatus>) -> bool {
+fn is_set(reading: &PodReading<PodStatus>) -> bool {
     reading.status().unwrap().name == "set"
 }
 
@@ -90,12 +48,10 @@ fn a_set_is_never_missed() {
         || {
             let stage = Stage::new();
             let waiters = [
-                stage.ask("uid-1", Deadline::NEVER),
-                stage.ask("uid-1", Deadline::NEVER),
+                stage.ask_in_model("uid-1", Deadline::NEVER),
+                stage.ask_in_model("uid-1", Deadline::NEVER),
             ];
-            stage
-                .cache
-                .set("uid-1", status("uid-1"), None, stage.later());
+            stage.cache.set("uid-1", status("uid-1"), None, stage.at(1));
             for waiter in waiters {
                 assert!(is_set(&waiter.join().unwrap().unwrap()));
             }
@@ -111,10 +67,10 @@ fn the_global_time_is_never_missed() {
         || {
             let stage = Stage::new();
             let waiters = [
-                stage.ask("uid-1", Deadline::NEVER),
-                stage.ask("uid-2", Deadline::NEVER),
+                stage.ask_in_model("uid-1", Deadline::NEVER),
+                stage.ask_in_model("uid-2", Deadline::NEVER),
             ];
-            stage.cache.update_time(stage.later());
+            stage.cache.update_time(stage.at(1));
             for waiter in waiters {
                 assert!(!waiter.join().unwrap().unwrap().is_stored());
             }
@@ -129,9 +85,9 @@ fn an_observed_time_is_never_missed() {
     shuttle::check_random(
         || {
             let stage = Stage::new();
-            stage.cache.set("uid-1", status("uid-1"), None, stage.now);
-            let waiter = stage.ask("uid-1", Deadline::NEVER);
-            stage.cache.set_observed_time("uid-1", stage.later());
+            stage.cache.set("uid-1", status("uid-1"), None, stage.at(0));
+            let waiter = stage.ask_in_model("uid-1", Deadline::NEVER);
+            stage.cache.set_observed_time("uid-1", stage.at(1));
             assert!(is_set(&waiter.join().unwrap().unwrap()));
             stage.assert_nobody_is_left();
         },
@@ -145,9 +101,9 @@ fn a_close_is_never_missed() {
         || {
             let stage = Stage::new();
             let waiters = [
-                stage.ask("uid-1", Deadline::NEVER),
-                stage.ask("uid-1", Deadline::NEVER),
-                stage.ask("uid-2", Deadline::NEVER),
+                stage.ask_in_model("uid-1", Deadline::NEVER),
+                stage.ask_in_model("uid-1", Deadline::NEVER),
+                stage.ask_in_model("uid-2", Deadline::NEVER),
             ];
             stage.cache.close();
             for waiter in waiters {
@@ -163,8 +119,8 @@ fn a_close_is_never_missed() {
 fn the_clock_is_never_missed() {
     shuttle::check_random(
         || {
-            let stage = Stage::timed();
-            let waiter = stage.ask("uid-1", stage.clock.after(SECOND));
+            let stage = Stage::new();
+            let waiter = stage.ask_in_model("uid-1", stage.clock.after(SECOND));
             stage.fake.advance(SECOND);
             let error = waiter.join().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -180,17 +136,15 @@ fn a_stop_is_never_missed() {
     shuttle::check_random(
         || {
             let stage = Stage::new();
-            let (source, cache, now) = (StopSource::new(), stage.cache.clone(), stage.now);
+            let (source, cache, now) = (StopSource::new(), stage.cache.clone(), stage.at(0));
             let token = source.token();
             let stopped = thread::spawn(move || {
                 cache.get_newer_than_or_stop("uid-1", now, Deadline::NEVER, &token)
             });
-            let other = stage.ask("uid-1", Deadline::NEVER);
+            let other = stage.ask_in_model("uid-1", Deadline::NEVER);
             source.stop();
             assert!(stopped.join().unwrap().unwrap_err().is_stopped());
-            stage
-                .cache
-                .set("uid-1", status("uid-1"), None, stage.later());
+            stage.cache.set("uid-1", status("uid-1"), None, stage.at(1));
             assert!(is_set(&other.join().unwrap().unwrap()));
             stage.assert_nobody_is_left();
         },
@@ -204,10 +158,10 @@ fn a_stop_is_never_missed() {
 fn every_end_of_a_wait_at_once() {
     shuttle::check_random(
         || {
-            let stage = Stage::timed();
-            let waiter = stage.ask("uid-1", stage.clock.after(SECOND));
-            let endless = stage.ask("uid-1", Deadline::NEVER);
-            let later = stage.later();
+            let stage = Stage::new();
+            let waiter = stage.ask_in_model("uid-1", stage.clock.after(SECOND));
+            let endless = stage.ask_in_model("uid-1", Deadline::NEVER);
+            let later = stage.at(1);
             let set = stage.run(move |cache| {
                 cache.set("uid-1", status("uid-1"), None, later);
             });
@@ -223,7 +177,7 @@ fn every_end_of_a_wait_at_once() {
                 }
             }
             let passed = stage.clock.after(Duration::ZERO);
-            let answer = stage.ask("uid-1", passed).join().unwrap();
+            let answer = stage.ask_in_model("uid-1", passed).join().unwrap();
             assert!(answer.is_ok(), "an answer beats the deadline and the close");
             stage.assert_nobody_is_left();
         },
@@ -237,8 +191,8 @@ fn two_pods_lose_nothing_to_each_other() {
     shuttle::check_random(
         || {
             let stage = Stage::new();
-            let waiters = ["uid-1", "uid-2"].map(|uid| stage.ask(uid, Deadline::NEVER));
-            let later = stage.later();
+            let waiters = ["uid-1", "uid-2"].map(|uid| stage.ask_in_model(uid, Deadline::NEVER));
+            let later = stage.at(1);
             let other = stage.run(move |cache| {
                 cache.set("uid-2", status("uid-2"), None, later);
             });
@@ -260,13 +214,11 @@ fn two_pods_lose_nothing_to_each_other() {
 fn a_bell_that_goes_takes_nobody_with_it() {
     shuttle::check_random(
         || {
-            let stage = Stage::timed();
-            let leaving = stage.ask("uid-1", stage.clock.after(SECOND));
-            let coming = stage.ask("uid-1", Deadline::NEVER);
+            let stage = Stage::new();
+            let leaving = stage.ask_in_model("uid-1", stage.clock.after(SECOND));
+            let coming = stage.ask_in_model("uid-1", Deadline::NEVER);
             stage.fake.advance(SECOND);
-            stage
-                .cache
-                .set("uid-1", status("uid-1"), None, stage.later());
+            stage.cache.set("uid-1", status("uid-1"), None, stage.at(1));
             assert!(is_set(&coming.join().unwrap().unwrap()));
             match leaving.join().unwrap() {
                 Ok(reading) => assert!(is_set(&reading)),
@@ -285,15 +237,15 @@ fn a_delete_in_between_loses_no_answer() {
     shuttle::check_random(
         || {
             let stage = Stage::new();
-            let (now, later) = (stage.now, stage.later());
-            let wait = Waiting {
+            let (now, later) = (stage.at(0), stage.at(1));
+            let wait = PodWaiter {
                 uid: Arc::from("uid-1"),
                 min_time: now,
                 since: stage.fake.now(),
                 deadline: Deadline::NEVER,
             };
             let early = stage.cache.table.lock().subscribe(wait);
-            let waiter = stage.ask("uid-1", Deadline::NEVER);
+            let waiter = stage.ask_in_model("uid-1", Deadline::NEVER);
             let writer = stage.run(move |cache| {
                 cache.set("uid-1", status("uid-1"), None, later);
                 cache.delete("uid-1");
@@ -312,16 +264,16 @@ fn a_delete_in_between_loses_no_answer() {
 
 /// A waiter of the same shape as the cache's, over the same table, with each of its steps at hand.
 struct Parts {
-    table: Arc<Mutex<Table<PodStatus>>>,
+    table: Arc<Mutex<PodTable<PodStatus>>>,
     clock: Clock,
-    wait: Waiting,
+    wait: PodWaiter,
 }
 
 impl Parts {
     fn new() -> (Arc<Self>, Timestamp) {
         let clock = Clock::system();
         let since = clock.now();
-        let wait = Waiting {
+        let wait = PodWaiter {
             uid: Arc::from("uid-1"),
             min_time: Timestamp::from(since),
             since,
@@ -329,15 +281,15 @@ impl Parts {
         };
         let later = later(wait.min_time, SECOND);
         let parts = Self {
-            table: Arc::new(Mutex::new(Table::new(false))),
+            table: Arc::new(Mutex::new(PodTable::new(false))),
             clock,
             wait,
         };
         (Arc::new(parts), later)
     }
 
-    fn entry(time: Timestamp) -> Reading<PodStatus> {
-        Reading::new(status("uid-1"), None, Some(time))
+    fn entry(time: Timestamp) -> PodReading<PodStatus> {
+        PodReading::new(status("uid-1"), None, Some(time))
     }
 
     fn wait_for_answer(&self) {

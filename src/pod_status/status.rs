@@ -3,22 +3,22 @@
 
 use std::time::SystemTime;
 
-/// What is kept of a pod: [`PodStatus`], or a type of the user's own.
+/// The type that the cache keeps for a pod: [`PodStatus`], or a type of the program's own.
 ///
-/// The cache looks at nothing in it.
+/// The cache itself reads no field of it.
 ///
 /// # Examples
 ///
 /// ```
 /// use kubecache::clock::Clock;
-/// use kubecache::pod_status::{PodStatusCache, Status};
+/// use kubecache::pod_status::{PodStatusCache, CachedStatus};
 ///
 /// struct Lean {
 ///     uid: String,
 ///     running: u32,
 /// }
 ///
-/// impl Status for Lean {
+/// impl CachedStatus for Lean {
 ///     fn with_id(uid: &str) -> Self {
 ///         Self { uid: uid.to_owned(), running: 0 }
 ///     }
@@ -28,14 +28,14 @@ use std::time::SystemTime;
 /// let unknown = cache.get("uid-1");
 /// assert_eq!(unknown.status().map(|status| (&*status.uid, status.running)), Some(("uid-1", 0)));
 /// ```
-pub trait Status: Send + Sync + 'static {
-    /// The status of a pod which the runtime knows nothing of: only its UID is set.
+pub trait CachedStatus: Send + Sync + 'static {
+    /// Makes the status of a pod that the runtime does not know: only its UID is set.
     ///
     /// Called on the reader's thread, under no lock.
     fn with_id(uid: &str) -> Self;
 
-    /// Takes over what a new status should keep of the last good one before it is stored. Default:
-    /// nothing.
+    /// Copies from the last good status what this new one should keep, before the loop stores it.
+    /// The default copies nothing.
     ///
     /// Called by the [relist loop](super::Relist) on its own thread, under no lock.
     fn keep_from(&mut self, _before: &Self) {}
@@ -100,7 +100,7 @@ impl PodStatus {
     }
 }
 
-impl Status for PodStatus {
+impl CachedStatus for PodStatus {
     fn with_id(uid: &str) -> Self {
         Self {
             id: uid.to_owned(),
@@ -164,7 +164,7 @@ pub enum ContainerState {
     Unknown,
 }
 
-/// One sandbox of a pod: what its containers share, the network above all.
+/// One sandbox of a pod: what its containers share, above all the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxStatus {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::reading::Reading;
+use super::reading::PodReading;
 use super::timestamp::Timestamp;
 use crate::clock::Deadline;
 use crate::sync::{Arc, Bell};
@@ -15,8 +15,8 @@ use crate::sync::{Arc, Bell};
 ///
 /// A pod without an entry is found as a reading without anything. Values that fall out of the table
 /// are handed to the caller, who drops them after the lock is released.
-pub(super) struct Table<S> {
-    pods: HashMap<Arc<str>, Reading<S>>,
+pub(super) struct PodTable<S> {
+    pods: HashMap<Arc<str>, PodReading<S>>,
     /// `None` until it is first set, which is not the same as the zero time (PC-6).
     global: Option<Timestamp>,
     /// Only pods for which somebody waits, or has an answer to collect.
@@ -34,24 +34,25 @@ struct Waited<S> {
 }
 
 struct Waiter<S> {
-    wait: Waiting,
+    wait: PodWaiter,
     /// The slot into which its answer is put, once (PC-11): later changes of the entry do not
     /// change the answer (PC-8).
-    answer: Option<Reading<S>>,
+    answer: Option<PodReading<S>>,
 }
 
-/// Somebody who waits in [`PodStatusCache::get_newer_than`](super::PodStatusCache::get_newer_than),
-/// for whoever asks why a worker does not go on.
+/// A thread that waits in
+/// [`PodStatusCache::get_newer_than`](super::PodStatusCache::get_newer_than). It shows why a worker
+/// does not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Waiting {
+pub struct PodWaiter {
     /// The pod's UID.
     pub uid: Arc<str>,
     /// The time asked for.
     pub min_time: Timestamp,
     /// When the wait began.
     pub since: Instant,
-    /// When it ends by itself.
+    /// The deadline of the wait.
     pub deadline: Deadline,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Ticket {
     pub(super) bell: Arc<Bell>,
 }
 
-impl<S> Table<S> {
+impl<S> PodTable<S> {
     pub(super) fn new(evented: bool) -> Self {
         Self {
             pods: HashMap::new(),
@@ -74,11 +75,11 @@ impl<S> Table<S> {
         }
     }
 
-    pub(super) fn get(&self, uid: &str) -> Reading<S> {
+    pub(super) fn get(&self, uid: &str) -> PodReading<S> {
         found(self.pods.get(uid))
     }
 
-    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Reading<S>)> {
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &PodReading<S>)> {
         self.pods.iter()
     }
 
@@ -90,7 +91,7 @@ impl<S> Table<S> {
         self.closed
     }
 
-    pub(super) fn waits(&self) -> impl Iterator<Item = &Waiting> {
+    pub(super) fn waits(&self) -> impl Iterator<Item = &PodWaiter> {
         let waiters = self
             .waited
             .values()
@@ -100,7 +101,7 @@ impl<S> Table<S> {
     }
 
     /// The answer to who asks now: strictly after what was asked for (PC-6).
-    pub(super) fn newer_than(&self, uid: &str, min_time: Timestamp) -> Option<Reading<S>> {
+    pub(super) fn newer_than(&self, uid: &str, min_time: Timestamp) -> Option<PodReading<S>> {
         let entry = self.pods.get(uid);
         let known = entry.and_then(|entry| entry.modified.max(entry.observed));
         let newest = known.max(self.global);
@@ -114,8 +115,8 @@ impl<S> Table<S> {
     pub(super) fn set(
         &mut self,
         uid: &str,
-        entry: Reading<S>,
-    ) -> (bool, Option<Reading<S>>, Option<Arc<Bell>>) {
+        entry: PodReading<S>,
+    ) -> (bool, Option<PodReading<S>>, Option<Arc<Bell>>) {
         let time = entry.modified;
         let replaced = match self.pods.get_mut(uid) {
             Some(stored) if self.evented && stored.modified > time => {
@@ -127,7 +128,7 @@ impl<S> Table<S> {
         (true, replaced, time.and_then(|time| self.notify(uid, time)))
     }
 
-    pub(super) fn delete(&mut self, uid: &str) -> Option<Reading<S>> {
+    pub(super) fn delete(&mut self, uid: &str) -> Option<PodReading<S>> {
         self.pods.remove(uid)
     }
 
@@ -153,7 +154,7 @@ impl<S> Table<S> {
         waited.map(|waited| Arc::clone(&waited.bell)).collect()
     }
 
-    pub(super) fn subscribe(&mut self, wait: Waiting) -> Ticket {
+    pub(super) fn subscribe(&mut self, wait: PodWaiter) -> Ticket {
         let number = self.tickets;
         self.tickets = number.wrapping_add(1);
         let uid = Arc::clone(&wait.uid);
@@ -164,7 +165,7 @@ impl<S> Table<S> {
     }
 
     /// The answer, if there is one; the ticket is used up then.
-    pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<Reading<S>> {
+    pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<PodReading<S>> {
         let waited = self.waited.get_mut(&ticket.uid)?;
         let answer = waited.waiters.get_mut(&ticket.number)?.answer.take()?;
         self.leave(ticket);
@@ -205,16 +206,16 @@ impl<S> Default for Waited<S> {
 }
 
 /// The entry of a pod, or that of a pod without one.
-fn found<S>(entry: Option<&Reading<S>>) -> Reading<S> {
+fn found<S>(entry: Option<&PodReading<S>>) -> PodReading<S> {
     entry
         .cloned()
-        .unwrap_or_else(|| Reading::new(None, None, None))
+        .unwrap_or_else(|| PodReading::new(None, None, None))
 }
 
 impl<S> Waited<S> {
     /// Answers those who are told of `time`: not before what they asked for, so the same time
     /// counts (PC-8). Gives the bell if there is anybody to wake.
-    fn notify(&mut self, time: Timestamp, entry: Option<&Reading<S>>) -> Option<Arc<Bell>> {
+    fn notify(&mut self, time: Timestamp, entry: Option<&PodReading<S>>) -> Option<Arc<Bell>> {
         let mut is_anybody_met = false;
         for waiter in self.waiters.values_mut() {
             if waiter.answer.is_none() && time >= waiter.wait.min_time {

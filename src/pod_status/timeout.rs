@@ -3,16 +3,16 @@
 
 use std::time::Instant;
 
-use super::reading::Reading;
-use super::table::Waiting;
+use super::reading::PodReading;
+use super::table::PodWaiter;
 use super::timestamp::Timestamp;
 use crate::error::{Error, ErrorKind};
 
 /// The end of a wait at its deadline, with what is known of the pod then: its entry and the global
 /// time.
 pub(super) fn timed_out<S>(
-    wait: &Waiting,
-    found: &Reading<S>,
+    wait: &PodWaiter,
+    found: &PodReading<S>,
     global: Option<Timestamp>,
     now: Instant,
 ) -> Error {

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 pub struct Timestamp(Option<Instant>);
 
 impl Timestamp {
-    /// The time before every other: what a worker asks with that has never synced its pod.
+    /// The time before every other. A worker that has never synced its pod asks with it.
     pub const ZERO: Self = Self(None);
 
     /// The current time of `clock`.

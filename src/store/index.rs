@@ -23,9 +23,9 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Index functions by name, for a [`Store`](crate::store::Store).
 ///
-/// A function gives any number of values; the object is found under each of them. It runs on the
-/// reflector's thread, under no lock, and must be quick: the watch is not read meanwhile. It cannot
-/// fail: an object that fits no value gives none.
+/// A function returns any number of values, and the index finds the object under each of them. It
+/// runs on the reflector's thread, under no lock, and must be quick: the watch is not read
+/// meanwhile. It cannot fail: an object that fits no value gives none.
 ///
 /// A function that panics gives none either, for that object in that index: the
 /// panic is logged, the first one of a store at `error`, later ones at `debug`, and counted in
@@ -50,7 +50,7 @@ pub struct Indexers<K: Object> {
 }
 
 impl<K: Object> Indexers<K> {
-    /// No index.
+    /// Makes an empty set of index functions.
     pub fn new() -> Self {
         Self {
             functions: Vec::new(),
@@ -58,7 +58,7 @@ impl<K: Object> Indexers<K> {
         }
     }
 
-    /// Adds the index by namespace; cluster-scoped objects stand under the empty one.
+    /// Adds the index by namespace. Cluster-scoped objects are under the empty value.
     #[must_use]
     pub fn by_namespace(self) -> Self {
         self.with(NAMESPACE_INDEX, |object: &K| {

@@ -37,7 +37,7 @@ pub struct Lister<K: Object> {
 }
 
 impl<K: Object> Store<K> {
-    /// The store, read as a lister.
+    /// Makes a lister of this store.
     pub fn lister(&self) -> Lister<K> {
         Lister {
             store: self.clone(),
@@ -47,7 +47,7 @@ impl<K: Object> Store<K> {
 }
 
 impl<K: Object> Lister<K> {
-    /// The part that is one namespace; the empty one stands for all.
+    /// The same lister for one namespace; an empty name stands for all.
     #[must_use]
     #[doc(alias = "ByNamespace")]
     pub fn namespace(&self, namespace: impl Into<Arc<str>>) -> Self {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use crate::error::{Error, ErrorKind};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, numeric_order};
 use crate::store::Store;
-use crate::store::state::State;
+use crate::store::state::StoreContent;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// Options of a [`MutationCache`]; start from the default and set what differs.
@@ -20,7 +20,7 @@ pub struct MutationCacheOptions {
 }
 
 impl MutationCacheOptions {
-    /// How long a write is shown that the store does not bring. Default 5 minutes.
+    /// How long the cache shows a write that the watch does not bring. Default 5 minutes.
     ///
     /// Only a watch that stands still for so long, or a server that went back in time, makes this
     /// matter: a write is dropped as soon as the store has caught up with it.
@@ -53,8 +53,8 @@ impl Default for MutationCacheOptions {
 /// ([`mutated`](Self::mutated)); after a delete it says so ([`deleted`](Self::deleted)). Reads
 /// through the cache then show that state until the store has it or something newer: until the
 /// store's version has reached the write's. So a write is never shown after the store has learned
-/// of the object's end, and never again once the store is past it. What others read of the store
-/// itself stays as it is. A write that the store's scope leaves out is shown as long.
+/// of the object's end, and never again once the store is past it. Reads of the store itself do not
+/// change. A write that the store's scope leaves out is shown as long.
 ///
 /// Share it behind an `Arc`. Nothing blocks on the network, no thread runs, index functions run on
 /// the caller's thread under no lock. To wait for the store itself instead, use
@@ -100,7 +100,7 @@ struct Write<K: Object> {
 }
 
 impl<K: Object> MutationCache<K> {
-    /// A cache over `store` that knows of no write yet. Time is that of the store's clock.
+    /// Makes a cache over `store` without any write. Time is that of the store's clock.
     pub fn new(store: Store<K>, options: MutationCacheOptions) -> Self {
         Self {
             store,
@@ -109,7 +109,7 @@ impl<K: Object> MutationCache<K> {
         }
     }
 
-    /// The store below, as the watch left it.
+    /// The store without the program's own writes.
     pub fn store(&self) -> &Store<K> {
         &self.store
     }
@@ -156,7 +156,7 @@ impl<K: Object> MutationCache<K> {
         self.put(last.key(), last.uid(), last.resource_version(), None);
     }
 
-    /// How many own writes are kept: those the store was not yet seen to have caught up with.
+    /// How many own writes the cache still shows, because the store has not caught up with them.
     pub fn pending(&self) -> usize {
         self.own.lock().len()
     }
@@ -199,7 +199,7 @@ impl<K: Object> MutationCache<K> {
         let functions = self
             .store
             .look(|state| Arc::clone(state.indices.functions()));
-        let base = |state: &State<K>| state.by_values(index, &[value]);
+        let base = |state: &StoreContent<K>| state.by_values(index, &[value]);
         self.read(base, |own| match functions.values_in(index, own) {
             Ok(values) => Ok(values.iter().any(|known| known == value)),
             // The store's indices do not list such an object either (IX-6).
@@ -211,7 +211,7 @@ impl<K: Object> MutationCache<K> {
     /// Objects of the store with the own writes that `fits` in the place of what they overtake.
     fn read(
         &self,
-        base: impl Fn(&State<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
+        base: impl Fn(&StoreContent<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
         fits: impl Fn(&K) -> Result<bool, Error>,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let writes = self.writes();
@@ -297,7 +297,7 @@ impl<K: Object> MutationCache<K> {
 
 impl<K: Object> Write<K> {
     /// Whether the store has not come to this write yet, so that reads show it.
-    fn is_ahead_of(&self, store: &State<K>) -> bool {
+    fn is_ahead_of(&self, store: &StoreContent<K>) -> bool {
         let held = store.items.get(&KeyRef::from(&*self.key));
         let held = held.map(|held| held.item.identity());
         if self.object.is_none() {
@@ -310,7 +310,7 @@ impl<K: Object> Write<K> {
 
     /// Whether the store is past this write for good. One that has not come to where a deleted
     /// object was may bring it yet.
-    fn is_past(&self, store: &State<K>) -> bool {
+    fn is_past(&self, store: &StoreContent<K>) -> bool {
         let is_reached = || self.is_reached(store.guard.position().as_str());
         !self.is_ahead_of(store) && (self.object.is_some() || is_reached())
     }

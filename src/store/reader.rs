@@ -13,12 +13,12 @@ use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::index::{Indexers, Values};
-use crate::store::state::{State, index};
+use crate::store::state::{StoreContent, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
-/// The content that one reflector keeps equal to the server: readers are many, cheap to clone, and
-/// never block on the network, [`wait_until_synced`](Self::wait_until_synced) excepted.
+/// A collection of objects in memory, which one reflector keeps equal to the server. Cheap to
+/// clone, for any number of readers. Only the `wait_until_…` calls block.
 ///
 /// Every read sees all or nothing of a replacement. What is read is shared, not copied; an object
 /// out of a cache is not for writing back.
@@ -55,7 +55,7 @@ use crate::sync::{Arc, Monitor, Rank};
 #[doc(alias = "Indexer")]
 #[doc(alias = "ThreadSafeStore")]
 pub struct Store<K: Object> {
-    state: Arc<Monitor<State<K>>>,
+    state: Arc<Monitor<StoreContent<K>>>,
     waiters: Waiters,
     clock: Clock,
     /// What errors call the content; by default by the kind of its objects.
@@ -63,13 +63,13 @@ pub struct Store<K: Object> {
 }
 
 impl<K: Object> Store<K> {
-    /// A store and its one writer.
+    /// Makes an empty store and its only writer.
     ///
     /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it hurries
     /// while somebody waits.
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
-        let state = State::new(Arc::clone(&functions), clock.now());
+        let state = StoreContent::new(Arc::clone(&functions), clock.now());
         let state = Arc::new(Monitor::ranked(Rank::STORE, state));
         let writer = StoreWriter::new(Arc::clone(&state), functions);
         let store = Self {
@@ -81,7 +81,7 @@ impl<K: Object> Store<K> {
         (store, writer)
     }
 
-    /// A store and the reflector that fills it from `source`; `name` stands in log lines.
+    /// Starts a reflector that fills a new store from `source`. Log lines show `name`.
     ///
     /// Returns at once; the network is touched on the reflector's thread.
     ///
@@ -113,7 +113,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Reads several things of one state; `read` runs under the lock and calls no user code.
-    pub(super) fn look<R>(&self, read: impl FnOnce(&State<K>) -> R) -> R {
+    pub(super) fn look<R>(&self, read: impl FnOnce(&StoreContent<K>) -> R) -> R {
         read(&self.state.lock())
     }
 
@@ -142,15 +142,15 @@ impl<K: Object> Store<K> {
     /// Ends every wait, although the writer may be held up: `cause` is what ended it, if nobody
     /// asked.
     pub(crate) fn end(&self, cause: Option<Error>) {
-        State::end(&self.state, cause);
+        StoreContent::end(&self.state, cause);
     }
 
-    /// Whether a list has reached the store.
+    /// Whether the store has the result of a list.
     pub fn has_synced(&self) -> bool {
         self.state.lock().synced
     }
 
-    /// Blocks until a list has reached the store, at most until `deadline`.
+    /// Blocks until the store has the result of a list, at most until `deadline`.
     ///
     /// While somebody waits, the reflector retries a failing first list fast. Also ends when
     /// the server's refusal, or its word that it knows no such resource, has become an answer,
@@ -185,15 +185,16 @@ impl<K: Object> Store<K> {
         version: &ResourceVersion,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let is_there =
-            |state: &State<K>| state.synced && !state.guard.position().is_older_than(version);
+        let is_there = |state: &StoreContent<K>| {
+            state.synced && !state.guard.position().is_older_than(version)
+        };
         if is_there(&self.state.lock()) {
             return Ok(());
         }
         self.wait_until(deadline, is_there)
     }
 
-    /// The object of that name; `None` when the store knows of none. Does not allocate.
+    /// Returns the object of that name; `None` if the store has none. Does not allocate.
     ///
     /// # Errors
     ///
@@ -213,7 +214,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// The last state of the object that decoded, which may not be its present one.
+    /// Returns the last state of the object that could be decoded. The server may have a newer one.
     pub fn get_last_good(&self, namespace: &str, name: &str) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.items.get(&KeyRef { namespace, name })?;
@@ -249,7 +250,7 @@ impl<K: Object> Store<K> {
         self.len() == 0
     }
 
-    /// The objects set aside because they are not of this type, with the reason.
+    /// Returns the objects that do not decode into `K`, each with the reason.
     pub fn undecodable(&self) -> Vec<Undecodable> {
         let state = self.state.lock();
         let set_aside = state.items.values().filter_map(|held| match &held.item {
@@ -259,8 +260,8 @@ impl<K: Object> Store<K> {
         set_aside.collect()
     }
 
-    /// The objects an index lists under a value. The cost grows with the answer, not with the
-    /// store.
+    /// Returns the objects that an index has under a value. The cost grows with the answer, not
+    /// with the store.
     ///
     /// # Errors
     ///
@@ -269,7 +270,8 @@ impl<K: Object> Store<K> {
         self.state.lock().by_values(index, &[value])
     }
 
-    /// The objects that share a value with `object`, which need not be in the store, each once.
+    /// Returns the objects that share an index value with `object`, each once. `object` need not be
+    /// in the store.
     ///
     /// # Errors
     ///
@@ -282,7 +284,7 @@ impl<K: Object> Store<K> {
         self.state.lock().by_values(index, &values)
     }
 
-    /// The keys an index lists under a value, sorted.
+    /// Returns the keys that an index has under a value, sorted.
     ///
     /// # Errors
     ///
@@ -297,7 +299,7 @@ impl<K: Object> Store<K> {
         Ok(keys)
     }
 
-    /// Every value under which an index lists something; none for an unknown index.
+    /// Returns every value under which an index has an object; nothing for an unknown index.
     #[doc(alias = "ListIndexFuncValues")]
     pub fn index_values(&self, index: &str) -> Vec<String> {
         self.state.lock().indices.all_values(index)
@@ -407,7 +409,7 @@ impl<K: Object> Store<K> {
     fn wait_until(
         &self,
         deadline: Deadline,
-        holds: impl Fn(&State<K>) -> bool,
+        holds: impl Fn(&StoreContent<K>) -> bool,
     ) -> Result<(), Error> {
         let _waiting = self.waiters.wait();
         let mut state = self.state.lock();
@@ -436,7 +438,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    fn not_synced(&self, state: &State<K>) -> Error {
+    fn not_synced(&self, state: &StoreContent<K>) -> Error {
         let now = self.clock.now();
         let failures = state.status.failures_of_wait(state.since, now);
         failures.not_synced(&self.name(), now)
@@ -444,7 +446,7 @@ impl<K: Object> Store<K> {
 }
 
 /// The error of a wait that nobody can end any more.
-fn ended<K: Object>(state: &State<K>, name: &str) -> Error {
+fn ended<K: Object>(state: &StoreContent<K>, name: &str) -> Error {
     let what = format!("waiting for the {name} cache");
     if let Some(cause) = &state.cause {
         let text = format!("{what}: stopped\n{cause}");

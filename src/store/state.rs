@@ -14,14 +14,14 @@ use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor};
 
 /// What is known of one object, with the index values it stands under; both change together.
-pub(super) struct Entry<K: Object> {
+pub(super) struct StoreEntry<K: Object> {
     pub(super) item: Listed<K>,
     /// The last state that decoded, of an object that does not (B12).
     pub(super) last_good: Option<Arc<StoredObject<K>>>,
     pub(super) values: Values,
 }
 
-impl<K: Object> Entry<K> {
+impl<K: Object> StoreEntry<K> {
     pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.item.decoded()
     }
@@ -41,10 +41,10 @@ impl<K: Object> Entry<K> {
     }
 }
 
-pub(super) type Items<K> = HashMap<Arc<ObjectKey>, Entry<K>>;
+pub(super) type Items<K> = HashMap<Arc<ObjectKey>, StoreEntry<K>>;
 
 /// Everything under the store's one mutex.
-pub(super) struct State<K: Object> {
+pub(super) struct StoreContent<K: Object> {
     pub(super) items: Items<K>,
     pub(super) indices: Indices<K>,
     /// What is too old for the content, and how far the content has come.
@@ -58,7 +58,7 @@ pub(super) struct State<K: Object> {
     pub(super) since: Instant,
 }
 
-impl<K: Object> State<K> {
+impl<K: Object> StoreContent<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>, since: Instant) -> Self {
         Self {
             items: Items::new(),
@@ -107,7 +107,7 @@ impl<K: Object> State<K> {
 
     /// The objects that decode.
     pub(super) fn list(&self) -> Vec<Arc<StoredObject<K>>> {
-        let objects = self.items.values().filter_map(Entry::object);
+        let objects = self.items.values().filter_map(StoreEntry::object);
         objects.map(Arc::clone).collect()
     }
 
@@ -128,12 +128,12 @@ impl<K: Object> State<K> {
         &mut self,
         item: Listed<K>,
         values: Values,
-    ) -> (Option<Change<K>>, Option<Entry<K>>) {
+    ) -> (Option<Change<K>>, Option<StoreEntry<K>>) {
         let held = self.items.get_key_value_mut(&item.key_ref());
         let identity = held.as_ref().map(|(_, held)| held.item.identity());
         let admitted = self.guard.admits_change(identity, item.identity());
         let last_good = held.as_ref().and_then(|(_, held)| held.last_good_of(&item));
-        let entry = Entry {
+        let entry = StoreEntry {
             item,
             last_good,
             values,
@@ -155,7 +155,10 @@ impl<K: Object> State<K> {
 
     /// Takes the object out of which `item` is the last state, unless it is newer than that (B18).
     /// Gives what that changed, and what is for dropping after unlocking.
-    pub(super) fn delete(&mut self, item: &Listed<K>) -> (Option<Change<K>>, Option<Entry<K>>) {
+    pub(super) fn delete(
+        &mut self,
+        item: &Listed<K>,
+    ) -> (Option<Change<K>>, Option<StoreEntry<K>>) {
         let held = self.items.get(&item.key_ref());
         let identity = held.map(|held| held.item.identity());
         if !self.guard.admits_delete(identity, item.identity()) {
@@ -195,9 +198,12 @@ pub(crate) enum Change<K: Object> {
 }
 
 impl<K: Object> Change<K> {
-    pub(super) fn of(before: Option<&Entry<K>>, after: Option<&Entry<K>>) -> Option<Self> {
-        let old = before.and_then(Entry::last_good).map(Arc::clone);
-        let new = after.and_then(Entry::last_good).map(Arc::clone);
+    pub(super) fn of(
+        before: Option<&StoreEntry<K>>,
+        after: Option<&StoreEntry<K>>,
+    ) -> Option<Self> {
+        let old = before.and_then(StoreEntry::last_good).map(Arc::clone);
+        let new = after.and_then(StoreEntry::last_good).map(Arc::clone);
         let decodes = after.is_some_and(|after| after.object().is_some());
         match (old, new) {
             (Some(old), Some(new)) => decodes.then_some(Self::Changed { old, new }),

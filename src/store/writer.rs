@@ -9,15 +9,15 @@ use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::index::Indexers;
-use crate::store::state::{Change, Entry, Items, State, index};
+use crate::store::state::{Change, Items, StoreContent, StoreEntry, index};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
-/// News that would take an object back in time is refused and counted. Dropping the writer
-/// keeps the content and ends every wait with an error.
+/// It refuses an event that would make an object older, and counts it. Dropping the writer keeps
+/// the content and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
-    state: Arc<Monitor<State<K>>>,
+    state: Arc<Monitor<StoreContent<K>>>,
     /// As in the state when last looked at: index functions run outside the lock.
     functions: Arc<Indexers<K>>,
     push: Option<Push<K>>,
@@ -26,7 +26,7 @@ pub struct StoreWriter<K: Object> {
 /// What is called with the whole list after each change.
 type Push<K> = Box<dyn FnMut(Vec<Arc<StoredObject<K>>>) + Send>;
 
-/// A replacement of a store's content in the making; dropping it leaves the content as it was.
+/// A new content for a store, not yet visible to readers. A drop leaves the old content.
 ///
 /// It holds what is new, and shares what has not changed with the content it will replace.
 pub struct Staging<K: Object> {
@@ -37,7 +37,7 @@ pub struct Staging<K: Object> {
 }
 
 impl<K: Object> StoreWriter<K> {
-    pub(super) fn new(state: Arc<Monitor<State<K>>>, functions: Arc<Indexers<K>>) -> Self {
+    pub(super) fn new(state: Arc<Monitor<StoreContent<K>>>, functions: Arc<Indexers<K>>) -> Self {
         Self {
             state,
             functions,
@@ -45,8 +45,9 @@ impl<K: Object> StoreWriter<K> {
         }
     }
 
-    /// The same, which calls `push` with the whole list after each change: for programs that work
-    /// on "all pods of this node" and not on single events, as the kubelet's source of pods does.
+    /// The same writer, which also calls `push` with the whole list after each change: for programs
+    /// that work on "all pods of this node" and not on single events, as the kubelet's source of
+    /// pods does.
     ///
     /// The function is called on the reflector's thread, under no lock: with the objects that
     /// decode, in no particular order, after every list and every event that was not refused.
@@ -218,7 +219,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         }
         .unwrap_or_else(|| (Arc::new(item.key()), None));
         let values = staging.functions.values(&item);
-        let entry = Entry {
+        let entry = StoreEntry {
             item,
             last_good,
             values,
@@ -252,13 +253,13 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        State::report(&self.state, status);
+        StoreContent::report(&self.state, status);
     }
 }
 
 impl<K: Object> Drop for StoreWriter<K> {
     fn drop(&mut self) {
-        State::end(&self.state, None);
+        StoreContent::end(&self.state, None);
     }
 }
 

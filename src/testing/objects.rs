@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Metadata with a uid made of namespace and name: equal names are the same object.
+/// Makes metadata whose uid is made of namespace and name, so that equal names are the same object.
 pub fn metadata(namespace: &str, name: &str, resource_version: &str) -> ObjectMeta {
     ObjectMeta {
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
@@ -31,7 +31,7 @@ pub fn metadata(namespace: &str, name: &str, resource_version: &str) -> ObjectMe
     }
 }
 
-/// An opaque Secret.
+/// Makes an opaque Secret with these values.
 pub fn secret(
     namespace: &str,
     name: &str,
@@ -49,7 +49,7 @@ pub fn secret(
     }
 }
 
-/// A ConfigMap.
+/// Makes a ConfigMap with these values.
 pub fn config_map(
     namespace: &str,
     name: &str,
@@ -66,7 +66,8 @@ pub fn config_map(
     }
 }
 
-/// A pod bound to `node` that mounts each of the Secrets and ConfigMaps as a volume of its name.
+/// Makes a pod bound to `node` that mounts each of the Secrets and ConfigMaps as a volume of its
+/// name.
 pub fn pod(namespace: &str, name: &str, node: &str, secrets: &[&str], config_maps: &[&str]) -> Pod {
     let secrets = secrets.iter().map(|secret| Volume {
         name: format!("secret-{secret}"),
@@ -99,7 +100,7 @@ pub fn pod(namespace: &str, name: &str, node: &str, secrets: &[&str], config_map
     }
 }
 
-/// A node.
+/// Makes a node of that name.
 pub fn node(name: &str, resource_version: &str) -> Node {
     Node {
         metadata: metadata("", name, resource_version),

@@ -27,17 +27,17 @@ const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 static LIVE: ProcessCounter = ProcessCounter::new(0);
 
-/// How many worker threads of this crate are alive in the process: what a leak guard asserts to be
+/// Returns how many worker threads of this crate are alive in the process. A test for leaks asserts
 /// zero.
 pub fn live_workers() -> usize {
     usize::try_from(LIVE.load(Ordering::SeqCst)).unwrap_or(usize::MAX)
 }
 
-/// A named thread, its stop and its end: dropping it raises the stop and joins.
+/// The owner of a named thread. A drop stops the thread and joins it.
 ///
 /// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the
-/// stop and detaches, and says so in the log. The same where its thread waits, over others or not,
-/// for the thread that drops it.
+/// stop and detaches, and says so in the log. It does the same if the thread waits, directly or
+/// through others, for the thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
     ending: Ending,
@@ -102,7 +102,7 @@ impl Worker {
         self.stop.stop();
     }
 
-    /// A token of this worker's stop.
+    /// Returns a token that observes this worker's stop.
     pub fn token(&self) -> StopToken {
         self.stop.token()
     }

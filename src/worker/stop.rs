@@ -46,12 +46,12 @@ impl std::fmt::Debug for State {
     }
 }
 
-/// The side that asks to stop. Dropping it raises nothing: the owner of a thread is its
+/// The side that asks a thread to stop. A drop does not stop anything; the owner of a thread is its
 /// [`Worker`](super::Worker).
 #[derive(Clone, Debug)]
 pub struct StopSource(Arc<Shared>);
 
-/// The side that observes a stop. Cheap to clone; every blocking call of the crate takes one.
+/// The side that observes a stop. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct StopToken(Arc<Shared>);
 
@@ -62,7 +62,7 @@ impl Default for StopSource {
 }
 
 impl StopSource {
-    /// A stop that is not raised.
+    /// Makes a stop that is not raised.
     pub fn new() -> Self {
         let (open, closed) = bounded(0);
         let state = State {
@@ -98,7 +98,7 @@ impl StopSource {
 }
 
 impl StopToken {
-    /// A token nobody can raise, for calls that end by themselves.
+    /// Makes a token that is never stopped, for calls that need no stop.
     pub fn never() -> Self {
         StopSource::new().token()
     }

@@ -7,8 +7,9 @@ use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 
-/// What the informers of an [`InformerSet`](crate::informer::InformerSet) begin with; each may
-/// differ in what [`informer_with`](crate::informer::InformerSet::informer_with) changes for it.
+/// The default options of the informers of an [`InformerSet`](crate::informer::InformerSet). Each
+/// may differ in what [`informer_with`](crate::informer::InformerSet::informer_with) changes for
+/// it.
 ///
 /// # Examples
 ///

@@ -71,7 +71,7 @@ impl SyncResult {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 
-    /// Nothing, if all have synced; else one error for all that have not.
+    /// Returns `Ok` if all have synced, else one error for all that have not.
     ///
     /// # Errors
     ///

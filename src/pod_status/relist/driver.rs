@@ -9,12 +9,12 @@ use super::progress::Progress;
 use super::runtime::{Runtime, RuntimePod};
 use crate::clock::Clock;
 use crate::guard::guard;
-use crate::pod_status::{PodStatusCache, Status as _, StatusError, Timestamp};
+use crate::pod_status::{CachedStatus as _, PodStatusCache, StatusError, Timestamp};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
 
 /// The loop and what it works with.
-pub(super) struct Driver<R: Runtime> {
+pub(super) struct RelistLoop<R: Runtime> {
     runtime: R,
     cache: PodStatusCache<R::Status>,
     options: RelistOptions,
@@ -28,7 +28,7 @@ pub(super) struct Driver<R: Runtime> {
     logged: Option<String>,
 }
 
-impl<R: Runtime> Driver<R> {
+impl<R: Runtime> RelistLoop<R> {
     pub(super) fn new(
         runtime: R,
         cache: PodStatusCache<R::Status>,
@@ -193,7 +193,7 @@ impl<R: Runtime> Driver<R> {
 
 /// The waits end before the runtime is dropped, whose drop is the user's code: it may take its
 /// time, or wait for who waits.
-impl<R: Runtime> Drop for Driver<R> {
+impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
         if self.options.close_cache {
             self.cache.close();

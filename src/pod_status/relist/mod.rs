@@ -29,12 +29,12 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{Wake, WakeRegistration, Worker};
 
-use driver::Driver;
+use driver::RelistLoop;
 use progress::Progress;
 
-/// A running relist loop: the handle of its thread, `relist`. Dropping it stops, closes the cache
-/// and joins: it blocks until the runtime returns from the call it is in.
-/// [`shutdown`](Self::shutdown) bounds that.
+/// The handle of a running relist loop, whose thread is named `relist`. A drop stops the loop,
+/// closes the cache and joins the thread: it blocks until the runtime returns from its present
+/// call. [`shutdown`](Self::shutdown) bounds that.
 ///
 /// What holds: a status in the cache was found by an inspection that began at the entry's time or
 /// later. The cache's global time moves only when every changed pod of a list was inspected. An
@@ -130,8 +130,8 @@ pub struct Relist {
 }
 
 impl Relist {
-    /// Starts a loop that keeps `cache` equal to what `runtime` tells, until it is stopped or
-    /// dropped.
+    /// Starts a loop that keeps `cache` equal to what `runtime` reports, until the loop is stopped
+    /// or dropped.
     ///
     /// Returns at once; the runtime is called on the loop's own thread, `relist`, and dropped
     /// there. One cache has one loop.
@@ -149,7 +149,7 @@ impl Relist {
         let progress = Arc::new(Mutex::ranked(Rank::RELIST_PROGRESS, Progress::default()));
         let health_threshold = options.health_threshold;
         let closes = options.close_cache.then(|| cache.clone());
-        let driver = Driver::new(runtime, cache, options, Arc::clone(&progress));
+        let driver = RelistLoop::new(runtime, cache, options, Arc::clone(&progress));
         let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
             Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
         })?;
@@ -190,7 +190,7 @@ impl Relist {
         last.map_or(Timestamp::ZERO, Timestamp::from)
     }
 
-    /// The loop's numbers. Never blocks.
+    /// Returns the counters and times of the loop. Never blocks.
     pub fn report(&self) -> RelistReport {
         self.progress.lock().report
     }

@@ -18,7 +18,7 @@ pub(super) struct Progress {
     pub(super) call: Option<(String, Instant)>,
 }
 
-/// The numbers of a relist loop, for logs and metrics.
+/// The counters and times of a relist loop, for logs and metrics.
 ///
 /// # Examples
 ///
@@ -37,14 +37,14 @@ pub struct RelistReport {
     /// How long the last relist took, inspections included; `None` before the end of the first one.
     #[doc(alias = "kubelet_pleg_relist_duration_seconds")]
     pub last_duration: Option<Duration>,
-    /// From the begin of the last successful relist but one to that of the last one.
+    /// The time between the beginnings of the last two successful relists.
     #[doc(alias = "kubelet_pleg_relist_interval_seconds")]
     pub last_interval: Option<Duration>,
-    /// Relists that reached their end.
+    /// How many relists succeeded.
     pub relists: u64,
-    /// Relists that did not: the runtime failed to list, or panicked.
+    /// How many relists failed: the runtime could not list its pods, or panicked.
     pub failures: u64,
-    /// Failed inspections.
+    /// How many inspections failed.
     pub failed_inspections: u64,
     /// Pods known at the end of the last relist: those of the last list that did not fail, and
     /// before it those which the cache held.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 
-use crate::pod_status::{ContainerState, SandboxState, Status};
+use crate::pod_status::{CachedStatus, ContainerState, SandboxState};
 use crate::worker::StopToken;
 
-/// What a [`Runtime`] fails with: any error, by `?`.
+/// The error of a [`Runtime`]; `?` converts any error into it.
 pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 
-/// A container runtime as the relist loop sees it: it lists its pods, and it looks closely at one.
+/// A container runtime, which the program implements for the relist loop: it lists its pods and
+/// inspects one.
 ///
 /// Both calls are made on the loop's own thread, one after the other, under no lock of this crate;
 /// they may block. The token is raised when the loop is to end: a call that gives up then lets the
@@ -50,7 +51,7 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 /// ```
 pub trait Runtime: Send + 'static {
     /// What an inspection finds, and what the cache holds.
-    type Status: Status;
+    type Status: CachedStatus;
 
     /// Lists every pod that exists, also those whose containers have all exited, with the states of
     /// its containers and sandboxes. A pod that is missing here is gone: its entry leaves the
@@ -95,7 +96,7 @@ impl<R: Runtime + ?Sized> Runtime for Box<R> {
     }
 }
 
-/// A pod in a runtime's list: who it is, and enough to see that it changed.
+/// A pod in a runtime's list: its names, and the states by which the loop sees that it changed.
 ///
 /// A change is a container or sandbox that appears, disappears, or has another state under the same
 /// id. A runtime that starts a container again therefore gives it a new id, as CRI runtimes do: an

@@ -27,7 +27,7 @@ fn read_the_cache() {
     }
 }
 
-impl Status for Nosy {
+impl CachedStatus for Nosy {
     fn with_id(_uid: &str) -> Self {
         read_the_cache();
         Self

@@ -31,15 +31,15 @@ const START: Duration = Duration::from_secs(1_000);
 const LOST: Duration = Duration::from_mins(5);
 
 /// A cache with a fake clock, and times around one that the upstream tests call "now".
-struct Stage {
-    fake: FakeClock,
-    clock: Clock,
-    cache: PodStatusCache,
+pub(super) struct Stage {
+    pub(super) fake: FakeClock,
+    pub(super) clock: Clock,
+    pub(super) cache: PodStatusCache,
     start: Timestamp,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::over(PodStatusCache::new)
     }
 
@@ -61,7 +61,7 @@ impl Stage {
     }
 
     /// So many seconds from "now".
-    fn at(&self, seconds: i64) -> Timestamp {
+    pub(super) fn at(&self, seconds: i64) -> Timestamp {
         let seconds = seconds + i64::try_from(START.as_secs()).unwrap();
         let seconds = Duration::from_secs(seconds.try_into().unwrap());
         later(self.start, seconds)
@@ -107,18 +107,18 @@ impl Stage {
         waiting
     }
 
-    fn assert_nobody_is_left(&self) {
+    pub(super) fn assert_nobody_is_left(&self) {
         assert_eq!(self.cache.table.lock().waiters(), (0, 0));
     }
 }
 
 /// Somebody who waits on a thread; dropping it stops and joins.
-struct Asking<S: Status = PodStatus> {
-    told: Receiver<Result<Reading<S>, Error>>,
+struct Asking<S: CachedStatus = PodStatus> {
+    told: Receiver<Result<PodReading<S>, Error>>,
     worker: Worker,
 }
 
-impl<S: Status> Asking<S> {
+impl<S: CachedStatus> Asking<S> {
     fn new(cache: &PodStatusCache<S>, uid: &str, min_time: Timestamp, deadline: Deadline) -> Self {
         let (tell, told) = crossbeam_channel::bounded(1);
         let (asked, uid) = (cache.clone(), uid.to_owned());
@@ -133,11 +133,11 @@ impl<S: Status> Asking<S> {
         }
     }
 
-    fn end(&self) -> Result<Reading<S>, Error> {
+    fn end(&self) -> Result<PodReading<S>, Error> {
         self.told.recv_timeout(LOST).expect("the wait has an end")
     }
 
-    fn answer(&self) -> Reading<S> {
+    fn answer(&self) -> PodReading<S> {
         self.end().unwrap()
     }
 
@@ -150,7 +150,7 @@ impl<S: Status> Asking<S> {
     }
 }
 
-fn status(uid: &str, name: &str) -> Arc<PodStatus> {
+pub(super) fn status(uid: &str, name: &str) -> Arc<PodStatus> {
     Arc::new(PodStatus {
         name: name.to_owned(),
         ..PodStatus::with_id(uid)
@@ -161,7 +161,7 @@ fn failure(text: &str) -> StatusError {
     Arc::new(Error::new(ErrorKind::Unreachable, text))
 }
 
-fn name(reading: &Reading<PodStatus>) -> &str {
+fn name(reading: &PodReading<PodStatus>) -> &str {
     &reading.status().unwrap().name
 }
 

@@ -21,7 +21,7 @@ struct Numbered {
     number: u64,
 }
 
-impl Status for Numbered {
+impl CachedStatus for Numbered {
     fn with_id(uid: &str) -> Self {
         Self {
             uid: uid.to_owned(),
@@ -325,7 +325,7 @@ impl Story {
     }
 }
 
-fn seen(pod: u64, reading: &Reading<Numbered>) -> Seen {
+fn seen(pod: u64, reading: &PodReading<Numbered>) -> Seen {
     if let Some(status) = reading.status() {
         assert_eq!(status.uid, format!("uid-{pod}"));
     }

@@ -1,17 +1,17 @@
 //! Waits: who is told, with which answer, and what else ends a wait.
 
 use super::*;
-use crate::pod_status::table::Table;
+use crate::pod_status::table::PodTable;
 use crate::worker::StopSource;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn entry(name: &str, time: Timestamp) -> Reading<PodStatus> {
-    Reading::new(Some(status("uid-1", name)), None, Some(time))
+fn entry(name: &str, time: Timestamp) -> PodReading<PodStatus> {
+    PodReading::new(Some(status("uid-1", name)), None, Some(time))
 }
 
-fn wait(stage: &Stage, uid: &str, min_time: Timestamp) -> Waiting {
-    Waiting {
+fn wait(stage: &Stage, uid: &str, min_time: Timestamp) -> PodWaiter {
+    PodWaiter {
         uid: Arc::from(uid),
         min_time,
         since: stage.fake.now(),
@@ -63,7 +63,7 @@ fn pc_8_without_an_entry_who_waits_is_told_the_default() {
 #[test]
 fn pc_8_the_answer_is_the_entry_of_the_moment() {
     let stage = Stage::new();
-    let mut table = Table::new(false);
+    let mut table = PodTable::new(false);
     let ticket = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
     assert!(table.take_answer(&ticket).is_none());
     table.set("uid-1", entry("told", stage.at(1)));
@@ -200,7 +200,7 @@ fn pc_14_an_observed_time_tells_who_waits_for_that_pod() {
 #[test]
 fn b15_only_those_who_are_answered_are_woken() {
     let stage = Stage::new();
-    let mut table = Table::new(false);
+    let mut table = PodTable::new(false);
     let soon = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
     let late = table.subscribe(wait(&stage, "uid-1", stage.at(9)));
     let other = table.subscribe(wait(&stage, "uid-2", stage.at(5)));

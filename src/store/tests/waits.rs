@@ -6,7 +6,7 @@ use super::*;
 use crate::clock::{Deadline, FakeClock};
 use crate::reflector::ReflectorStatus;
 
-struct Waiting {
+struct StoreWaiter {
     fake: FakeClock,
     store: Store<ConfigMap>,
     writer: StoreWriter<ConfigMap>,
@@ -15,14 +15,14 @@ struct Waiting {
 }
 
 /// A store with one caller who waits for its first list, parked in the fake clock.
-fn waiting(seconds: Option<u64>) -> Waiting {
+fn waiting(seconds: Option<u64>) -> StoreWaiter {
     waiting_in(seconds, Store::wait_until_synced)
 }
 
 fn waiting_in(
     seconds: Option<u64>,
     wait: impl FnOnce(&Store<ConfigMap>, Deadline) -> Result<(), Error> + Send + 'static,
-) -> Waiting {
+) -> StoreWaiter {
     let fake = FakeClock::new();
     let clock = Clock::from(fake.clone());
     let (store, writer) = Store::new(by_label(), clock.clone());
@@ -35,7 +35,7 @@ fn waiting_in(
         tell.send(wait(&waiter, deadline)).unwrap();
     });
     fake.wait_for_parked(1);
-    Waiting {
+    StoreWaiter {
         fake,
         store,
         writer,
@@ -139,7 +139,7 @@ fn waiting_for_a_version() {
     assert_eq!(error.kind(), ErrorKind::NotSynced);
 }
 
-fn waiting_for_version_8() -> Waiting {
+fn waiting_for_version_8() -> StoreWaiter {
     waiting_in(None, |store, deadline| {
         store.wait_until_at_least(&"8".into(), deadline)
     })

@@ -35,13 +35,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A reverse proxy on a loopback port that records.
+/// A reverse proxy on a loopback port that records what passes between clients and a real API
+/// server.
 ///
 /// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its
-/// configuration. It passes reads only (`GET`): what a client writes is nobody's recording. While a
-/// server that has answered before is gone, requests wait up to a minute until it says that it is
-/// ready (`/readyz`): a client whose connection was cut by a restart meets the restarted server,
-/// with all that this one has forgotten.
+/// configuration. It passes only reads (`GET`). While a server that has answered before is gone,
+/// requests wait up to a minute until it says that it is ready (`/readyz`): a client whose
+/// connection was cut by a restart meets the restarted server, with all that this one has
+/// forgotten.
 ///
 /// The recorder redacts what it records before it keeps it:
 ///
@@ -128,7 +129,7 @@ impl Recorder {
         self.service.address()
     }
 
-    /// The address as a client's configuration wants it.
+    /// The address as a URL, for a client's configuration.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
@@ -141,8 +142,8 @@ impl Recorder {
         last.map(|last| (count, last))
     }
 
-    /// Ends every connection and gives what was recorded, in the order of the requests. Answers
-    /// that were under way end [`End::Open`].
+    /// Ends every connection and returns the recording, in the order of the requests. Answers that
+    /// were under way end [`End::Open`].
     pub fn finish(self) -> Recording {
         self.service.stop();
         let mut exchanges = std::mem::take(&mut *self.shared.exchanges.lock());

@@ -14,8 +14,8 @@ use crate::object::Object;
 
 pub(in crate::testing) use target::{Target, is_true};
 
-/// Exchanges in the order in which their requests came: what a recorder wrote, or what a test put
-/// together.
+/// Requests and their answers, in the order of the requests: written by a
+/// [`Recorder`](super::Recorder), or by a test.
 ///
 /// As a file it is text, one JSON value per line, made to be read and compared; see
 /// [`Recording::parse`].
@@ -50,7 +50,7 @@ pub struct Answer {
     pub(in crate::testing) end_after: Duration,
 }
 
-/// A piece of a body that came at once.
+/// A piece of a body that came in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     pub(in crate::testing) after: Duration,
@@ -65,7 +65,7 @@ pub enum End {
     Clean,
     /// The connection broke before the body was at its end.
     Cut,
-    /// It was still open when the recorder or the client stopped: a replay keeps it open.
+    /// The answer was still open when the recorder or the client stopped. A replay keeps it open.
     Open,
 }
 
@@ -316,7 +316,7 @@ impl Answer {
         self
     }
 
-    /// Says how and when, `after` the request, the answer ends.
+    /// Sets how the answer ends, and how long after the request.
     #[must_use]
     pub fn ending(mut self, end: End, after: Duration) -> Self {
         (self.end, self.end_after) = (end, after);

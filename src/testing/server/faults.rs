@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::testing::recording::Target;
 
-/// What a fault does to the answer of the requests it meets.
+/// What the fixture server does instead of giving the recorded answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
@@ -34,7 +34,7 @@ pub enum Act {
     },
 }
 
-/// An [`Act`] and the requests that it meets.
+/// An [`Act`] and the requests to which it applies.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The act, for every request.
+    /// Makes a fault that applies to every request.
     pub fn new(act: Act) -> Self {
         Self {
             act,
@@ -73,35 +73,35 @@ impl Fault {
         }
     }
 
-    /// Meets only requests of that path, selectors aside.
+    /// Applies only to requests of that path, whatever their selectors.
     #[must_use]
     pub fn on(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
         self
     }
 
-    /// Meets only watches.
+    /// Applies only to watches.
     #[must_use]
     pub fn watches(mut self) -> Self {
         self.watch = Some(true);
         self
     }
 
-    /// Meets only requests that are no watches.
+    /// Applies only to requests other than watches.
     #[must_use]
     pub fn reads(mut self) -> Self {
         self.watch = Some(false);
         self
     }
 
-    /// Lets the requests before the `nth` pass; the first one is number 1.
+    /// Applies from the `nth` request on; the first one is number 1.
     #[must_use]
     pub fn from(mut self, nth: usize) -> Self {
         self.first = nth.max(1);
         self
     }
 
-    /// Meets so many requests and is over.
+    /// Applies to so many requests at most.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;

@@ -26,7 +26,7 @@ use crate::sync::{Arc, Monitor, Mutex};
 pub use self::faults::{Act, Fault};
 pub use self::pace::{Speed, Step};
 
-/// An API server out of recordings: real HTTP/1.1 over a real socket, piece by piece.
+/// A server that replays recordings of an API server, over real HTTP/1.1 on a loopback socket.
 ///
 /// A request gets the first unused recorded answer to the same verb, path and parameters. The order
 /// of parameters and of the terms of a selector does not count. `resourceVersion`, `limit`,
@@ -88,7 +88,7 @@ pub struct FixtureServer {
     shared: Arc<Shared>,
 }
 
-/// How a [`FixtureServer`] is put together.
+/// The options of a [`FixtureServer`] before it starts.
 #[derive(Debug)]
 pub struct FixtureServerBuilder {
     recordings: Vec<Recording>,
@@ -110,7 +110,7 @@ struct Shared {
     tls: Option<Arc<rustls::ServerConfig>>,
 }
 
-/// A request that came. Its `Debug` prints no header.
+/// A request that the server received. Its `Debug` prints no header.
 #[derive(Clone)]
 pub struct Received {
     request: Request,
@@ -118,13 +118,13 @@ pub struct Received {
     answered: Answered,
 }
 
-/// With what a request was answered.
+/// How the server answered a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answered {
     /// A recorded answer.
     Recorded,
-    /// A get of one object, by what the recording tells of the object.
+    /// An answer to a get of one object, made of what the recording has of that object.
     Derived,
     /// 404: nothing is recorded for it, or no more.
     Unmatched,
@@ -133,7 +133,8 @@ pub enum Answered {
 }
 
 impl FixtureServer {
-    /// A server that replays `recording`, everything at once unless told otherwise.
+    /// Makes a server that replays `recording`. Without [`speed`](FixtureServerBuilder::speed) it
+    /// sends everything at once.
     pub fn replaying(recording: Recording) -> FixtureServerBuilder {
         FixtureServerBuilder {
             recordings: vec![recording],
@@ -146,12 +147,12 @@ impl FixtureServer {
         }
     }
 
-    /// Where it listens: on the loopback address, at a port of its own.
+    /// The loopback address and port on which it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.service.address()
     }
 
-    /// The address as a client's configuration wants it: `http://127.0.0.1:…`, or `https`.
+    /// The address as a URL, for a client's configuration: `http://127.0.0.1:…`, or `https`.
     pub fn url(&self) -> String {
         let scheme = if self.shared.tls.is_some() {
             "https"
@@ -166,7 +167,8 @@ impl FixtureServer {
         self.shared.log.lock().clone()
     }
 
-    /// Blocks until `enough` of the requests that came, or until `deadline`; whether it was enough.
+    /// Blocks until `enough` says yes to the requests so far, or until `deadline`. Returns whether
+    /// it said yes.
     pub fn wait_for_requests(
         &self,
         deadline: Deadline,
@@ -195,8 +197,8 @@ impl FixtureServer {
         pace.gate.step(&pace.clock, deadline)
     }
 
-    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`; whether
-    /// they do.
+    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`. Returns
+    /// whether they do.
     pub fn wait_for_steps(&self, count: usize, deadline: Deadline) -> bool {
         let pace = &self.shared.pace;
         pace.gate.gathered(count, &pace.clock, deadline)
@@ -207,7 +209,7 @@ impl FixtureServer {
         self.shared.faults.lock().push(fault);
     }
 
-    /// The recorded exchanges nobody has asked for yet.
+    /// The recorded exchanges that no request has used yet.
     pub fn unused(&self) -> Vec<Arc<Exchange>> {
         self.shared.book.lock().unused()
     }
@@ -219,7 +221,7 @@ impl FixtureServer {
 }
 
 impl FixtureServerBuilder {
-    /// Adds another recording: its answers come after those of the ones before it.
+    /// Adds another recording, whose answers come after those of the recordings before it.
     #[must_use]
     pub fn and(mut self, recording: Recording) -> Self {
         self.recordings.push(recording);
@@ -353,12 +355,12 @@ impl Received {
         self.request.header(name)
     }
 
-    /// When it had come, on the server's clock.
+    /// When the request came, on the server's clock.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// With what it was answered.
+    /// How it was answered.
     pub fn answered(&self) -> Answered {
         self.answered
     }

@@ -6,11 +6,11 @@ use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, WaitEnd, Wake};
 
-/// How fast a replay goes.
+/// How fast a replay sends its answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Speed {
-    /// Everything as soon as it is asked for.
+    /// Each answer is sent at once and whole.
     #[default]
     AtOnce,
     /// So many times as fast as it was recorded: 1.0 keeps the recorded times.

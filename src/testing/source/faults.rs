@@ -20,15 +20,16 @@ pub enum RequestKind {
     Get,
 }
 
-/// What a request meets.
+/// What the fake source does to a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SourceFault {
-    /// It fails.
+    /// The request fails with this error.
     Fail(Error),
-    /// It is not answered until it is stopped or the server is healed.
+    /// The request gets no answer until it is stopped or [`heal`](super::FakeSource::heal) is
+    /// called.
     Hang,
-    /// It breaks off after so many items of a list, or events of a watch.
+    /// The answer breaks off after so many items of a list, or events of a watch.
     CutAfter(usize),
     /// The watch opens and then carries nothing at all, as on a half-open connection.
     Silent,
@@ -37,17 +38,17 @@ pub enum SourceFault {
     Trickle,
 }
 
-/// A request as the server saw it.
+/// A request that the fake source received.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SeenRequest {
     /// What was asked for.
     pub kind: RequestKind,
-    /// Of which objects.
+    /// The objects that were asked for.
     pub scope: Scope,
-    /// At which version; empty on later pages.
+    /// The version that was asked for; empty on later pages.
     pub resource_version: ResourceVersion,
-    /// At most so many items; 0 for all.
+    /// The most items of a page; 0 for all.
     pub limit: u32,
     /// Where the page before ended.
     pub continue_token: Option<String>,

@@ -131,7 +131,7 @@ impl<K: Object> FakeSource<K> {
         })
     }
 
-    /// Moves the server's version on without a change of this kind.
+    /// Raises the server's version without changing an object of this kind.
     pub fn skip_to(&self, version: u64) {
         self.change(|server| server.model.skip_to(version));
     }
@@ -213,18 +213,18 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// The next request of a kind meets a fault; several are met in order.
+    /// Plans a fault for the next request of a kind. Several planned faults apply in order.
     pub fn fail_next(&self, kind: RequestKind, fault: SourceFault) {
         self.change(|server| server.plan.push(kind, fault));
     }
 
-    /// Every request of a kind fails so until [`heal`](Self::heal), after those of
+    /// Makes every request of a kind fail with `error` until [`heal`](Self::heal), after those of
     /// [`fail_next`](Self::fail_next).
     pub fn fail_all(&self, kind: RequestKind, error: Error) {
         self.change(|server| server.plan.always(kind, error));
     }
 
-    /// Ends every fault that is planned; requests that hang are answered.
+    /// Removes every planned fault, and answers the requests that hang.
     pub fn heal(&self) {
         self.change(|server| server.plan.heal());
     }
@@ -254,7 +254,7 @@ impl<K: Object> FakeSource<K> {
         self.server.lock().watch_list_failures
     }
 
-    /// Blocks until so many requests have come. Ends by nothing else: a rendezvous for tests.
+    /// Blocks until so many requests have come. Nothing else ends this call.
     pub fn wait_for_requests(&self, count: usize) {
         let mut server = self.server.lock();
         while server.requests.len() < count {
@@ -262,7 +262,7 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Blocks until exactly so many watches are open. Ends by nothing else: a rendezvous for tests.
+    /// Blocks until exactly so many watches are open. Nothing else ends this call.
     pub fn wait_for_watches(&self, count: usize) {
         let mut server = self.server.lock();
         while server.feeds.len() != count {
@@ -270,7 +270,7 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// The objects there are, in the order of their keys: what a cache must come to hold.
+    /// Returns the server's objects in the order of their keys. A cache must come to hold the same.
     pub fn objects(&self) -> Vec<Arc<StoredObject<K>>> {
         let server = self.server.lock();
         let items = server.model.present().values();

@@ -6,8 +6,8 @@ use super::*;
 use crate::ErrorKind;
 
 /// Somebody who waits for a pod, and tells the kind of error that ended the wait.
-fn waiter(bench: &Bench) -> Waiting<ErrorKind> {
-    Waiting::spawn(&bench.cache, |cache, tell| {
+fn waiter(bench: &Bench) -> WaitingThread<ErrorKind> {
+    WaitingThread::spawn(&bench.cache, |cache, tell| {
         let error = cache.get_newer_than("nobody", Timestamp::ZERO).unwrap_err();
         let _told = tell.send(error.kind());
     })

@@ -142,13 +142,13 @@ fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'stati
 
 /// A thread that waits on the cache. However the test ends, the thread does: the cache is closed
 /// before it is joined.
-struct Waiting<T> {
+struct WaitingThread<T> {
     cache: PodStatusCache<PodStatus>,
     told: Receiver<T>,
     worker: Option<Worker>,
 }
 
-impl<T: Send + 'static> Waiting<T> {
+impl<T: Send + 'static> WaitingThread<T> {
     fn spawn(
         cache: &PodStatusCache<PodStatus>,
         act: impl FnOnce(&PodStatusCache<PodStatus>, &Sender<T>) + Send + 'static,
@@ -176,7 +176,7 @@ impl<T: Send + 'static> Waiting<T> {
     }
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for WaitingThread<T> {
     fn drop(&mut self) {
         self.cache.close();
         let (_, closed) = bounded(0);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::driver::Driver;
+use super::super::driver::RelistLoop;
 use super::super::progress::Progress;
 use super::*;
 use crate::dice::Dice;
@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 
 /// A runtime's pods: each has one container, whose id tells its generation and whose exit code
 /// tells the truth.
-struct World {
+struct Pods {
     pods: BTreeMap<String, u32>,
     generation: u32,
     dice: Dice,
@@ -26,7 +26,7 @@ struct World {
     stop: StopSource,
 }
 
-impl World {
+impl Pods {
     /// Something happens to a pod: it comes, changes or goes.
     fn happen(&mut self) {
         let uid = format!("pod-{}", self.dice.roll(6));
@@ -54,9 +54,9 @@ impl World {
     }
 }
 
-struct Random(Arc<Mutex<World>>);
+struct FaultyRuntime(Arc<Mutex<Pods>>);
 
-impl Runtime for Random {
+impl Runtime for FaultyRuntime {
     type Status = PodStatus;
 
     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
@@ -114,15 +114,15 @@ fn assert_is_of(
 fn play((dice, seed): (Dice, u64)) {
     let fake = FakeClock::new();
     let cache = PodStatusCache::new(Clock::from(fake.clone()));
-    let world = Arc::new(Mutex::new(World {
+    let world = Arc::new(Mutex::new(Pods {
         pods: BTreeMap::new(),
         generation: 0,
         dice,
         faults: 20,
         stop: StopSource::new(),
     }));
-    let mut driver = Driver::new(
-        Random(Arc::clone(&world)),
+    let mut driver = RelistLoop::new(
+        FaultyRuntime(Arc::clone(&world)),
         cache.clone(),
         RelistOptions::default(),
         Arc::new(Mutex::new(Progress::default())),

@@ -1,13 +1,13 @@
 //! Pod workers over the loop and the cache: what happens to a pod reaches who waits for it (PL-11).
 
 use super::*;
-use crate::pod_status::{ContainerStatus, Reading};
+use crate::pod_status::{ContainerStatus, PodReading};
 
 /// A pod worker: asks first with the zero time, then with the end of its previous sync, and tells
 /// what it read.
-fn pod_worker(bench: &Bench, uid: &'static str) -> Waiting<Reading<PodStatus>> {
+fn pod_worker(bench: &Bench, uid: &'static str) -> WaitingThread<PodReading<PodStatus>> {
     let clock = Clock::from(bench.fake.clone());
-    Waiting::spawn(&bench.cache, move |cache, tell| {
+    WaitingThread::spawn(&bench.cache, move |cache, tell| {
         let mut end_of_sync = Timestamp::ZERO;
         while let Ok(reading) = cache.get_newer_than(uid, end_of_sync) {
             end_of_sync = Timestamp::now(&clock);
