@@ -17,7 +17,7 @@ const STEPS: usize = 60;
 
 /// A runtime's pods: each has one container, whose id tells its generation and whose exit code
 /// tells the truth.
-struct Pods {
+struct RuntimeState {
     pods: BTreeMap<String, u32>,
     generation: u32,
     dice: Dice,
@@ -26,7 +26,7 @@ struct Pods {
     stop: StopSource,
 }
 
-impl Pods {
+impl RuntimeState {
     /// Something happens to a pod: it comes, changes or goes.
     fn happen(&mut self) {
         let uid = format!("pod-{}", self.dice.roll(6));
@@ -54,7 +54,7 @@ impl Pods {
     }
 }
 
-struct FaultyRuntime(Arc<Mutex<Pods>>);
+struct FaultyRuntime(Arc<Mutex<RuntimeState>>);
 
 impl Runtime for FaultyRuntime {
     type Status = PodStatus;
@@ -114,7 +114,7 @@ fn assert_is_of(
 fn play((dice, seed): (Dice, u64)) {
     let fake = FakeClock::new();
     let cache = PodStatusCache::new(Clock::from(fake.clone()));
-    let world = Arc::new(Mutex::new(Pods {
+    let world = Arc::new(Mutex::new(RuntimeState {
         pods: BTreeMap::new(),
         generation: 0,
         dice,
