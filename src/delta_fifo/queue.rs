@@ -16,7 +16,7 @@ use super::options::{DeltaFifoOptions, KnownObjects, ask};
 use super::state::{QueueEnd, QueueState};
 use super::writer::DeltaFifoWriter;
 
-/// A queue of changes between one reflector and one consumer, which this is.
+/// The consuming side of a queue of changes between one reflector and one consumer.
 ///
 /// The consumer takes deltas with [`pop`](Self::pop) and applies them to a store of its own. It
 /// holds no lock meanwhile, so events go on to be queued. A list and a resync wait until nothing is
@@ -61,7 +61,8 @@ pub struct DeltaFifo<K: Object> {
 }
 
 impl<K: Object> DeltaFifo<K> {
-    /// A queue and its one writer, which is a [`Sink`](crate::reflector::Sink) for a reflector.
+    /// Makes a queue and its only writer, which is a [`Sink`](crate::reflector::Sink) for a
+    /// reflector.
     pub fn new(options: DeltaFifoOptions<K>) -> (Self, DeltaFifoWriter<K>) {
         let clock = options.clock.clone();
         let state = QueueState::new(!options.in_order, clock.now());
