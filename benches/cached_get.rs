@@ -203,7 +203,7 @@ fn filled_map(manager: &SecretManager, names: &[String]) -> Bare {
         let cached = manager.get("shop", name).unwrap();
         (
             ObjectKey::new("shop", name.as_str()),
-            Arc::clone(cached.held()),
+            Arc::clone(cached.stored()),
         )
     });
     Bare(Mutex::new(entries.collect()))

@@ -104,8 +104,8 @@ impl<K: Object> Cached<K> {
         self.0.stale
     }
 
-    /// The shared object itself.
-    pub fn held(&self) -> &Arc<StoredObject<K>> {
+    /// The stored object, which clones of this share.
+    pub fn stored(&self) -> &Arc<StoredObject<K>> {
         &self.0.object
     }
 }

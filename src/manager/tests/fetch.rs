@@ -146,7 +146,7 @@ fn sc_2_nothing_is_kept() {
     assert!(stage.manager.get_cached("ns", "other").unwrap().is_none());
     assert_eq!(stage.source.requests().len(), 1);
     // The server's own copy and this one: no third.
-    let held = Arc::clone(cached.held());
+    let held = Arc::clone(cached.stored());
     drop(cached);
     assert_eq!(Arc::strong_count(&held), 1);
 }

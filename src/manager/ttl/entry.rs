@@ -459,7 +459,7 @@ impl<K: Object> TtlEntry<K> {
     /// after that does not go back (B18).
     fn is_behind(&self, result: &Result<Cached<K>, Error>) -> bool {
         let floor = self.content.known_version();
-        let found = result.as_ref().ok().map(Cached::held);
+        let found = result.as_ref().ok().map(Cached::stored);
         found.is_some_and(|found| found.resource_version().is_older_than(floor))
     }
 
