@@ -40,7 +40,7 @@ pub type ConfigMapManager = ObjectManager<ConfigMap>;
 /// module](super) compares them). [`owners`](crate::manual::owners) says who can reference objects.
 ///
 /// Share it between threads by reference or in an `Arc`. Dropping it stops and joins every thread
-/// it started, in milliseconds.
+/// it started, in milliseconds, except those that [`shutdown`](Self::shutdown) has named as late.
 pub struct ObjectManager<K: Object> {
     strategy: Box<dyn Strategy<K>>,
     entries: Arc<dyn ReferencedObjects>,
@@ -414,13 +414,45 @@ impl<K: Object> ObjectManager<K> {
         self.entries.changes().subscribe()
     }
 
-    /// Stops every watch and every request for good, and returns at once. Dropping the manager
-    /// waits for the threads.
+    /// Stops every watch and every request for good, and returns at once.
+    /// [`shutdown`](Self::shutdown) and a drop wait for the threads.
     ///
     /// Reads that wait end, and later ones return `Stopped` at once. What needs no watch and no
     /// request is still served: immutable objects, and those whose time to live is not over.
     pub fn stop(&self) {
         self.strategy.stop();
+    }
+
+    /// [Stops](Self::stop) the manager, then blocks until its threads have ended, at most until
+    /// `deadline`. With `Cache` and `Get` there is no thread to wait for.
+    ///
+    /// The threads end within milliseconds of whatever they are blocked in. Code of the program
+    /// ends when it returns: a call of its [`Api`], a hook. This does not wait for the thread that
+    /// calls it, if that is one of the manager's. Nor does it wait for the threads of readers. It
+    /// may be called again with a later deadline, and from several threads.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout` with the names of the threads that still run. They end when their calls return;
+    /// dropping the manager does not wait for them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Secret;
+    /// use kubecache::clock::Clock;
+    /// use kubecache::manager::{ManagerOptions, SecretManager};
+    /// use kubecache::testing::FakeSource;
+    /// use std::time::Duration;
+    ///
+    /// let secrets = SecretManager::new(FakeSource::new(), ManagerOptions::default())?;
+    /// secrets.shutdown(Clock::system().after(Duration::from_secs(10)))?;
+    /// # }
+    /// # Ok::<_, kubecache::Error>(())
+    /// ```
+    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        self.strategy.shutdown(deadline)
     }
 }
 

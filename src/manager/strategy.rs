@@ -65,6 +65,12 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
     /// See [`ObjectManager::stop`](crate::manager::ObjectManager::stop).
     fn stop(&self);
 
+    /// See [`ObjectManager::shutdown`](crate::manager::ObjectManager::shutdown).
+    fn shutdown(&self, _deadline: Deadline) -> Result<(), Error> {
+        self.stop();
+        Ok(())
+    }
+
     /// The store itself, for tests that take a read apart.
     #[cfg(test)]
     fn watch_store(&self) -> Option<&super::watch::store::WatchStore<K>> {

@@ -182,6 +182,10 @@ impl Reflector {
         self.worker.is_finished()
     }
 
+    pub(crate) fn thread_name(&self) -> &str {
+        self.worker.name()
+    }
+
     /// The thread alone, for an owner of several that waits for them together.
     pub(crate) fn into_worker(self) -> Worker {
         self.worker

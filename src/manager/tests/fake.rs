@@ -68,6 +68,14 @@ struct FakeHandle {
 }
 
 impl RunHandle for FakeHandle {
+    fn thread_name(&self) -> String {
+        format!("run of {}", self.runs.runs.lock()[self.index].name)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.runs.runs.lock()[self.index].joined
+    }
+
     fn stop(&self) {
         self.runs.pass_gate();
         self.runs.runs.lock()[self.index].stopped = true;
@@ -325,9 +333,15 @@ struct Script {
     /// Which versions were asked for, once a test wants to know.
     versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
+    /// Requests go on after their stop, as those of a program's own source may.
+    ignores_stop: bool,
 }
 
 impl FakeGetter {
+    pub(crate) fn ignore_stop(&self) {
+        self.0.lock().ignores_stop = true;
+    }
+
     pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
         self.0.lock().answers.push_back(answer);
         self.0.notify_all();
@@ -379,7 +393,7 @@ impl Getter<Secret> for FakeGetter {
         }
         self.0.notify_all();
         loop {
-            if stop.is_stopped() {
+            if stop.is_stopped() && !answers.ignores_stop {
                 return Err(Error::stopped("the fake getter"));
             }
             if let Some(answer) = answers.answers.pop_front() {

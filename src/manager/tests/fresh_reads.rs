@@ -268,7 +268,7 @@ fn a_checker_that_was_ended_starts_no_thread() {
     let stage = stage(Some(secret("s", "9")));
     let checks = Arc::clone(stage.manager.store().checks());
     let item = stage.entry("s");
-    checks.end();
+    checks.close();
     checks.check(&item);
     drop(item);
     drop(stage.manager);

@@ -395,6 +395,78 @@ fn dropping_the_manager_joins_everything() {
     while changes.signal().recv().is_ok() {}
 }
 
+/// Until these threads alone are late: those that can end have all the time it takes.
+fn assert_late(stage: &Stage, threads: &str) {
+    let text = "timed out waiting for the secret cache: held up by a hook or by a call of the \
+                source: ";
+    loop {
+        let now = Deadline::at(stage.clock.now());
+        let error = stage.manager.shutdown(now).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        if error.to_string() == format!("{text}{threads}") {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_shutdown_joins_everything() {
+    each_strategy(|stage, mode| {
+        stage.manager.register_pod(&pod("p", &["a", "b"]));
+        stage.manager.shutdown(Deadline::NEVER).unwrap();
+        let read = stage.get_now("a").unwrap_err();
+        assert!(read.is_stopped(), "{mode}: {read}");
+        if mode == ChangeDetection::Watch {
+            let joined = |name| stage.runs.is_joined(name);
+            assert_eq!((joined("a"), joined("b")), (true, true));
+        }
+        stage.manager.register_pod(&pod("q", &["c"]));
+        let runs = stage.runs.count();
+        assert!(runs < 3, "{mode}: nothing starts after it");
+        stage.manager.shutdown(Deadline::NEVER).unwrap();
+    });
+}
+
+#[test]
+fn a_shutdown_names_the_thread_of_a_run_that_is_late() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.hold(true);
+    assert_late(&stage, "run of s");
+    stage.runs.hold(false);
+    stage.manager.shutdown(Deadline::NEVER).unwrap();
+    assert!(stage.runs.is_joined("s"));
+}
+
+#[test]
+fn a_drop_does_not_wait_for_what_a_shutdown_has_named() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.hold(true);
+    assert_late(&stage, "run of s");
+    let runs = stage.runs.clone();
+    drop(stage.manager);
+    assert!(!runs.is_joined("s"));
+    runs.hold(false);
+    runs.wait_for_join(0);
+}
+
+#[test]
+fn a_shutdown_names_a_check_that_is_late() {
+    let stage = Stage::new();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let object = Some(super::fake::immutable("s", "9"));
+    stage.runs.list("s", "10", object).unwrap();
+    stage.get_now("s").unwrap();
+    stage.getter.ignore_stop();
+    stage.manager.register_pod(&pod("q", &["s"]));
+    stage.getter.wait_for_asked(1);
+    assert_late(&stage, "ck-secret");
+    stage.getter.answer(Err(Error::not_found("secret", "s")));
+    stage.manager.shutdown(Deadline::NEVER).unwrap();
+}
+
 /// B16: a run that is just ending itself, because of an immutable object, is in nobody's hands when
 /// the manager is dropped; the drop waits for it all the same.
 #[test]

@@ -44,10 +44,12 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
         let (ended, recovered) = wait_for_work(checks, sweep_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
-            run.join();
+            context.join(run);
         }
         if stop.is_stopped() {
-            if context.work.lock().alive == 0 {
+            let mut work = context.work.lock();
+            if work.alive == 0 {
+                work.is_closed = true;
                 return;
             }
             continue;

@@ -83,25 +83,28 @@ impl<K: Object> ImmutableChecks<K> {
         let (checks, stop) = (Arc::clone(self), table.stop.token());
         let name = format!("ck-{}", resource_name::<K>());
         match Worker::spawn(name, move |_| checks.work(&stop)) {
-            Ok(worker) => {
-                self.threads.add(worker);
-                if table.stop.token().is_stopped() {
-                    // Perhaps after the end had waited for all others.
-                    self.end();
-                }
-            }
+            Ok(worker) => self.threads.add(worker),
             Err(error) => self.refuse(&error),
         }
     }
 
-    /// Forgets the checks that wait, and waits for the ends of those under way: milliseconds, since
-    /// the manager's stop was raised.
-    pub(crate) fn end(&self) {
+    /// Forgets the checks that wait.
+    fn clear(&self) {
         let waiting = std::mem::take(&mut self.queue.lock().waiting);
         drop(waiting);
-        let clock = self.context().table.clock();
-        let late = self.threads.join(clock, Deadline::NEVER);
-        debug_assert!(late.is_empty(), "there is time without end");
+    }
+
+    /// Waits until `deadline` for the ends of the checks under way: milliseconds, since the
+    /// manager's stop was raised. Returns the names of those that are late.
+    pub(crate) fn join(&self, deadline: Deadline) -> Vec<String> {
+        self.clear();
+        self.threads.join(self.context().table.clock(), deadline)
+    }
+
+    /// Waits for all ends, except those that [`Self::join`] has named as late.
+    pub(crate) fn close(&self) {
+        self.clear();
+        self.threads.close();
     }
 
     /// Puts the object in the queue. Returns whether one more thread is to be started.

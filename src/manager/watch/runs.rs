@@ -11,6 +11,11 @@ use crate::sync::{Arc, Monitor};
 
 /// A run's thread, for its owner.
 pub(crate) trait RunHandle: Send + fmt::Debug {
+    fn thread_name(&self) -> String;
+
+    /// Whether the thread has ended.
+    fn is_finished(&self) -> bool;
+
     /// Asks the thread to end; returns at once.
     fn stop(&self);
 
@@ -19,6 +24,14 @@ pub(crate) trait RunHandle: Send + fmt::Debug {
 }
 
 impl RunHandle for Reflector {
+    fn thread_name(&self) -> String {
+        self.thread_name().to_owned()
+    }
+
+    fn is_finished(&self) -> bool {
+        Self::is_finished(self)
+    }
+
     fn stop(&self) {
         Self::stop(self);
     }
@@ -48,6 +61,8 @@ impl Run {
 pub(crate) struct PendingWork {
     /// Runs that were told to end and are to be joined.
     pub(crate) ended: Vec<Run>,
+    /// The name of the thread that the housekeeper joins now.
+    pub(crate) joining: Option<String>,
     /// Runs that have room and were not joined. Some may be in no entry and not in `ended` either,
     /// on their way from one to the other on another thread.
     pub(crate) alive: usize,
@@ -55,6 +70,18 @@ pub(crate) struct PendingWork {
     pub(crate) recovered: bool,
     /// The housekeeper's panic, until it has been round once more.
     pub(crate) failure: Option<Error>,
+    /// The housekeeper has ended: no run has room any more.
+    pub(crate) is_closed: bool,
+}
+
+impl PendingWork {
+    /// The names of the threads that were told to end and have not.
+    pub(crate) fn late(&self) -> Vec<String> {
+        let waiting = self.ended.iter().map(|run| &run.handle);
+        let late = waiting.filter(|handle| !handle.is_finished());
+        let late = late.map(|handle| handle.thread_name());
+        self.joining.iter().cloned().chain(late).collect()
+    }
 }
 
 /// Room for one run, which the manager's end waits for until this is dropped, whatever drops it. It
@@ -67,12 +94,15 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// `TooManyReflectors`, naming the limit.
+    /// `TooManyReflectors`, naming the limit; `Stopped` once nobody would join the run.
     pub(crate) fn reserve(
         limit: &ReflectorLimit,
         work: &Arc<Monitor<PendingWork>>,
     ) -> Result<Self, Error> {
         let mut pending = work.lock();
+        if pending.is_closed {
+            return Err(Error::stopped("the manager"));
+        }
         limit.reserve(pending.alive)?;
         pending.alive = pending.alive.saturating_add(1);
         Ok(Self(Arc::downgrade(work)))

@@ -21,13 +21,15 @@ use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::WaiterGuard;
 use crate::sync::Arc;
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerGroup};
 
-/// The store of one manager, and its housekeeper. Dropping it stops and joins everything.
+/// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
+/// what a shutdown has named as late.
 #[derive(Debug)]
 pub(crate) struct WatchStore<K: Object> {
     checks: Arc<ImmutableChecks<K>>,
-    housekeeper: Option<Worker>,
+    /// The one thread, or none in a model.
+    housekeeper: WorkerGroup,
 }
 
 impl<K: Object> WatchStore<K> {
@@ -40,11 +42,11 @@ impl<K: Object> WatchStore<K> {
         launcher: Box<dyn Launcher<K>>,
         table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
-        let mut store = Self::unattended(launcher, table);
+        let store = Self::unattended(launcher, table);
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| maintain(&checks, stop));
-        store.housekeeper = Some(worker.map_err(|error| {
+        store.housekeeper.add(worker.map_err(|error| {
             Error::new(
                 ErrorKind::Resources,
                 format!("starting the housekeeper of {}: {error}", cache_name::<K>()),
@@ -60,7 +62,7 @@ impl<K: Object> WatchStore<K> {
     ) -> Self {
         Self {
             checks: ImmutableChecks::new(Runs::new(launcher, table)),
-            housekeeper: None,
+            housekeeper: WorkerGroup::default(),
         }
     }
 
@@ -303,6 +305,27 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         }
     }
 
+    fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+        self.stop();
+        let mut late = self.checks.join(deadline);
+        // It joins what was stopped, then ends.
+        self.housekeeper.stop();
+        let clock = self.table().clock();
+        let housekeeper = self.housekeeper.join(clock, deadline);
+        if !housekeeper.is_empty() {
+            let runs = self.checks.context().work.lock().late();
+            late.extend(if runs.is_empty() { housekeeper } else { runs });
+        }
+        if late.is_empty() {
+            return Ok(());
+        }
+        let (cache, threads) = (cache_name::<K>(), late.join(", "));
+        let text = format!(
+            "timed out waiting for {cache}: held up by a hook or by a call of the source: {threads}"
+        );
+        Err(Error::new(ErrorKind::Timeout, text))
+    }
+
     #[cfg(test)]
     fn watch_store(&self) -> Option<&WatchStore<K>> {
         Some(self)
@@ -312,8 +335,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 impl<K: Object> Drop for WatchStore<K> {
     fn drop(&mut self) {
         self.stop();
-        self.checks.end();
-        // The housekeeper joins what was stopped, then ends.
-        drop(self.housekeeper.take());
+        // A check may start a run, which the housekeeper joins; the housekeeper may start a check.
+        self.checks.close();
+        self.housekeeper.close();
+        self.checks.close();
     }
 }

@@ -39,6 +39,13 @@ impl<K: Object> RunContext<K> {
         self.work.notify_all();
     }
 
+    /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile.
+    pub(crate) fn join(&self, run: Run) {
+        self.work.lock().joining = Some(run.handle.thread_name());
+        run.join();
+        self.work.lock().joining = None;
+    }
+
     /// Has the housekeeper tell the other objects that the server answers again.
     pub(crate) fn server_recovered(&self) {
         self.work.lock().recovered = true;
