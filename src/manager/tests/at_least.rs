@@ -3,163 +3,103 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
-
-use crate::clock::{Clock, FakeClock};
+use super::stage::{Reader, SECOND, Stage, version};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::manager::ChangeDetection;
 use crate::manager::entry::consistent_reads::is_reached;
-use crate::manager::kinds::KindTraits;
-use crate::manager::registry::Registry;
-use crate::manager::strategy::Strategy as _;
-use crate::manager::ttl::store::TtlStore;
-use crate::manager::{ChangeDetection, ManagerOptions};
 use crate::object::{ResourceVersion, Status};
-use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::Worker;
+use crate::testing::{RequestKind, SourceFault};
 
-struct Stage {
-    source: FakeSource<Secret>,
-    fake: FakeClock,
-    /// Keeps nothing, and nobody references an object of it.
-    store: Arc<TtlStore<Secret>>,
+/// Keeps nothing. The Secret is on the server, and nobody references it.
+fn stage() -> Stage {
+    let stage = Stage::of(ChangeDetection::Get).start();
+    stage.set("s");
+    stage
 }
 
-impl Stage {
-    fn new() -> Self {
-        let fake = FakeClock::new();
-        let clock = Clock::from(fake.clone());
-        let source = FakeSource::with_clock(clock.clone());
-        source.set(objects::secret("ns", "s", "", &[("key", "canary")]));
-        let options = ManagerOptions::default()
-            .clock(clock)
-            .change_detection(ChangeDetection::Get);
-        let store = Arc::new(TtlStore::new(Registry::new(
-            KindTraits::default(),
-            Arc::new(source.clone()),
-            options,
-        )));
-        Self {
-            source,
-            fake,
-            store,
-        }
-    }
+type Answer = Result<Option<u64>, Error>;
 
-    /// Asks on a thread of its own: the version that was found, or why there is none.
-    fn ask(&self, version: &str, within: Duration) -> Asked {
-        let (send, answer) = crossbeam_channel::bounded(1);
-        let deadline = Clock::from(self.fake.clone()).after(within);
-        let store = Arc::clone(&self.store);
-        let version = ResourceVersion::from(version);
-        let worker = Worker::spawn("t-at-least", move |_| {
-            let answer = match store.get_at_least("ns", "s", &version, deadline) {
-                Ok(found) => Ok(found.metadata.resource_version.clone()),
-                Err(error) if error.is_not_found() => Ok(None),
-                Err(error) => Err(error),
-            };
-            send.send(answer).unwrap();
-        });
-        Asked {
-            answer,
-            worker: worker.unwrap(),
-        }
-    }
-
-    /// Which versions were asked for.
-    fn versions(&self) -> Vec<String> {
-        let requests = self.source.requests().into_iter();
-        requests
-            .inspect(|request| assert_eq!(request.kind, RequestKind::Get))
-            .map(|request| request.resource_version.to_string())
-            .collect()
-    }
+/// Asks on a thread of its own: the version that was found, or why there is none.
+fn ask(stage: &Stage, asked: &str, within: Duration) -> Reader<Answer> {
+    let deadline = Clock::from(stage.clock.clone()).after(within);
+    let asked = ResourceVersion::from(asked);
+    stage.reader(
+        move |manager| match manager.get_at_least("ns", "s", &asked, deadline) {
+            Ok(found) => Ok(Some(version(&found))),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        },
+    )
 }
-
-struct Asked {
-    answer: crossbeam_channel::Receiver<Answer>,
-    worker: Worker,
-}
-
-impl Asked {
-    fn answer(self) -> Answer {
-        let answer = self.answer.recv().unwrap();
-        self.worker.join().unwrap();
-        answer
-    }
-}
-
-type Answer = Result<Option<String>, Error>;
-
-const SECOND: Duration = Duration::from_secs(1);
 
 /// R11: a server that has come that far is asked once, for that version.
 #[test]
 fn a_version_the_server_has_costs_one_request() {
-    let stage = Stage::new();
-    let answer = stage.ask("2", SECOND).answer();
-    assert_eq!(answer.unwrap().as_deref(), Some("2"));
+    let stage = stage();
+    let answer = ask(&stage, "2", SECOND).answer();
+    assert_eq!(answer.unwrap(), Some(2));
     stage.source.delete("ns", "s");
-    assert_eq!(stage.ask("3", SECOND).answer().unwrap(), None);
-    assert_eq!(stage.versions(), ["2", "3"]);
+    assert_eq!(ask(&stage, "3", SECOND).answer().unwrap(), None);
+    assert_eq!(stage.asked(), ["2", "3"]);
 }
 
 /// R11: a server that has not is asked again after 50 ms, doubling to a second.
 #[test]
 fn a_version_from_the_future_is_asked_for_again_until_it_is_there() {
-    let stage = Stage::new();
-    let asked = stage.ask("9", 10 * SECOND);
+    let stage = stage();
+    let asked = ask(&stage, "9", 10 * SECOND);
     for (count, pause) in [50, 100, 200, 400, 800, 1_000, 1_000]
         .into_iter()
         .enumerate()
     {
         stage.source.wait_for_requests(count + 1);
         let pause = Duration::from_millis(pause);
-        stage.fake.wait_for_timer(pause);
+        stage.clock.wait_for_timer(pause);
         if count == 6 {
             stage.source.skip_to(9);
         }
-        stage.fake.advance(pause);
+        stage.clock.advance(pause);
     }
-    assert_eq!(asked.answer().unwrap().as_deref(), Some("2"));
-    assert_eq!(stage.versions(), ["9"; 8]);
+    assert_eq!(asked.answer().unwrap(), Some(2));
+    assert_eq!(stage.asked(), ["9"; 8]);
 }
 
 /// R11, BK-8: the time the server names wins over the doubling, which it does not use up.
 #[test]
 fn the_server_says_when_it_wants_to_be_asked_again() {
-    let stage = Stage::new();
+    let stage = stage();
     let too_large = {
-        let asked = stage.ask("9", Duration::ZERO + Duration::from_nanos(1));
+        let asked = ask(&stage, "9", Duration::ZERO + Duration::from_nanos(1));
         stage.source.wait_for_requests(1);
-        stage.fake.wait_for_timer(Duration::from_nanos(1));
-        stage.fake.advance(Duration::from_nanos(1));
+        stage.clock.wait_for_timer(Duration::from_nanos(1));
+        stage.clock.advance(Duration::from_nanos(1));
         let error = asked.answer().unwrap_err();
         error.last_failure().unwrap().clone()
     };
     let fault = SourceFault::Fail(too_large.with_retry_after(3 * SECOND));
     stage.source.fail_next(RequestKind::Get, fault);
-    let asked = stage.ask("9", 10 * SECOND);
-    stage.fake.wait_for_timer(3 * SECOND);
-    stage.fake.advance(3 * SECOND);
+    let asked = ask(&stage, "9", 10 * SECOND);
+    stage.clock.wait_for_timer(3 * SECOND);
+    stage.clock.advance(3 * SECOND);
     let pause = Duration::from_millis(50);
-    stage.fake.wait_for_timer(pause);
+    stage.clock.wait_for_timer(pause);
     stage.source.skip_to(9);
-    stage.fake.advance(pause);
-    assert_eq!(asked.answer().unwrap().as_deref(), Some("2"));
+    stage.clock.advance(pause);
+    assert_eq!(asked.answer().unwrap(), Some(2));
 }
 
 /// R11, B2: the deadline ends it with the server's own words, the requests that were made, and
 /// since when.
 #[test]
 fn the_deadline_ends_it_in_the_servers_words() {
-    let stage = Stage::new();
-    let begin = stage.fake.now();
-    let asked = stage.ask("9", SECOND);
+    let stage = stage();
+    let begin = stage.clock.now();
+    let asked = ask(&stage, "9", SECOND);
     for pause in [50, 100, 200, 400, 250] {
         let pause = Duration::from_millis(pause);
-        stage.fake.wait_for_timer(pause);
-        stage.fake.advance(pause);
+        stage.clock.wait_for_timer(pause);
+        stage.clock.advance(pause);
     }
     let error = asked.answer().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -177,11 +117,11 @@ fn the_deadline_ends_it_in_the_servers_words() {
 /// for.
 #[test]
 fn a_request_that_hangs_ends_at_the_deadline() {
-    let stage = Stage::new();
+    let stage = stage();
     stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
-    let asked = stage.ask("2", SECOND);
-    stage.fake.wait_for_timer(SECOND);
-    stage.fake.advance(SECOND);
+    let asked = ask(&stage, "2", SECOND);
+    stage.clock.wait_for_timer(SECOND);
+    stage.clock.advance(SECOND);
     let error = asked.answer().unwrap_err();
     let text = error.to_string();
     assert!(
@@ -190,34 +130,34 @@ fn a_request_that_hangs_ends_at_the_deadline() {
         ),
         "{text}"
     );
-    let late = stage.ask("2", Duration::ZERO).answer().unwrap_err();
+    let late = ask(&stage, "2", Duration::ZERO).answer().unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Timeout);
-    assert_eq!(stage.versions().len(), 1, "nothing is sent when time is up");
+    assert_eq!(stage.asked().len(), 1, "nothing is sent when time is up");
 }
 
 /// R11: what is no delay of the server's is the answer at once, a version that is none included.
 #[test]
 fn other_errors_are_the_servers_own_and_come_at_once() {
-    let stage = Stage::new();
+    let stage = stage();
     let words = "invalid resource version: strconv.ParseUint: parsing \"odd\": invalid syntax";
     let refusal = Error::from_status(Status::new(400, words));
     stage
         .source
         .fail_next(RequestKind::Get, SourceFault::Fail(refusal));
-    let error = stage.ask("odd", SECOND).answer().unwrap_err();
+    let error = ask(&stage, "odd", SECOND).answer().unwrap_err();
     assert_eq!(error.to_string(), words);
-    assert_eq!(stage.versions(), ["odd"]);
+    assert_eq!(stage.asked(), ["odd"]);
 }
 
 /// Promise 4: a stop ends the pause between two requests.
 #[test]
 fn a_stop_ends_the_pause() {
-    let stage = Stage::new();
-    let asked = stage.ask("9", SECOND);
-    stage.fake.wait_for_timer(Duration::from_millis(50));
-    stage.store.stop();
+    let stage = stage();
+    let asked = ask(&stage, "9", SECOND);
+    stage.clock.wait_for_timer(Duration::from_millis(50));
+    stage.manager.stop();
     assert!(asked.answer().unwrap_err().is_stopped());
-    assert_eq!(stage.versions().len(), 1);
+    assert_eq!(stage.asked().len(), 1);
 }
 
 /// R11: versions have the order of numbers, and those that are none have no order.

@@ -12,78 +12,63 @@ use crossbeam_channel::{Receiver, bounded, unbounded};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::{ROUND, immutable, pod};
-use crate::clock::{Clock, Deadline, FakeClock};
+use super::stage::Stage;
+use crate::clock::{Clock, Deadline};
 use crate::error::ErrorKind;
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::manager::watch::entry::{WatchEntry, WatchedObject};
 use crate::manager::watch::immutable_check::{CHECKS_MAX, take_most_urgent};
 use crate::manager::watch::state_machine::WatchMachine;
-use crate::manager::{ManagerOptions, SecretManager};
 use crate::object::ObjectKey;
 use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault};
+use crate::testing::{RequestKind, SourceFault};
 
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_mins(1);
 
-struct Stage {
-    source: FakeSource<Secret>,
-    clock: FakeClock,
-    manager: Arc<SecretManager>,
-    /// The names of the objects that are asked for, as they are.
-    asked: Receiver<String>,
+/// The names of the objects that are asked for, as they are.
+type Asked = Receiver<String>;
+
+/// These immutable objects were read, so that their watches are stopped; gets of `hang` have no
+/// answer.
+fn stage(names: &[String], hang: impl Fn(&str) -> bool + Send + 'static) -> (Stage, Asked) {
+    let stage = Stage::watching().start();
+    stage.clock.wait_for_timer(ROUND);
+    for name in names {
+        stage.source.set(immutable(name, ""));
+    }
+    stage.manager.register_pod(&of("p", names));
+    for name in names {
+        stage.get(name).unwrap();
+    }
+    stage.source.wait_for_watches(0);
+    let (send, asked) = unbounded();
+    stage.source.plan(move |request| {
+        let selector = request.scope.field_selector();
+        let name = selector.as_str().strip_prefix("metadata.name=")?;
+        if request.kind == RequestKind::Get {
+            drop(send.send(name.to_owned()));
+        }
+        (request.kind == RequestKind::Get && hang(name)).then_some(SourceFault::Hang)
+    });
+    (stage, asked)
 }
 
-impl Stage {
-    /// These immutable objects were read, so that their watches are stopped; gets of `hang` have no
-    /// answer.
-    fn new(names: &[String], hang: impl Fn(&str) -> bool + Send + 'static) -> Self {
-        let clock = FakeClock::new();
-        let source = FakeSource::with_clock(Clock::from(clock.clone()));
-        let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
-        let manager = SecretManager::new(source.clone(), options).unwrap();
-        clock.wait_for_timer(ROUND);
-        for name in names {
-            source.set(immutable(name, ""));
-        }
-        manager.register_pod(&of("p", names));
-        for name in names {
-            manager.get_by("ns", name, Deadline::NEVER).unwrap();
-        }
-        source.wait_for_watches(0);
-        let (send, asked) = unbounded();
-        source.plan(move |request| {
-            let selector = request.scope.field_selector();
-            let name = selector.as_str().strip_prefix("metadata.name=")?;
-            if request.kind == RequestKind::Get {
-                drop(send.send(name.to_owned()));
-            }
-            (request.kind == RequestKind::Get && hang(name)).then_some(SourceFault::Hang)
-        });
-        Self {
-            source,
-            clock,
-            manager: Arc::new(manager),
-            asked,
-        }
-    }
+/// Whether the read's answer is an old copy, if it has one in time.
+fn is_stale(stage: &Stage, name: &str) -> Option<bool> {
+    let manager = Arc::clone(&stage.manager);
+    let (send, answer) = bounded(1);
+    let name = name.to_owned();
+    std::thread::spawn(move || {
+        let read = manager.get_by("ns", &name, Deadline::NEVER).unwrap();
+        let _late = send.send(read.is_stale()).is_err();
+    });
+    answer.recv_timeout(LONG).ok()
+}
 
-    /// Whether the read's answer is an old copy, if it has one in time.
-    fn is_stale(&self, name: &str) -> Option<bool> {
-        let manager = Arc::clone(&self.manager);
-        let (send, answer) = bounded(1);
-        let name = name.to_owned();
-        std::thread::spawn(move || {
-            let read = manager.get_by("ns", &name, Deadline::NEVER).unwrap();
-            let _late = send.send(read.is_stale()).is_err();
-        });
-        answer.recv_timeout(LONG).ok()
-    }
-
-    fn next(&self) -> String {
-        self.asked.recv_timeout(LONG).unwrap()
-    }
+fn next(asked: &Asked) -> String {
+    asked.recv_timeout(LONG).unwrap()
 }
 
 fn of(pod_name: &str, names: &[String]) -> k8s_openapi::api::core::v1::Pod {
@@ -99,17 +84,17 @@ fn names(count: usize) -> Vec<String> {
 #[test]
 fn b7_a_check_that_hangs_holds_up_no_other() {
     let all = names(8);
-    let stage = Stage::new(&all, |name| name == "s0");
+    let (stage, _asked) = stage(&all, |name| name == "s0");
     stage.manager.register_pod(&of("q", &all));
     for name in &all[1..] {
-        assert_eq!(stage.is_stale(name), Some(false), "{name}");
+        assert_eq!(is_stale(&stage, name), Some(false), "{name}");
     }
     stage.clock.advance(Duration::from_secs(1));
-    assert_eq!(stage.is_stale("s0"), Some(true), "readers wait a second");
+    assert_eq!(is_stale(&stage, "s0"), Some(true), "readers wait a second");
     let kept = stage.manager.get_cached("ns", "s0").unwrap().unwrap();
     assert!(kept.last_failure().is_none(), "the check goes on");
     stage.source.heal();
-    while stage.is_stale("s0") == Some(true) {
+    while is_stale(&stage, "s0") == Some(true) {
         std::thread::yield_now();
     }
 }
@@ -118,9 +103,9 @@ fn b7_a_check_that_hangs_holds_up_no_other() {
 #[test]
 fn b7_a_shutdown_ends_a_check_that_is_under_way() {
     let all = names(1);
-    let stage = Stage::new(&all, |_| true);
+    let (stage, asked) = stage(&all, |_| true);
     stage.manager.register_pod(&of("q", &all));
-    assert_eq!(stage.next(), "s0");
+    assert_eq!(next(&asked), "s0");
     let checks = Arc::clone(stage.manager.store().checks());
     stage.manager.stop();
     let (send, ended) = bounded(1);
@@ -131,24 +116,24 @@ fn b7_a_shutdown_ends_a_check_that_is_under_way() {
         let _late = send.send(()).is_err();
     });
     ended.recv_timeout(LONG).expect("the check ends");
-    assert_eq!(stage.is_stale("s0"), Some(true), "OC-25: it is served on");
+    assert_eq!(is_stale(&stage, "s0"), Some(true), "OC-25: it is served on");
 }
 
 /// As many as may hang delay the others; those begin with the first that ends.
 #[test]
 fn b7_checks_are_bounded() {
     let all = names(CHECKS_MAX + 3);
-    let stage = Stage::new(&all, |_| true);
+    let (stage, asked) = stage(&all, |_| true);
     stage.manager.register_pod(&of("q", &all));
     for _ in 0..CHECKS_MAX {
-        stage.next();
+        next(&asked);
     }
     let checks = stage.manager.store().checks();
     assert_eq!(checks.waiting(), 3);
-    assert!(stage.asked.is_empty());
+    assert!(asked.is_empty());
     stage.clock.advance(Duration::from_secs(10));
     for _ in 0..3 {
-        stage.next();
+        next(&asked);
     }
     let key = ObjectKey::new("ns", "s0");
     let failed = || stage.manager.inspect_object(&key).unwrap().last_failure;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 
 use super::fake::{ROUND, pod};
+use super::stage::until;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, SecretManager};
@@ -43,16 +44,6 @@ fn kinds(source: &FakeSource<Secret>) -> Vec<(RequestKind, String)> {
 
 fn in_a_minute() -> Deadline {
     Clock::system().after(Duration::from_mins(1))
-}
-
-/// Reads until the answer is as wanted; the server's news takes a moment to arrive.
-fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(found) = read() {
-            return found;
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// OC-1, OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch,

@@ -6,22 +6,11 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
-use crate::clock::{Clock, Deadline, FakeClock};
+use crate::clock::Deadline;
 use crate::error::Error;
 use crate::list_watch::{Getter, Listed, ObjectEvent};
-use crate::manager::cached::Cached;
-use crate::manager::change_detection::ChangeDetection;
-use crate::manager::entry::consistent_reads::begin_read;
-use crate::manager::entry::content::ReadPosition;
-use crate::manager::kinds::KindTraits;
-use crate::manager::object_manager::SecretManager;
-use crate::manager::options::ManagerOptions;
-use crate::manager::registry::Registry;
-use crate::manager::ttl::store::TtlStore;
-use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::launch::Launcher;
 use crate::manager::watch::runs::RunHandle;
-use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::reflector::{ReflectorOptions, ReflectorStatus, Replacement, Sink};
@@ -401,148 +390,6 @@ impl Getter<Secret> for FakeGetter {
             }
             answers = self.0.wait(answers);
         }
-    }
-}
-
-/// A getter that gives the answers put into it, in order, and notes the versions it is asked for.
-#[cfg(feature = "testing")]
-#[derive(Clone, Debug, Default)]
-pub(crate) struct VersionedGetter(Arc<Mutex<Versioned>>);
-
-#[cfg(feature = "testing")]
-#[derive(Debug, Default)]
-struct Versioned {
-    asked: Vec<String>,
-    answers: VecDeque<Result<Secret, Error>>,
-}
-
-#[cfg(feature = "testing")]
-impl VersionedGetter {
-    pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
-        self.0.lock().answers.push_back(answer);
-    }
-
-    /// The versions that were asked for.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.0.lock().asked.clone()
-    }
-}
-
-#[cfg(feature = "testing")]
-impl Getter<Secret> for VersionedGetter {
-    fn get(
-        &self,
-        _: &ObjectKey,
-        version: &ResourceVersion,
-        _: Deadline,
-        _: &StopToken,
-    ) -> Result<Arc<StoredObject<Secret>>, Error> {
-        let mut state = self.0.lock();
-        state.asked.push(version.to_string());
-        let answer = state.answers.pop_front().unwrap();
-        answer.map(|secret| Arc::new(StoredObject::new(secret)))
-    }
-}
-
-/// A read past the watch that is taken apart.
-pub(crate) type ReadApart = (WatchedObject<Secret>, ReadPosition);
-
-/// A manager of Secrets over fakes, its housekeeper in its first rest.
-pub(crate) struct Stage {
-    pub(crate) manager: Arc<SecretManager>,
-    pub(crate) runs: FakeRuns,
-    pub(crate) getter: FakeGetter,
-    pub(crate) clock: FakeClock,
-}
-
-impl Stage {
-    pub(crate) fn new() -> Self {
-        Self::with(|options| options)
-    }
-
-    pub(crate) fn with(set: impl FnOnce(ManagerOptions) -> ManagerOptions) -> Self {
-        let clock = FakeClock::new();
-        let options = set(ManagerOptions::default().clock(Clock::from(clock.clone())));
-        let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
-        let gets = Arc::new(getter.clone());
-        let table = Registry::new(KindTraits::default(), gets, options);
-        let store = WatchStore::new(Box::new(runs.clone()), table);
-        let manager = Arc::new(SecretManager::over(Box::new(store.unwrap())).unwrap());
-        clock.wait_for_timer(ROUND);
-        Self {
-            manager,
-            runs,
-            getter,
-            clock,
-        }
-    }
-
-    /// A manager of this strategy. Without a watch nothing is launched, and there is no
-    /// housekeeper.
-    pub(crate) fn of(mode: ChangeDetection) -> Self {
-        if mode == ChangeDetection::Watch {
-            return Self::new();
-        }
-        let clock = FakeClock::new();
-        let options = ManagerOptions::default()
-            .clock(Clock::from(clock.clone()))
-            .change_detection(mode);
-        let getter = FakeGetter::default();
-        getter.versions();
-        let gets = Arc::new(getter.clone());
-        let store = Box::new(TtlStore::new(Registry::new(
-            KindTraits::default(),
-            gets,
-            options,
-        )));
-        Self {
-            manager: Arc::new(SecretManager::over(store).unwrap()),
-            runs: FakeRuns::default(),
-            getter,
-            clock,
-        }
-    }
-
-    /// The entry of a referenced Secret.
-    pub(crate) fn entry(&self, name: &str) -> WatchedObject<Secret> {
-        self.manager.store().entry_to_read("ns", name).unwrap()
-    }
-
-    /// Begins a read past the watch of a state not older than `version`, if the Secret is
-    /// referenced; [`Self::complete`] ends it.
-    pub(crate) fn begin(&self, name: &str, version: &str) -> Option<ReadApart> {
-        let store = self.manager.store();
-        let entry = store.entry_to_read("ns", name).ok()?;
-        let read = begin_read(store.table(), &entry, &version.into());
-        Some((entry, read))
-    }
-
-    pub(crate) fn complete(
-        &self,
-        (entry, read): &ReadApart,
-        answer: Result<Secret, Error>,
-    ) -> Result<Cached<Secret>, Error> {
-        let answer = answer.map(|object| Arc::new(StoredObject::new(object)));
-        let store = self.manager.store();
-        store.complete_read(entry, read, answer)
-    }
-
-    /// One round of the housekeeper.
-    pub(crate) fn round(&self) {
-        self.clock.advance(ROUND);
-        self.clock.wait_for_timer(ROUND);
-    }
-
-    /// What a get says that finds its deadline already passed.
-    pub(crate) fn get_now(&self, name: &str) -> Result<Cached<Secret>, Error> {
-        let now = Deadline::at(self.clock.now());
-        self.manager.get_by("ns", name, now)
-    }
-
-    /// The version a get gives at once.
-    pub(crate) fn version(&self, name: &str) -> String {
-        let cached = self.get_now(name).unwrap();
-        cached.metadata.resource_version.clone().unwrap()
     }
 }
 

@@ -2,96 +2,26 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::fake::pod;
-use crate::clock::{Clock, Deadline, FakeClock};
-use crate::error::{Error, ErrorKind};
-use crate::manager::{
-    ChangeDetection, Changed, ConfigMapManager, ManagerOptions, ObjectReport, ObjectState,
-    SecretManager,
-};
-use crate::object::{ObjectKey, ResourceVersion, Status};
+use super::stage::{SECOND, Stage, failed};
+use crate::clock::Deadline;
+use crate::error::ErrorKind;
+use crate::manager::{ChangeDetection, Changed, ConfigMapManager, ManagerOptions, ObjectState};
+use crate::object::{ObjectKey, ResourceVersion};
 use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::Worker;
+use crate::testing::{FakeSource, RequestKind, objects};
 
-const SECOND: Duration = Duration::from_secs(1);
-
-struct Stage {
-    source: FakeSource<Secret>,
-    clock: FakeClock,
-    manager: Arc<SecretManager>,
+fn stage() -> Stage {
+    Stage::of(ChangeDetection::Get).start()
 }
 
-impl Stage {
-    fn new() -> Self {
-        let clock = FakeClock::new();
-        let source = FakeSource::with_clock(Clock::from(clock.clone()));
-        let options = ManagerOptions::default()
-            .clock(Clock::from(clock.clone()))
-            .change_detection(ChangeDetection::Get);
-        let manager = Arc::new(SecretManager::new(source.clone(), options).unwrap());
-        Self {
-            source,
-            clock,
-            manager,
-        }
-    }
-
-    fn with_secret() -> Self {
-        let stage = Self::new();
-        stage.set();
-        stage
-    }
-
-    /// Creates or changes the Secret; its version.
-    fn set(&self) -> String {
-        let secret = objects::secret("ns", "s", "", &[("key", "canary")]);
-        self.source.set(secret).to_string()
-    }
-
-    fn get(&self) -> Result<String, Error> {
-        let cached = self.manager.get("ns", "s")?;
-        Ok(cached.metadata.resource_version.clone().unwrap())
-    }
-
-    fn fail_next(&self, code: u16, message: &str) {
-        let error = Error::from_status(Status::new(code, message));
-        self.source
-            .fail_next(RequestKind::Get, SourceFault::Fail(error));
-    }
-
-    fn row(&self) -> ObjectReport {
-        self.manager.inspect_object(&key()).unwrap()
-    }
-
-    /// A read on a thread of its own.
-    fn reader(
-        &self,
-        read: impl FnOnce(&SecretManager) -> Result<(), Error> + Send + 'static,
-    ) -> Reader {
-        let (send, answer) = crossbeam_channel::bounded(1);
-        let manager = Arc::clone(&self.manager);
-        let worker = Worker::spawn("t-read", move |_| send.send(read(&manager)).unwrap());
-        Reader {
-            answer,
-            worker: worker.unwrap(),
-        }
-    }
-}
-
-struct Reader {
-    answer: crossbeam_channel::Receiver<Result<(), Error>>,
-    worker: Worker,
-}
-
-impl Reader {
-    fn answer(self) -> Result<(), Error> {
-        let answer = self.answer.recv().unwrap();
-        self.worker.join().unwrap();
-        answer
-    }
+/// With the Secret `s` on the server.
+fn stage_with_secret() -> Stage {
+    let stage = stage();
+    stage.set("s");
+    stage
 }
 
 fn key() -> ObjectKey {
@@ -102,14 +32,14 @@ fn key() -> ObjectKey {
 /// not needed.
 #[test]
 fn sc_2_each_read_asks_the_server_and_registrations_ask_nothing() {
-    let stage = Stage::with_secret();
-    assert_eq!(stage.get().unwrap(), "2");
+    let stage = stage_with_secret();
+    assert_eq!(stage.version("s"), 2);
     stage.manager.register_pod(&pod("p", &["s"]));
-    assert_eq!(stage.get().unwrap(), "2");
-    assert_eq!(stage.set(), "3");
-    assert_eq!(stage.get().unwrap(), "3", "nothing lies between");
+    assert_eq!(stage.version("s"), 2);
+    assert_eq!(stage.set("s"), 3);
+    assert_eq!(stage.version("s"), 3, "nothing lies between");
     stage.manager.unregister_pod(&pod("p", &[]));
-    assert_eq!(stage.get().unwrap(), "3");
+    assert_eq!(stage.version("s"), 3);
     let requests = stage.source.requests();
     let seen: Vec<_> = requests
         .iter()
@@ -135,7 +65,7 @@ fn sc_2_config_maps_are_fetched_alike() {
 /// SC-2: nothing is kept: not the object, and so nothing to give without asking.
 #[test]
 fn sc_2_nothing_is_kept() {
-    let stage = Stage::with_secret();
+    let stage = stage_with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
     let cached = stage.manager.get("ns", "s").unwrap();
     assert!(!cached.is_stale() && cached.last_failure().is_none());
@@ -155,7 +85,7 @@ fn sc_2_nothing_is_kept() {
 #[test]
 fn sc_2_what_is_fetched_is_trimmed() {
     const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
-    let stage = Stage::new();
+    let stage = stage();
     let mut secret = objects::secret("ns", "s", "", &[("key", "canary")]);
     secret.metadata.managed_fields = Some(Vec::default());
     secret.metadata.annotations = Some([(LAST.to_owned(), "canary".to_owned())].into());
@@ -169,29 +99,29 @@ fn sc_2_what_is_fetched_is_trimmed() {
 /// SC-2: what the server says is the answer.
 #[test]
 fn sc_2_errors_are_the_servers_own() {
-    let stage = Stage::new();
+    let stage = stage();
     stage.manager.register_pod(&pod("p", &["s"]));
-    let missing = stage.get().unwrap_err();
+    let missing = stage.get("s").unwrap_err();
     assert!(missing.is_not_found());
-    stage.fail_next(404, "secrets \"s\" not found");
-    let missing = stage.get().unwrap_err();
+    stage.fail_next(failed(404, "secrets \"s\" not found"));
+    let missing = stage.get("s").unwrap_err();
     assert_eq!(missing.to_string(), "secrets \"s\" not found");
     assert_eq!(missing.status().unwrap().code(), 404, "nothing is lost");
-    stage.fail_next(500, "etcdserver: leader changed");
-    let failed = stage.get().unwrap_err();
+    stage.fail_next(failed(500, "etcdserver: leader changed"));
+    let failed = stage.get("s").unwrap_err();
     assert_eq!(failed.to_string(), "etcdserver: leader changed");
     assert_eq!(failed.status().unwrap().code(), 500);
     stage.source.set_undecodable("ns", "s");
-    assert_eq!(stage.get().unwrap_err().kind(), ErrorKind::Undecodable);
-    assert_eq!(stage.row().state, ObjectState::Undecodable);
+    assert_eq!(stage.get("s").unwrap_err().kind(), ErrorKind::Undecodable);
+    assert_eq!(stage.inspect("s").state, ObjectState::Undecodable);
 }
 
 /// SC-2, B1, B2: the wait has an end, which says what was waited for, and how long; by default ten
 /// seconds.
 #[test]
 fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
-    let stage = Stage::with_secret();
-    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    let stage = stage_with_secret();
+    stage.hang_next();
     let reader = stage.reader(|manager| manager.get("ns", "s").map(drop));
     stage.clock.wait_for_timer(10 * SECOND);
     stage.clock.advance(10 * SECOND);
@@ -212,8 +142,8 @@ fn sc_2_the_deadline_ends_a_read_and_says_what_was_waited_for() {
 /// OC-25, promise 4: a shutdown ends the request that is under way, and no other is sent.
 #[test]
 fn a_shutdown_ends_requests_that_are_under_way() {
-    let stage = Stage::with_secret();
-    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    let stage = stage_with_secret();
+    stage.hang_next();
     let never = Deadline::NEVER;
     let fetching = stage.reader(move |manager| manager.get_by("ns", "s", never).map(drop));
     stage.source.wait_for_requests(1);
@@ -226,7 +156,7 @@ fn a_shutdown_ends_requests_that_are_under_way() {
     for reader in [fetching, pausing] {
         assert!(reader.answer().unwrap_err().is_stopped());
     }
-    let late = stage.get().unwrap_err();
+    let late = stage.get("s").unwrap_err();
     assert_eq!(late.to_string(), "the secret cache: stopped");
     assert!(
         stage
@@ -241,14 +171,14 @@ fn a_shutdown_ends_requests_that_are_under_way() {
 /// Rows: only what is referenced has one, and it shows how the last read ended, never a value.
 #[test]
 fn a_row_shows_how_the_last_read_ended() {
-    let stage = Stage::with_secret();
-    stage.get().unwrap();
+    let stage = stage_with_secret();
+    stage.get("s").unwrap();
     assert!(
         stage.manager.inspect_object(&key()).is_none(),
         "nobody references it"
     );
     stage.manager.register_pod(&pod("p", &["s"]));
-    let row = stage.row();
+    let row = stage.inspect("s");
     assert_eq!(
         (row.state, row.reason.as_str()),
         (ObjectState::Waiting, "not read yet")
@@ -257,9 +187,9 @@ fn a_row_shows_how_the_last_read_ended() {
         (row.owners, row.watched, row.since_contact),
         (1, false, None)
     );
-    stage.get().unwrap();
+    stage.get("s").unwrap();
     stage.clock.advance(SECOND);
-    let row = stage.row();
+    let row = stage.inspect("s");
     assert_eq!(
         (row.state, row.keys, row.bytes),
         (ObjectState::Synced, 1, 6)
@@ -267,12 +197,12 @@ fn a_row_shows_how_the_last_read_ended() {
     assert_eq!(row.resource_version.as_str(), "2");
     assert_eq!(row.since_contact, Some(SECOND));
     assert!(!format!("{row:?}").contains("canary"));
-    stage.fail_next(503, "one moment");
-    stage.get().unwrap_err();
+    stage.fail_next(failed(503, "one moment"));
+    stage.get("s").unwrap_err();
     stage.clock.advance(SECOND);
-    stage.fail_next(503, "one moment");
-    stage.get().unwrap_err();
-    let row = stage.row();
+    stage.fail_next(failed(503, "one moment"));
+    stage.get("s").unwrap_err();
+    let row = stage.inspect("s");
     assert_eq!(row.reason, "2 failed in 1.0s: one moment");
     assert_eq!((row.state, row.attempts), (ObjectState::Waiting, 2));
     assert_eq!(row.last_failure.unwrap().to_string(), "one moment");
@@ -282,26 +212,26 @@ fn a_row_shows_how_the_last_read_ended() {
         "the last one that was found"
     );
     stage.source.delete("ns", "s");
-    stage.get().unwrap_err();
-    let row = stage.row();
+    stage.get("s").unwrap_err();
+    let row = stage.inspect("s");
     assert_eq!((row.state, row.attempts), (ObjectState::NotFound, 0));
     assert_eq!(row.resource_version.as_str(), "");
     stage.manager.stop();
-    assert_eq!(stage.row().reason, "the manager was shut down");
+    assert_eq!(stage.inspect("s").reason, "the manager was shut down");
 }
 
 /// R4: a refusal is said to the reader at once; the row calls it one when refusals have lasted
 /// three seconds.
 #[test]
 fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
-    let stage = Stage::with_secret();
+    let stage = stage_with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
     let refuse = || {
-        stage.fail_next(403, "no relationship found");
-        stage.get().unwrap_err()
+        stage.fail_next(failed(403, "no relationship found"));
+        stage.get("s").unwrap_err()
     };
     assert_eq!(refuse().kind(), ErrorKind::Forbidden);
-    let row = stage.row();
+    let row = stage.inspect("s");
     let reason = "1 failed in 0.0ns: no relationship found";
     assert_eq!(
         (row.state, row.reason.as_str()),
@@ -309,26 +239,30 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
     );
     stage.clock.advance(3 * SECOND);
     assert_eq!(
-        stage.row().state,
+        stage.inspect("s").state,
         ObjectState::Waiting,
         "nobody asked again"
     );
     refuse();
-    let row = stage.row();
+    let row = stage.inspect("s");
     let expected = (ObjectState::Forbidden, "no relationship found");
     assert_eq!((row.state, row.reason.as_str()), expected);
-    stage.fail_next(500, "other");
-    stage.get().unwrap_err();
+    stage.fail_next(failed(500, "other"));
+    stage.get("s").unwrap_err();
     refuse();
-    assert_eq!(stage.row().state, ObjectState::Waiting, "it begins anew");
-    stage.get().unwrap();
-    assert_eq!(stage.row().state, ObjectState::Synced);
+    assert_eq!(
+        stage.inspect("s").state,
+        ObjectState::Waiting,
+        "it begins anew"
+    );
+    stage.get("s").unwrap();
+    assert_eq!(stage.inspect("s").state, ObjectState::Synced);
 }
 
 /// Subscribers hear when a row changes, and not when a read finds what the one before found.
 #[test]
 fn subscribers_hear_when_reads_end_otherwise() {
-    let stage = Stage::with_secret();
+    let stage = stage_with_secret();
     let changes = stage.manager.subscribe();
     let heard = |expected: bool, when: &str| {
         let Changed::Keys(keys) = changes.take() else {
@@ -336,24 +270,24 @@ fn subscribers_hear_when_reads_end_otherwise() {
         };
         assert_eq!(keys.contains(&key()), expected, "{when}");
     };
-    stage.get().unwrap();
+    stage.get("s").unwrap();
     heard(false, "nobody references it");
     stage.manager.register_pod(&pod("p", &["s"]));
-    stage.get().unwrap();
+    stage.get("s").unwrap();
     heard(true, "it was found");
-    stage.get().unwrap();
+    stage.get("s").unwrap();
     heard(false, "the same");
-    stage.set();
-    stage.get().unwrap();
+    stage.set("s");
+    stage.get("s").unwrap();
     heard(true, "it changed");
-    stage.fail_next(500, "once");
-    stage.get().unwrap_err();
+    stage.fail_next(failed(500, "once"));
+    stage.get("s").unwrap_err();
     heard(true, "it failed");
-    stage.fail_next(500, "twice");
-    stage.get().unwrap_err();
+    stage.fail_next(failed(500, "twice"));
+    stage.get("s").unwrap_err();
     heard(false, "it fails");
     stage.source.delete("ns", "s");
-    stage.get().unwrap_err();
+    stage.get("s").unwrap_err();
     heard(true, "it is gone");
     stage.manager.stop();
     heard(true, "nothing comes any more");
@@ -362,14 +296,14 @@ fn subscribers_hear_when_reads_end_otherwise() {
 /// A read that began earlier and ends later does not take the row back.
 #[test]
 fn a_read_that_was_overtaken_does_not_take_the_row_back() {
-    let stage = Stage::with_secret();
+    let stage = stage_with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
-    stage.source.fail_next(RequestKind::Get, SourceFault::Hang);
+    stage.hang_next();
     let slow = stage.reader(|manager| manager.get("ns", "s").map(drop));
     stage.source.wait_for_requests(1);
-    stage.get().unwrap();
+    stage.get("s").unwrap();
     stage.clock.advance(10 * SECOND);
     assert_eq!(slow.answer().unwrap_err().kind(), ErrorKind::Timeout);
-    let row = stage.row();
+    let row = stage.inspect("s");
     assert_eq!((row.state, row.attempts), (ObjectState::Synced, 0));
 }

@@ -3,7 +3,8 @@
 
 use k8s_openapi::api::core::v1::Secret;
 
-use super::fake::{Stage, commit, immutable, pod, secret, with_uid};
+use super::fake::{commit, immutable, pod, secret, with_uid};
+use super::stage::Stage;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Undecodable};
@@ -13,17 +14,10 @@ use crate::object::ObjectKey;
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 
-fn stage(object: Option<Secret>) -> Stage {
-    let stage = Stage::new();
-    stage.manager.register_pod(&pod("p", &["s"]));
-    stage.runs.list("s", "10", object).unwrap();
-    stage
-}
-
 /// An immutable object whose watch is stopped.
 fn stage_at_rest() -> Stage {
-    let stage = stage(Some(immutable("s", "9")));
-    assert_eq!(stage.version("s"), "9");
+    let stage = Stage::listed(Some(immutable("s", "9")));
+    assert_eq!(stage.version_now("s"), 9);
     stage.runs.wait_for_join(0);
     stage
 }
@@ -67,7 +61,7 @@ fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
         .runs
         .list("s", "30", Some(with_uid(secret("s", "29"), "again")))
         .unwrap();
-    assert_eq!(stage.version("s"), "29");
+    assert_eq!(stage.version_now("s"), 29);
 }
 
 /// R11, B7: the same for another object, and for one that is not immutable, which the API forbids
@@ -86,7 +80,7 @@ fn a_fresh_read_that_finds_another_object_has_it_watched_again() {
             .runs
             .list("s", "21", Some(with_uid(secret("s", "21"), "other")))
             .unwrap();
-        assert_eq!(stage.version("s"), "21");
+        assert_eq!(stage.version_now("s"), 21);
     }
 }
 
@@ -112,7 +106,7 @@ fn a_fresh_read_that_finds_the_same_immutable_object_starts_nothing() {
 /// R11, B18: an object that the watch saw deleted while the answer was on its way stays deleted.
 #[test]
 fn an_answer_that_was_overtaken_does_not_bring_a_deleted_object_back() {
-    let stage = stage(Some(secret("s", "9")));
+    let stage = Stage::listed(Some(secret("s", "9")));
     let deleted = || stage.runs.deleted(secret("s", "11"));
     let answer = overtaken(&stage, deleted, Ok(secret("s", "9")));
     assert!(answer.unwrap_err().is_not_found());
@@ -129,19 +123,19 @@ fn an_answer_that_was_overtaken_does_not_bring_a_deleted_object_back() {
 /// newer answer does.
 #[test]
 fn an_answer_that_was_overtaken_replaces_nothing_newer() {
-    let stage = stage(Some(secret("s", "9")));
+    let stage = Stage::listed(Some(secret("s", "9")));
     let modified = || stage.runs.modified(secret("s", "12"));
     assert_eq!(
         overtaken(&stage, modified, Ok(secret("s", "11"))).unwrap(),
         "12"
     );
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     let modified = || stage.runs.modified(secret("s", "14"));
     assert_eq!(
         overtaken(&stage, modified, Ok(secret("s", "15"))).unwrap(),
         "15"
     );
-    assert_eq!(stage.version("s"), "15");
+    assert_eq!(stage.version_now("s"), 15);
     let set_aside = || {
         let event = ObjectEvent::modified(Undecodable {
             key: ObjectKey::new("ns", "s"),
@@ -161,17 +155,17 @@ fn an_answer_that_was_overtaken_replaces_nothing_newer() {
 /// made since.
 #[test]
 fn a_not_found_that_was_overtaken_does_not_hide_a_new_object() {
-    let stage = stage(None);
+    let stage = Stage::listed(None);
     let made = || stage.runs.modified(secret("s", "11"));
     let answer = overtaken(&stage, made, Err(not_found()));
     assert!(answer.unwrap_err().is_not_found());
-    assert_eq!(stage.version("s"), "11");
+    assert_eq!(stage.version_now("s"), 11);
     stage.runs.modified(secret("s", "12"));
     stage.runs.list("s", "13", Some(secret("s", "12"))).unwrap();
     let made = || stage.runs.modified(with_uid(secret("s", "15"), "again"));
     let answer = overtaken(&stage, made, Err(not_found()));
     assert!(answer.unwrap_err().is_not_found());
-    assert_eq!(stage.version("s"), "15");
+    assert_eq!(stage.version_now("s"), 15);
     let modified = || stage.runs.modified(with_uid(secret("s", "16"), "again"));
     let answer = overtaken(&stage, modified, Err(not_found()));
     assert!(answer.unwrap_err().is_not_found());
@@ -184,15 +178,15 @@ fn a_not_found_that_was_overtaken_does_not_hide_a_new_object() {
 /// B18: a consistent read is always accepted, so a server whose history was put back is followed.
 #[test]
 fn a_fresh_read_follows_a_server_that_was_put_back() {
-    let stage = stage(None);
+    let stage = Stage::listed(None);
     stage
         .runs
         .list("s", "1000", Some(secret("s", "900")))
         .unwrap();
     assert_eq!(fresh(&stage, Ok(secret("s", "50"))).unwrap(), "50");
-    assert_eq!(stage.version("s"), "50");
+    assert_eq!(stage.version_now("s"), 50);
     stage.runs.modified(secret("s", "51"));
-    assert_eq!(stage.version("s"), "51");
+    assert_eq!(stage.version_now("s"), 51);
     stage.runs.deleted(secret("s", "52"));
     assert_eq!(fresh(&stage, Ok(secret("s", "40"))).unwrap(), "40");
 }
@@ -200,18 +194,18 @@ fn a_fresh_read_follows_a_server_that_was_put_back() {
 /// B18: an unchanged object may be older than the last bookmark; that puts nothing back.
 #[test]
 fn a_fresh_read_of_an_unchanged_object_lowers_no_floor() {
-    let stage = stage(Some(secret("s", "9")));
+    let stage = Stage::listed(Some(secret("s", "9")));
     stage.runs.write(0, |writer| writer.bookmark(&"20".into()));
     assert_eq!(fresh(&stage, Ok(secret("s", "9"))).unwrap(), "9");
     stage.runs.modified(secret("s", "15"));
-    assert_eq!(stage.version("s"), "9", "older than the bookmark");
+    assert_eq!(stage.version_now("s"), 9, "older than the bookmark");
 }
 
 /// R11, B18: a list that was begun before a fresh read does not take its readers back, however it
 /// was read.
 #[test]
 fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
-    let stage = stage(Some(secret("s", "9")));
+    let stage = Stage::listed(Some(secret("s", "9")));
     for (answer, version) in [(Ok(secret("s", "101")), "100"), (Err(not_found()), "110")] {
         let gone = answer.is_err();
         let refused = stage.runs.write(0, |writer| {
@@ -227,8 +221,8 @@ fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
     });
     listed.unwrap();
     assert_eq!(
-        stage.version("s"),
-        "89",
+        stage.version_now("s"),
+        89,
         "begun after it, and the server was put back"
     );
 }
@@ -236,7 +230,7 @@ fn a_list_that_was_begun_before_a_fresh_read_does_not_go_back_behind_it() {
 /// B7: the check of an object that was let go while it waited its turn is not sent.
 #[test]
 fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let others: Vec<String> = (0..CHECKS_MAX).map(|number| format!("s{number}")).collect();
     let others: Vec<&str> = others.iter().map(String::as_str).collect();
     stage.manager.register_pod(&pod("p", &others));
@@ -244,7 +238,7 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
     for name in others.iter().chain(&["t"]) {
         let object = Some(immutable(name, "9"));
         stage.runs.list(name, "10", object).unwrap();
-        assert_eq!(stage.version(name), "9");
+        assert_eq!(stage.version_now(name), 9);
     }
     stage.manager.register_pod(&pod("q", &others));
     stage.getter.wait_for_asked(CHECKS_MAX);
@@ -265,7 +259,7 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
 /// outlive it.
 #[test]
 fn a_checker_that_was_ended_starts_no_thread() {
-    let stage = stage(Some(secret("s", "9")));
+    let stage = Stage::listed(Some(secret("s", "9")));
     let checks = Arc::clone(stage.manager.store().checks());
     let item = stage.entry("s");
     checks.close();

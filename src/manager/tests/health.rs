@@ -4,7 +4,8 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use super::fake::{ROUND, Stage, immutable, pod, secret};
+use super::fake::{ROUND, immutable, pod, secret};
+use super::stage::Stage;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, ManagerOptions, SecretManager};
 use crate::object::{ObjectKey, Status};
@@ -31,7 +32,7 @@ fn is_overdue(stage: &Stage, name: &str) -> bool {
 
 #[test]
 fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_return_heals() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.health().unwrap();
     stage.manager.register_pod(&pod("p", &["quiet", "silent"]));
     stage.manager.health().unwrap();
@@ -72,7 +73,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
 
 #[test]
 fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_for() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let began = stage.clock.now();
     let waiting = ReflectorStatus {
@@ -95,7 +96,7 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
 /// check at once.
 #[test]
 fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "5"))).unwrap();
     stage.runs.report("s", &heard(&stage));
@@ -126,14 +127,14 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
 /// B14: what is stopped on purpose owes nothing.
 #[test]
 fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["fixed", "idle"]));
     stage.runs.report("fixed", &heard(&stage));
     stage
         .runs
         .list("fixed", "10", Some(immutable("fixed", "5")))
         .unwrap();
-    assert_eq!(stage.version("fixed"), "5");
+    assert_eq!(stage.version_now("fixed"), 5);
     stage.clock.advance(LIMIT);
     stage.manager.health().unwrap();
 
@@ -155,7 +156,7 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
 
 #[test]
 fn oc_25_a_manager_that_was_shut_down_owes_nothing() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.report("s", &heard(&stage));
     stage.clock.advance(LIMIT);
@@ -178,7 +179,7 @@ fn b14_where_nothing_is_watched_nothing_is_owed() {
 /// until it has been round.
 #[test]
 fn a_housekeeper_that_panics_begins_anew_and_is_told_in_health() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage
         .runs
         .refuse(Some(Error::new(ErrorKind::TooManyReflectors, "full")));

@@ -6,16 +6,16 @@ use crossbeam_channel::{Receiver, unbounded};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::pod;
-use crate::clock::{Clock, Deadline, FakeClock};
+use super::stage::Stage;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::hooks::{Hook, Reading};
 use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ManagerState, SecretManager};
 use crate::reflector::ReflectorMetric;
 use crate::testing::{FakeSource, objects};
 
-struct Stage {
-    source: FakeSource<Secret>,
-    manager: SecretManager,
+/// What the manager's hook was told of.
+struct Told {
     reads: Receiver<Option<ErrorKind>>,
     listed: Receiver<usize>,
     kind: String,
@@ -23,75 +23,68 @@ struct Stage {
     reading: Reading<ManagerState>,
 }
 
-impl Stage {
-    fn new(mode: ChangeDetection) -> Self {
-        let clock = Clock::from(FakeClock::new());
-        let source = FakeSource::with_clock(clock.clone());
-        let (send_reads, reads) = unbounded();
-        let (send_listed, listed) = unbounded();
-        let (send_readings, readings) = unbounded();
-        // It passes on what it is told.
-        let scribe = Hook::new(move |metric| match metric {
-            ManagerMetric::Started {
-                kind,
-                change_detection,
-                reading,
-            } => {
-                drop(send_readings.send((kind.clone(), *change_detection, reading.clone())));
-            }
-            ManagerMetric::Read { took, failure } => {
-                assert_eq!(*took, Duration::ZERO, "no time passes in these tests");
-                let _gone = send_reads.send(failure.as_ref().map(Error::kind));
-            }
-            ManagerMetric::Reflector(ReflectorMetric::Listed { items, .. }) => {
-                let _gone = send_listed.send(*items);
-            }
-            ManagerMetric::Reflector(_) => {}
-        });
-        let options = ManagerOptions::default()
-            .clock(clock)
-            .change_detection(mode)
-            .metrics(scribe);
-        let manager = SecretManager::new(source.clone(), options).unwrap();
-        let (kind, change_detection, reading) = readings.recv().unwrap();
-        Self {
-            source,
-            manager,
-            reads,
-            listed,
-            kind: kind.into_owned(),
+fn stage(mode: ChangeDetection) -> (Stage, Told) {
+    let (send_reads, reads) = unbounded();
+    let (send_listed, listed) = unbounded();
+    let (send_readings, readings) = unbounded();
+    // It passes on what it is told.
+    let scribe = Hook::new(move |metric| match metric {
+        ManagerMetric::Started {
+            kind,
             change_detection,
             reading,
+        } => {
+            drop(send_readings.send((kind.clone(), *change_detection, reading.clone())));
         }
-    }
+        ManagerMetric::Read { took, failure } => {
+            assert_eq!(*took, Duration::ZERO, "no time passes in these tests");
+            let _gone = send_reads.send(failure.as_ref().map(Error::kind));
+        }
+        ManagerMetric::Reflector(ReflectorMetric::Listed { items, .. }) => {
+            let _gone = send_listed.send(*items);
+        }
+        ManagerMetric::Reflector(_) => {}
+    });
+    let stage = Stage::of(mode)
+        .options(|options| options.metrics(scribe))
+        .start();
+    let (kind, change_detection, reading) = readings.recv().unwrap();
+    let told = Told {
+        reads,
+        listed,
+        kind: kind.into_owned(),
+        change_detection,
+        reading,
+    };
+    (stage, told)
 }
 
 #[test]
 fn each_read_is_told_with_its_failure_whatever_the_strategy() {
     for mode in ChangeDetection::ALL {
-        let stage = Stage::new(mode);
+        let (stage, told) = stage(mode);
         let manager = &stage.manager;
         stage
             .source
             .set(objects::secret("ns", "s", "", &[("k", "v")]));
         manager.register_pod(&pod("p", &["s", "missing"]));
         manager.get("ns", "s").unwrap();
-        assert_eq!(stage.reads.recv(), Ok(None), "{mode}");
+        assert_eq!(told.reads.recv(), Ok(None), "{mode}");
         manager
             .get_by("ns", "missing", Deadline::NEVER)
             .unwrap_err();
-        assert_eq!(stage.reads.recv(), Ok(Some(ErrorKind::NotFound)), "{mode}");
+        assert_eq!(told.reads.recv(), Ok(Some(ErrorKind::NotFound)), "{mode}");
         manager.get_fresh("ns", "s", Deadline::NEVER).unwrap();
-        assert_eq!(stage.reads.recv(), Ok(None), "{mode}");
+        assert_eq!(told.reads.recv(), Ok(None), "{mode}");
         let version = "2".into();
         manager
             .get_at_least("ns", "s", &version, Deadline::NEVER)
             .unwrap();
-        assert_eq!(stage.reads.recv(), Ok(None), "{mode}");
+        assert_eq!(told.reads.recv(), Ok(None), "{mode}");
         manager.get_cached("ns", "s").unwrap();
-        assert!(stage.reads.is_empty(), "{mode}: a look is no read");
+        assert!(told.reads.is_empty(), "{mode}: a look is no read");
         if mode == ChangeDetection::Watch {
-            let mut listed = [stage.listed.recv().unwrap(), stage.listed.recv().unwrap()];
+            let mut listed = [told.listed.recv().unwrap(), told.listed.recv().unwrap()];
             listed.sort_unstable();
             assert_eq!(listed, [0, 1], "its reflectors share the metrics");
         }
@@ -101,17 +94,17 @@ fn each_read_is_told_with_its_failure_whatever_the_strategy() {
 #[test]
 fn a_reading_counts_objects_references_and_watches_until_the_drop() {
     for mode in ChangeDetection::ALL {
-        let stage = Stage::new(mode);
+        let (stage, told) = stage(mode);
         stage.manager.register_pod(&pod("p", &["s", "t"]));
         stage.manager.register_pod(&pod("q", &["s"]));
-        let counts = stage.reading.state().unwrap();
+        let counts = told.reading.state().unwrap();
         assert_eq!((counts.objects, counts.references), (2, 3), "{mode}");
         let watches = if mode == ChangeDetection::Watch { 2 } else { 0 };
         assert_eq!(counts.watches, watches, "{mode}");
-        assert_eq!(stage.kind, "Secret");
-        assert_eq!(stage.change_detection, mode);
+        assert_eq!(told.kind, "Secret");
+        assert_eq!(told.change_detection, mode);
         drop(stage.manager);
-        assert!(stage.reading.is_over() && stage.reading.state().is_none());
+        assert!(told.reading.is_over() && told.reading.state().is_none());
     }
 }
 

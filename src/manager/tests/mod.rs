@@ -23,14 +23,13 @@ mod panics;
 mod pod_references;
 mod reflect;
 mod simulation;
+pub(super) mod stage;
 #[cfg(feature = "testing")]
 mod strategies;
 #[cfg(feature = "testing")]
 mod ttl_model;
 #[cfg(feature = "testing")]
 mod ttl_promises;
-#[cfg(feature = "testing")]
-mod ttl_stage;
 #[cfg(feature = "testing")]
 mod ttl_store;
 #[cfg(feature = "testing")]

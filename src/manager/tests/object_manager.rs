@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fake::{Stage, pod, secret};
+use super::fake::{pod, secret};
+use super::stage::Stage;
 use crate::clock::Deadline;
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
@@ -32,7 +33,7 @@ fn with_uid(mut pod: Pod, uid: &str) -> Pod {
 /// A manager of each strategy.
 fn each_strategy(test: impl Fn(Stage, ChangeDetection)) {
     for mode in ChangeDetection::ALL {
-        test(Stage::of(mode), mode);
+        test(Stage::of(mode).by_hand(), mode);
     }
 }
 
@@ -61,7 +62,7 @@ fn cm_1_registering_and_unregistering_twice_is_once() {
 /// nothing else.
 #[test]
 fn cm_2_an_update_starts_what_is_new_and_stops_what_is_not_named_any_more() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s1", "s10", "s2"]));
     assert_eq!(stage.runs.count(), 3);
     stage
@@ -301,7 +302,7 @@ fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
 fn any_history_of_references_agrees_with_a_naive_count() {
     for (mut dice, seed) in Dice::histories(10) {
         for mode in ChangeDetection::ALL {
-            let stage = Stage::of(mode);
+            let stage = Stage::of(mode).by_hand();
             let mut naive = Naive::new();
             for step in 0..200 {
                 random_step(&mut dice, &stage, &mut naive);
@@ -330,7 +331,7 @@ fn assert_agrees(stage: &Stage, mode: ChangeDetection, naive: &Naive, when: &str
 /// The agent's table: a row per pod and object, with what it needs and never a value.
 #[test]
 fn inspection_tells_where_each_object_stands() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage
         .manager
         .register_pod(&pod("p", &["there", "gone", "slow"]));
@@ -370,7 +371,7 @@ fn inspection_tells_where_each_object_stands() {
 /// A change is told once, a repeated list is none.
 #[test]
 fn subscribers_hear_of_changes() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let changes = stage.manager.subscribe();
     stage.manager.register_pod(&pod("p", &["a", "b"]));
     stage.runs.list("a", "10", Some(secret("a", "9"))).unwrap();
@@ -386,7 +387,7 @@ fn subscribers_hear_of_changes() {
 /// B16: dropping the manager ends and joins every run, and closes the subscriptions.
 #[test]
 fn dropping_the_manager_joins_everything() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let changes = stage.manager.subscribe();
     stage.manager.register_pod(&pod("p", &["a", "b"]));
     let runs = stage.runs.clone();
@@ -430,7 +431,7 @@ fn a_shutdown_joins_everything() {
 
 #[test]
 fn a_shutdown_names_the_thread_of_a_run_that_is_late() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.hold(true);
     assert_late(&stage, "run of s");
@@ -441,7 +442,7 @@ fn a_shutdown_names_the_thread_of_a_run_that_is_late() {
 
 #[test]
 fn a_drop_does_not_wait_for_what_a_shutdown_has_named() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.hold(true);
     assert_late(&stage, "run of s");
@@ -454,7 +455,7 @@ fn a_drop_does_not_wait_for_what_a_shutdown_has_named() {
 
 #[test]
 fn a_shutdown_names_a_check_that_is_late() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let object = Some(super::fake::immutable("s", "9"));
     stage.runs.list("s", "10", object).unwrap();
@@ -471,7 +472,7 @@ fn a_shutdown_names_a_check_that_is_late() {
 /// the manager is dropped; the drop waits for it all the same.
 #[test]
 fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let runs = stage.runs.clone();
     runs.shut_gate(true);

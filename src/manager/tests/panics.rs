@@ -12,7 +12,8 @@ use crossbeam_channel::bounded;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::{ROUND, immutable, pod, secret};
-use crate::clock::{Clock, Deadline, FakeClock};
+use super::stage::Stage;
+use crate::clock::{Clock, Deadline};
 use crate::error::ErrorKind;
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ObjectState, SecretManager};
@@ -24,28 +25,8 @@ use crate::testing::bad::{Bad, Faulty};
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_mins(2);
 
-struct Stage {
-    api: Bad<Secret>,
-    clock: FakeClock,
-    manager: SecretManager,
-}
-
-fn stage(mode: ChangeDetection, set: impl FnOnce(ManagerOptions) -> ManagerOptions) -> Stage {
-    let clock = FakeClock::new();
-    let api = Bad::new(FakeSource::with_clock(Clock::from(clock.clone())));
-    let options = ManagerOptions::default()
-        .clock(Clock::from(clock.clone()))
-        .change_detection(mode);
-    let manager = SecretManager::new(api.clone(), set(options)).unwrap();
-    Stage {
-        api,
-        clock,
-        manager,
-    }
-}
-
 /// Drops the manager on a thread of its own; a drop that hangs is a failure and no hanging test.
-fn drop_in_time(manager: SecretManager) {
+fn drop_in_time(manager: Arc<SecretManager>) {
     let (dropped, ended) = bounded(1);
     std::thread::spawn(move || {
         drop(manager);
@@ -57,11 +38,11 @@ fn drop_in_time(manager: SecretManager) {
 /// Seen: the panic reached the caller of `register_pod`, and the manager's drop then hung for ever.
 #[test]
 fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
-    let stage = stage(ChangeDetection::Watch, |options| options);
-    stage.api.server.set(secret("s", ""));
+    let stage = Stage::of(ChangeDetection::Watch).start();
+    stage.source.set(secret("s", ""));
     // The housekeeper's first round would make the second try.
     stage.clock.wait_for_timer(ROUND);
-    stage.api.faulty.panic_in("lister_watcher", 2);
+    stage.faulty.panic_in("lister_watcher", 2);
     let manager = stage.manager;
     let (registered, pods) = bounded(1);
     std::thread::spawn(move || {
@@ -85,8 +66,8 @@ fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
 
 #[test]
 fn a_panic_in_lister_watcher_hangs_no_drop() {
-    let stage = stage(ChangeDetection::Watch, |options| options);
-    stage.api.faulty.panic_in("lister_watcher", usize::MAX);
+    let stage = Stage::of(ChangeDetection::Watch).start();
+    stage.faulty.panic_in("lister_watcher", usize::MAX);
     let manager = Arc::new(stage.manager);
     let registers = Arc::clone(&manager);
     drop(std::thread::spawn(move || registers.register_pod(&pod("p", &["s"]))).join());
@@ -96,12 +77,14 @@ fn a_panic_in_lister_watcher_hangs_no_drop() {
 /// An object whose watch cannot be made keeps no other from its room.
 #[test]
 fn a_panic_for_one_object_holds_up_no_other() {
-    let stage = stage(ChangeDetection::Watch, |options| options.reflectors_max(1));
-    stage.api.server.set(secret("z", ""));
+    let stage = Stage::of(ChangeDetection::Watch)
+        .options(|options| options.reflectors_max(1))
+        .start();
+    stage.source.set(secret("z", ""));
     stage.clock.wait_for_timer(ROUND);
     stage.manager.register_pod(&pod("first", &["m"]));
     stage.manager.register_pod(&pod("waits", &["z"]));
-    stage.api.faulty.panic_in("metadata.name=a", usize::MAX);
+    stage.faulty.panic_in("metadata.name=a", usize::MAX);
     stage.manager.register_pod(&pod("bad", &["a"]));
     stage.manager.unregister_pod(&pod("first", &["m"]));
     let key = ObjectKey::new("ns", "z");
@@ -130,10 +113,10 @@ fn a_panic_in_getter_fails_the_start() {
 #[test]
 fn a_panic_in_a_get_is_the_error_of_that_read() {
     for mode in ChangeDetection::ALL {
-        let stage = stage(mode, |options| options);
-        stage.api.server.set(secret("s", ""));
+        let stage = Stage::of(mode).start();
+        stage.source.set(secret("s", ""));
         stage.manager.register_pod(&pod("p", &["s"]));
-        stage.api.faulty.panic_in("get", 1);
+        stage.faulty.panic_in("get", 1);
         let read = || stage.manager.get_fresh("ns", "s", Deadline::NEVER);
         let error = read().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked, "{mode}");
@@ -147,13 +130,13 @@ fn a_panic_in_a_get_is_the_error_of_that_read() {
 /// Seen: it ended the checker, and the old object was served for ever without a failure.
 #[test]
 fn a_panic_in_a_check_is_a_check_that_failed_and_is_tried_again() {
-    let stage = stage(ChangeDetection::Watch, |options| options);
+    let stage = Stage::of(ChangeDetection::Watch).start();
     stage.clock.wait_for_timer(ROUND);
-    stage.api.server.set(immutable("s", ""));
+    stage.source.set(immutable("s", ""));
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
-    stage.api.server.wait_for_watches(0);
-    stage.api.faulty.panic_in("get", 1);
+    stage.source.wait_for_watches(0);
+    stage.faulty.panic_in("get", 1);
     stage.manager.register_pod(&pod("q", &["s"]));
     let kept = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
     assert!(kept.is_stale());
@@ -194,8 +177,10 @@ fn a_panic_in_the_metrics_of_a_manager_fails_its_start_or_nothing() {
         let text = "the metrics of the secret cache panicked: a bad source";
         assert_eq!(error.to_string(), text, "{mode}");
 
-        let stage = stage(mode, |options| options.metrics(hook(&faulty)));
-        stage.api.server.set(secret("s", ""));
+        let stage = Stage::of(mode)
+            .options(|options| options.metrics(hook(&faulty)))
+            .start();
+        stage.source.set(secret("s", ""));
         stage.manager.register_pod(&pod("p", &["s"]));
         faulty.panic_in("read", 1);
         let read = stage.manager.get_by("ns", "s", Deadline::NEVER);

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fake::{ROUND, ReadApart, Stage, commit, immutable, pod, secret, with_uid};
+use super::fake::{ROUND, commit, immutable, pod, secret, with_uid};
+use super::stage::{ReadApart, Stage};
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ObjectEvent;
@@ -18,8 +19,8 @@ const LOOKS_MAX: u32 = 1_000_000;
 
 const STEPS: usize = 600;
 
-/// The world around the manager, and what the world knows that the manager must not contradict.
-struct World {
+/// What happens around the manager, and what the model knows that the manager must not contradict.
+struct SimulationModel {
     stage: Stage,
     dice: Dice,
     /// The server's version; its answers are as old as that.
@@ -29,7 +30,7 @@ struct World {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// The newest version read of each object since it is referenced.
     read: BTreeMap<String, u64>,
-    /// What the server has under each name, where the world knows it.
+    /// What the server has under each name, where the model knows it.
     truth: BTreeMap<String, Option<Secret>>,
     /// Reads past the watch that are under way.
     asked: Vec<Asked>,
@@ -42,10 +43,12 @@ struct Asked {
     answer: Option<Secret>,
 }
 
-impl World {
+impl SimulationModel {
     fn new(dice: Dice) -> Self {
         Self {
-            stage: Stage::with(|options| options.idle_max(ROUND).reflectors_max(4)),
+            stage: Stage::watching()
+                .options(|options| options.idle_max(ROUND).reflectors_max(4))
+                .by_hand(),
             dice,
             version: 10,
             made: BTreeMap::new(),
@@ -247,7 +250,7 @@ impl World {
             commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
         });
         assert!(old.unwrap_or(true), "an answer from the past was taken");
-        // Where nothing newer was known it was news, so the world cannot tell any more.
+        // Where nothing newer was known it was news, so the model cannot tell any more.
         self.truth.remove(&touched);
     }
 
@@ -318,13 +321,13 @@ impl World {
 #[test]
 fn whatever_happens_each_object_has_one_owner_and_moves_forward() {
     for (dice, seed) in Dice::histories(10) {
-        let mut world = World::new(dice);
+        let mut model = SimulationModel::new(dice);
         for step in 0..STEPS {
-            world.step();
-            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.check()));
+            model.step();
+            let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| model.check()));
             assert!(checked.is_ok(), "seed {seed} step {step}");
         }
-        let Stage { manager, runs, .. } = world.stage;
+        let Stage { manager, runs, .. } = model.stage;
         runs.refuse(None);
         drop(manager);
         for number in 0..6 {

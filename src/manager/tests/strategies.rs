@@ -3,128 +3,57 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::fake::pod;
-use crate::clock::{Clock, Deadline, FakeClock};
+use super::stage::{MINUTE, Stage, until, version};
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::manager::{
     ChangeDetection, ConfigMapManager, ManagerOptions, ObjectState, SecretManager,
 };
 use crate::object::{ObjectKey, ResourceVersion, Status};
-use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
-use crate::worker::Worker;
 
-const MINUTE: Duration = Duration::from_mins(1);
-
-/// A manager of Secrets and its server, on one clock.
-struct Stage {
-    source: FakeSource<Secret>,
-    clock: FakeClock,
-    manager: Arc<SecretManager>,
+/// The Secret `s` on the server, referenced, and read once.
+fn warm(mode: ChangeDetection) -> Stage {
+    // As short as it can be, so that watches fall idle within the tests' minutes.
+    let stage = Stage::of(mode)
+        .options(|options| options.idle_max(MINUTE))
+        .start();
+    stage.set("s");
+    stage.manager.register_pod(&pod("p", &["s"]));
+    assert_eq!(stage.version("s"), 2, "{mode}");
+    if mode == ChangeDetection::Watch {
+        stage.source.wait_for_watches(1);
+    }
+    stage
 }
 
-impl Stage {
-    fn with(mode: ChangeDetection, set: impl FnOnce(ManagerOptions) -> ManagerOptions) -> Self {
-        let clock = FakeClock::new();
-        let source = FakeSource::with_clock(Clock::from(clock.clone()));
-        let options = ManagerOptions::default()
-            .clock(Clock::from(clock.clone()))
-            .change_detection(mode);
-        let manager = SecretManager::new(source.clone(), set(options)).unwrap();
-        Self {
-            source,
-            clock,
-            manager: Arc::new(manager),
-        }
+/// Two minutes without a read: a time to live passes, and a watch that is open falls idle and is
+/// stopped.
+fn rest(stage: &Stage) {
+    let watches = stage.manager.change_detection() == ChangeDetection::Watch;
+    if watches {
+        stage.source.wait_for_watches(1);
+        stage.clock.wait_for_timer(MINUTE);
     }
-
-    fn new(mode: ChangeDetection) -> Self {
-        Self::with(mode, |options| options)
-    }
-
-    /// The Secret `s` on the server, referenced, and read once.
-    fn warm(mode: ChangeDetection) -> Self {
-        // As short as it can be, so that watches fall idle within the tests' minutes.
-        let stage = Self::with(mode, |options| options.idle_max(MINUTE));
-        stage.set("s");
-        stage.manager.register_pod(&pod("p", &["s"]));
-        assert_eq!(stage.get("s").unwrap(), 2, "{mode}");
-        if mode == ChangeDetection::Watch {
-            stage.source.wait_for_watches(1);
-        }
-        stage
-    }
-
-    /// Two minutes without a read: a time to live passes, and a watch that is open falls idle and
-    /// is stopped.
-    fn rest(&self) {
-        let watches = self.manager.change_detection() == ChangeDetection::Watch;
-        if watches {
-            self.source.wait_for_watches(1);
-            self.clock.wait_for_timer(MINUTE);
-        }
-        self.clock.advance(Duration::from_mins(2));
-        if watches {
-            self.source.wait_for_watches(0);
-        }
-    }
-
-    fn set(&self, name: &str) -> u64 {
-        let secret = objects::secret("ns", name, "", &[("key", "canary")]);
-        self.source.set(secret)
-    }
-
-    fn get(&self, name: &str) -> Result<u64, Error> {
-        let cached = self.manager.get_by("ns", name, Deadline::NEVER)?;
-        Ok(version(&cached))
-    }
-
-    fn get_fresh(&self, name: &str) -> Result<u64, Error> {
-        let cached = self.manager.get_fresh("ns", name, Deadline::NEVER)?;
-        Ok(version(&cached))
-    }
-
-    fn get_at_least(&self, name: &str, asked: &str) -> Result<u64, Error> {
-        let asked = ResourceVersion::from(asked);
-        let never = Deadline::NEVER;
-        let cached = self.manager.get_at_least("ns", name, &asked, never)?;
-        Ok(version(&cached))
-    }
-
-    /// The versions of the gets since the first `before` requests.
-    fn gets(&self, before: usize) -> Vec<String> {
-        let requests = self.source.requests().into_iter().skip(before);
-        requests
-            .filter(|request| request.kind == RequestKind::Get)
-            .map(|request| request.resource_version.to_string())
-            .collect()
-    }
-
-    fn state(&self, name: &str) -> ObjectState {
-        let key = ObjectKey::new("ns", name);
-        self.manager.inspect_object(&key).unwrap().state
+    stage.clock.advance(Duration::from_mins(2));
+    if watches {
+        stage.source.wait_for_watches(0);
     }
 }
 
-fn version(secret: &Secret) -> u64 {
-    let version = secret.metadata.resource_version.as_ref();
-    version.unwrap().parse().unwrap()
+fn fresh(stage: &Stage) -> u64 {
+    version(&stage.get_fresh("s").unwrap())
+}
+
+fn at_least(stage: &Stage, asked: &str) -> u64 {
+    version(&stage.get_at_least("s", asked).unwrap())
 }
 
 fn each_strategy(test: impl Fn(ChangeDetection)) {
     ChangeDetection::ALL.into_iter().for_each(test);
-}
-
-/// Reads until the answer is as wanted; a watch takes a moment to bring the news.
-fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(found) = read() {
-            return found;
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// SC-1, SC-3, `TestCacheBasedSecretManager`: registered, read, changed, deleted, let go: the same
@@ -132,18 +61,18 @@ fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
 #[test]
 fn sc_1_a_secret_from_registration_to_release() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
-        assert_eq!(stage.state("s"), ObjectState::Synced, "{mode}");
+        let stage = warm(mode);
+        assert_eq!(stage.inspect("s").state, ObjectState::Synced, "{mode}");
         let changed = stage.set("s");
         match mode {
-            ChangeDetection::Watch => until(|| (stage.get("s").unwrap() == changed).then_some(())),
+            ChangeDetection::Watch => until(|| (stage.version("s") == changed).then_some(())),
             ChangeDetection::Cache => {
-                assert_eq!(stage.get("s").unwrap(), 2, "it is fresh");
+                assert_eq!(stage.version("s"), 2, "it is fresh");
                 stage.clock.advance(MINUTE);
             }
             ChangeDetection::Get => {}
         }
-        assert_eq!(stage.get("s").unwrap(), changed, "{mode}");
+        assert_eq!(stage.version("s"), changed, "{mode}");
         stage.source.delete("ns", "s");
         stage.clock.advance(MINUTE);
         let gone = until(|| stage.get("s").err());
@@ -153,7 +82,7 @@ fn sc_1_a_secret_from_registration_to_release() {
             ChangeDetection::Cache | ChangeDetection::Get => "secrets \"s\" not found",
         };
         assert_eq!(gone.to_string(), words, "{mode}");
-        assert_eq!(stage.state("s"), ObjectState::NotFound, "{mode}");
+        assert_eq!(stage.inspect("s").state, ObjectState::NotFound, "{mode}");
         stage.manager.unregister_pod(&pod("p", &[]));
         assert_eq!(stage.manager.inspect().len(), 0, "{mode}");
         let released = stage.get("s").unwrap_err().kind();
@@ -203,7 +132,7 @@ fn sc_1_config_maps_of_many_pods() {
 #[test]
 fn sc_3_what_ten_reads_ask_of_the_server() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         for _ in 0..9 {
             stage.get("s").unwrap();
         }
@@ -225,7 +154,7 @@ fn sc_6_a_manager_tells_its_strategy() {
     assert_eq!(manager.change_detection(), ChangeDetection::Watch);
     each_strategy(|mode| {
         let mode_of_text = mode.as_str().parse().unwrap();
-        let stage = Stage::new(mode_of_text);
+        let stage = Stage::of(mode_of_text).start();
         assert_eq!(stage.manager.change_detection(), mode);
     });
 }
@@ -250,7 +179,7 @@ fn gets_per_step(stage: &Stage) -> [usize; 3] {
                 stage.get(secret).unwrap();
             }
         }
-        stage.gets(before).len()
+        stage.asked_since(before).len()
     })
 }
 
@@ -259,11 +188,11 @@ fn gets_per_step(stage: &Stage) -> [usize; 3] {
 /// too.
 #[test]
 fn cm_2_which_registrations_force_fetches() {
-    let new = Stage::new(ChangeDetection::Cache);
+    let new = Stage::of(ChangeDetection::Cache).start();
     assert_eq!(gets_per_step(&new), [3, 2, 3]);
-    let old = Stage::with(ChangeDetection::Cache, |options| {
-        options.invalidate_on_update(true)
-    });
+    let old = Stage::of(ChangeDetection::Cache)
+        .options(|options| options.invalidate_on_update(true))
+        .start();
     assert_eq!(gets_per_step(&old), [3, 4, 3]);
     for stage in [new, old] {
         let pods = |name| {
@@ -287,7 +216,9 @@ fn cm_2_which_registrations_force_fetches() {
 #[test]
 fn cm_2_the_older_rule_is_the_caches_alone() {
     for mode in [ChangeDetection::Watch, ChangeDetection::Get] {
-        let stage = Stage::with(mode, |options| options.invalidate_on_update(true));
+        let stage = Stage::of(mode)
+            .options(|options| options.invalidate_on_update(true))
+            .start();
         let mut immutable = objects::secret("ns", "s", "", &[("key", "canary")]);
         immutable.immutable = Some(true);
         stage.source.set(immutable);
@@ -300,7 +231,7 @@ fn cm_2_the_older_rule_is_the_caches_alone() {
         if mode == ChangeDetection::Watch {
             stage.get("s").unwrap();
         }
-        assert_eq!(stage.gets(before), Vec::<String>::new(), "{mode}");
+        assert_eq!(stage.asked_since(before), Vec::<String>::new(), "{mode}");
     }
 }
 
@@ -308,12 +239,12 @@ fn cm_2_the_older_rule_is_the_caches_alone() {
 #[test]
 fn r11_a_fresh_read_sees_what_the_server_has() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let before = stage.source.requests().len();
         let changed = stage.set("s");
-        assert_eq!(stage.get_fresh("s").unwrap(), changed, "{mode}");
-        assert_eq!(stage.get_at_least("s", "").unwrap(), changed, "{mode}");
-        assert_eq!(stage.gets(before), ["", ""], "{mode}");
+        assert_eq!(fresh(&stage), changed, "{mode}");
+        assert_eq!(at_least(&stage, ""), changed, "{mode}");
+        assert_eq!(stage.asked_since(before), ["", ""], "{mode}");
         stage.source.delete("ns", "s");
         let gone = stage.get_fresh("s").unwrap_err();
         assert_eq!(gone.to_string(), "secrets \"s\" not found", "{mode}");
@@ -325,20 +256,20 @@ fn r11_a_fresh_read_sees_what_the_server_has() {
 #[test]
 fn r11_cached_reads_never_go_back_behind_a_fresh_one() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let old = stage.source.version();
         stage.source.lag(Some(old));
         let changed = stage.set("s");
-        assert_eq!(stage.get_fresh("s").unwrap(), changed, "{mode}");
+        assert_eq!(fresh(&stage), changed, "{mode}");
         for _ in 0..3 {
-            stage.rest();
-            assert_eq!(stage.get("s").unwrap(), changed, "{mode}");
-            assert_eq!(stage.get_at_least("s", "0").unwrap(), changed, "{mode}");
+            rest(&stage);
+            assert_eq!(stage.version("s"), changed, "{mode}");
+            assert_eq!(at_least(&stage, "0"), changed, "{mode}");
         }
         stage.source.delete("ns", "s");
         assert!(stage.get_fresh("s").unwrap_err().is_not_found(), "{mode}");
         for _ in 0..3 {
-            stage.rest();
+            rest(&stage);
             assert!(stage.get("s").unwrap_err().is_not_found(), "{mode}");
         }
     });
@@ -348,20 +279,20 @@ fn r11_cached_reads_never_go_back_behind_a_fresh_one() {
 #[test]
 fn r11_cached_reads_never_go_back_behind_a_read_not_older_than_a_version() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let changed = stage.set("s");
         let asked = changed.to_string();
-        assert_eq!(stage.get_at_least("s", &asked).unwrap(), changed, "{mode}");
+        assert_eq!(at_least(&stage, &asked), changed, "{mode}");
         stage.source.lag(Some(2));
         for _ in 0..3 {
-            stage.rest();
-            assert_eq!(stage.get("s").unwrap(), changed, "{mode}");
-            assert_eq!(stage.get_at_least("s", "2").unwrap(), changed, "{mode}");
+            rest(&stage);
+            assert_eq!(stage.version("s"), changed, "{mode}");
+            assert_eq!(at_least(&stage, "2"), changed, "{mode}");
         }
         stage.source.lag(None);
         assert_eq!(stage.set("s"), changed + 1);
         let later = (changed + 1).to_string();
-        assert_eq!(stage.get_at_least("s", &later).unwrap(), changed + 1);
+        assert_eq!(at_least(&stage, &later), changed + 1);
     });
 }
 
@@ -370,18 +301,18 @@ fn r11_cached_reads_never_go_back_behind_a_read_not_older_than_a_version() {
 #[test]
 fn r11_what_is_current_and_new_enough_is_not_asked_for() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let before = stage.source.requests().len();
-        assert_eq!(stage.get_at_least("s", "2").unwrap(), 2, "{mode}");
+        assert_eq!(at_least(&stage, "2"), 2, "{mode}");
         let none: &[&str] = &[];
         let expected = match mode {
             ChangeDetection::Watch | ChangeDetection::Cache => none,
             ChangeDetection::Get => &["2"],
         };
-        assert_eq!(stage.gets(before), expected, "{mode}");
+        assert_eq!(stage.asked_since(before), expected, "{mode}");
         stage.source.skip_to(9);
-        assert_eq!(stage.get_at_least("s", "9").unwrap(), 2, "{mode}");
-        assert_eq!(stage.gets(before).last().unwrap(), "9", "{mode}");
+        assert_eq!(at_least(&stage, "9"), 2, "{mode}");
+        assert_eq!(stage.asked_since(before).last().unwrap(), "9", "{mode}");
     });
 }
 
@@ -389,22 +320,20 @@ fn r11_what_is_current_and_new_enough_is_not_asked_for() {
 #[test]
 fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let clock = Clock::from(stage.clock.clone());
         let deadline = clock.after(Duration::from_secs(1));
-        let manager = Arc::clone(&stage.manager);
-        let (send, answer) = crossbeam_channel::bounded(1);
-        let worker = Worker::spawn("t-at-least", move |_| {
-            let found = manager.get_at_least("ns", "s", &"100".into(), deadline);
-            send.send(found.map(drop)).unwrap();
+        let reader = stage.reader(move |manager| {
+            manager
+                .get_at_least("ns", "s", &"100".into(), deadline)
+                .map(drop)
         });
         for pause in [50, 100, 200, 400, 250] {
             let pause = Duration::from_millis(pause);
             stage.clock.wait_for_timer(pause);
             stage.clock.advance(pause);
         }
-        let error = answer.recv().unwrap().unwrap_err();
-        worker.unwrap().join().unwrap();
+        let error = reader.answer().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{mode}");
         assert_eq!(
             error.to_string(),
@@ -417,7 +346,7 @@ fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
             let cached = stage.manager.get("ns", "s").unwrap();
             assert!(cached.last_failure().is_none(), "{mode}");
         }
-        assert_eq!(stage.get("s").unwrap(), 2, "{mode}");
+        assert_eq!(stage.version("s"), 2, "{mode}");
     });
 }
 
@@ -425,14 +354,14 @@ fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
 #[test]
 fn r11_a_version_that_is_none_is_the_servers_to_refuse() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         let words = "resourceVersion: Invalid value: \"odd\"";
         let refusal = Error::from_status(Status::new(400, words));
         let fault = SourceFault::Fail(refusal);
         stage.source.fail_next(RequestKind::Get, fault);
         let error = stage.get_at_least("s", "odd").unwrap_err();
         assert_eq!(error.to_string(), words, "{mode}");
-        assert_eq!(stage.gets(0).last().unwrap(), "odd", "{mode}");
+        assert_eq!(stage.asked_since(0).last().unwrap(), "odd", "{mode}");
     });
 }
 
@@ -440,14 +369,10 @@ fn r11_a_version_that_is_none_is_the_servers_to_refuse() {
 #[test]
 fn a_read_without_an_answer_ends_at_its_deadline() {
     each_strategy(|mode| {
-        let stage = Stage::new(mode);
+        let stage = Stage::of(mode).start();
         stage.source.plan(|_| Some(SourceFault::Hang));
         stage.manager.register_pod(&pod("p", &["s"]));
-        let manager = Arc::clone(&stage.manager);
-        let (send, answer) = crossbeam_channel::bounded(1);
-        let worker = Worker::spawn("t-get", move |_| {
-            send.send(manager.get("ns", "s").map(drop)).unwrap();
-        });
+        let reader = stage.reader(|manager| manager.get("ns", "s").map(drop));
         // As much time as the option gives by default: the kubelet's second, or a request's.
         let limit = match mode {
             ChangeDetection::Watch => Duration::from_secs(1),
@@ -455,8 +380,7 @@ fn a_read_without_an_answer_ends_at_its_deadline() {
         };
         stage.clock.wait_for_timer(limit);
         stage.clock.advance(limit);
-        let error = answer.recv().unwrap().unwrap_err();
-        worker.unwrap().join().unwrap();
+        let error = reader.answer().unwrap_err();
         let (kind, words) = match mode {
             ChangeDetection::Watch | ChangeDetection::Cache => (
                 ErrorKind::NotSynced,
@@ -485,18 +409,15 @@ fn oc_25_a_shutdown_ends_what_is_under_way() {
     ];
     each_strategy(|mode| {
         for (which, ask) in asks.into_iter().enumerate() {
-            let stage = Stage::new(mode);
+            let stage = Stage::of(mode).start();
             stage.source.plan(|_| Some(SourceFault::Hang));
             stage.manager.register_pod(&pod("p", &["s"]));
-            let manager = Arc::clone(&stage.manager);
-            let (send, answer) = crossbeam_channel::bounded(1);
-            let worker = Worker::spawn("t-ask", move |_| send.send(ask(&manager)).unwrap());
+            let reader = stage.reader(ask);
             let watched = usize::from(mode == ChangeDetection::Watch);
             let own = usize::from(mode != ChangeDetection::Watch || which > 0);
             stage.source.wait_for_requests(watched + own);
             stage.manager.stop();
-            let error = answer.recv().unwrap().unwrap_err();
-            worker.unwrap().join().unwrap();
+            let error = reader.answer().unwrap_err();
             assert!(error.is_stopped(), "{mode} {which}: {error:?}");
             let asked = stage.source.requests().len();
             let error = ask(&stage.manager).unwrap_err();
@@ -511,7 +432,7 @@ fn oc_25_a_shutdown_ends_what_is_under_way() {
 #[test]
 fn what_is_cached_is_given_at_once() {
     each_strategy(|mode| {
-        let stage = Stage::warm(mode);
+        let stage = warm(mode);
         stage.source.plan(|_| Some(SourceFault::Hang));
         stage.clock.advance(3 * MINUTE);
         let cached = stage.manager.get_cached("ns", "s").unwrap();

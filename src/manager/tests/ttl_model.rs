@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::fake::{pod, secret};
-use super::ttl_stage::{FIRST_BACKOFF, MINUTE, millis, refused, seconds, unavailable};
+use super::stage::{FIRST_BACKOFF, MINUTE, millis, refused, seconds, unavailable};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
@@ -85,15 +85,15 @@ impl Fault {
 /// One state of one object: which one it is, and its version. A server that was put back gives its
 /// versions again, so that the version at which an object was made is no name for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct WatchState {
+struct ServerState {
     made: u64,
     version: u64,
 }
 
 /// What the model keeps of one object, in the words of the rows.
 #[derive(Clone, Debug, Default)]
-struct Entry {
-    object: Option<WatchState>,
+struct ModelEntry {
+    object: Option<ServerState>,
     absent: bool,
     updated: Option<Instant>,
     floor: u64,
@@ -104,7 +104,7 @@ struct Entry {
     retry_at: Option<Instant>,
 }
 
-impl Entry {
+impl ModelEntry {
     fn said(&self, stale: bool) -> Option<Said> {
         let object = self.object?;
         Some(Said::Object {
@@ -132,7 +132,7 @@ impl Entry {
     }
 
     /// A read past every cache is always believed; `at_least` is what it was asked for.
-    fn take(&mut self, found: Option<WatchState>, at_least: u64, now: Instant) {
+    fn take(&mut self, found: Option<ServerState>, at_least: u64, now: Instant) {
         self.answered(now);
         self.absent = found.is_none();
         if let Some(found) = found {
@@ -154,7 +154,7 @@ impl Entry {
 
     /// OS-10, OS-15 and B18: whether an answer of the server's cache goes behind nothing that is
     /// known.
-    fn admits(&self, found: WatchState) -> bool {
+    fn admits(&self, found: ServerState) -> bool {
         if self.gone == Some(found.made) {
             return false;
         }
@@ -198,18 +198,18 @@ struct Naive {
     /// Objects that were ever made.
     made: u64,
     /// Every change: the version, the name, and the object, unless it was deleted.
-    history: Vec<(u64, String, Option<WatchState>)>,
+    history: Vec<(u64, String, Option<ServerState>)>,
     lag: Option<u64>,
     fault: Option<Fault>,
     ttl: Duration,
     invalidates: bool,
     pods: BTreeMap<String, BTreeSet<String>>,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ModelEntry>,
     requests: Vec<String>,
 }
 
 impl Naive {
-    fn at(&self, name: &str, version: u64) -> Option<WatchState> {
+    fn at(&self, name: &str, version: u64) -> Option<ServerState> {
         let changes = self.history.iter().rev();
         let mut known = changes.filter(|(at, of, _)| *at <= version && of == name);
         known.next().and_then(|(_, _, state)| *state)
@@ -226,9 +226,9 @@ impl Naive {
             // OS-2: an added reference drops what is cached.
             if self.invalidates || !held.contains(name) {
                 let entry = self.entries.entry(name.clone()).or_default();
-                *entry = Entry {
+                *entry = ModelEntry {
                     floor: entry.floor,
-                    ..Entry::default()
+                    ..ModelEntry::default()
                 };
             }
         }
@@ -258,7 +258,7 @@ impl Naive {
         said
     }
 
-    fn fetch(&mut self, entry: &mut Entry, name: &str, now: Instant) -> Said {
+    fn fetch(&mut self, entry: &mut ModelEntry, name: &str, now: Instant) -> Said {
         let cached = entry.object.is_some() && !entry.past_cache;
         self.requests.push(if cached { "0" } else { "" }.to_owned());
         if let Some(fault) = self.fault {
@@ -331,7 +331,7 @@ impl Naive {
 }
 
 /// The real store over the fake server, beside the model.
-struct World {
+struct TtlModel {
     dice: Dice,
     clock: FakeClock,
     source: FakeSource<Secret>,
@@ -340,7 +340,7 @@ struct World {
     naive: Naive,
 }
 
-impl World {
+impl TtlModel {
     fn new(invalidates: bool, dice: Dice) -> Self {
         let clock = FakeClock::new();
         let source = FakeSource::with_clock(Clock::from(clock.clone()));
@@ -418,7 +418,7 @@ impl World {
         let made = before.map_or(self.naive.made.saturating_add(1), |state| state.made);
         self.naive.made = self.naive.made.max(made);
         self.naive.version = version;
-        let state = WatchState { made, version };
+        let state = ServerState { made, version };
         self.naive.history.push((version, name, Some(state)));
     }
 
@@ -523,26 +523,26 @@ impl World {
 
 fn run(invalidates: bool) {
     for (dice, seed) in Dice::histories(10) {
-        play(World::new(invalidates, dice), seed);
+        play(TtlModel::new(invalidates, dice), seed);
     }
 }
 
-fn play(mut world: World, seed: u64) {
+fn play(mut model: TtlModel, seed: u64) {
     for step in 0..STEPS {
-        if let Some((real, expected)) = world.step() {
+        if let Some((real, expected)) = model.step() {
             assert_eq!(real, expected, "step {step} of seed {seed}");
         }
-        let requests = world.source.requests();
+        let requests = model.source.requests();
         let asked: Vec<String> = requests
-            .get(world.naive.requests.len().saturating_sub(3)..)
+            .get(model.naive.requests.len().saturating_sub(3)..)
             .unwrap_or_default()
             .iter()
             .map(|seen| seen.resource_version.to_string())
             .collect();
-        let from = world.naive.requests.len().saturating_sub(3);
+        let from = model.naive.requests.len().saturating_sub(3);
         assert_eq!(
             asked,
-            world.naive.requests[from..],
+            model.naive.requests[from..],
             "step {step} of seed {seed}"
         );
     }

@@ -7,11 +7,10 @@ use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::{secret, too_large};
-use super::ttl_stage::{MINUTE, Stage, millis, unavailable, version};
+use super::stage::{MINUTE, Stage, millis, unavailable, version};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
-use crate::manager::strategy::Strategy as _;
 use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +55,7 @@ impl Getter<Secret> for ByHand {
 /// The Secret `s` is referenced; each request comes out of the receiver.
 fn by_hand(ttl: Duration) -> (Stage, Receiver<Request>) {
     let (send, requests) = unbounded();
-    let stage = Stage::over(|_| Arc::new(ByHand(send)));
+    let stage = Stage::caching().over(|_| Arc::new(ByHand(send)));
     stage.ttl.set(Some(ttl));
     stage.add("s", "pod");
     (stage, requests)
@@ -116,7 +115,7 @@ fn r11_a_further_reference_takes_no_promise_back() {
 fn r11_a_further_reference_keeps_how_far_the_server_had_come() {
     let stage = Stage::with_secret();
     let first = stage.source.version();
-    let second = stage.source.set(secret("s", ""));
+    let second = stage.set("s");
     stage.get_fresh("s").unwrap();
     stage.source.lag(Some(first));
     stage.add("s", "other");
@@ -260,7 +259,7 @@ fn r11_a_shutdown_and_the_last_release_end_the_wait_for_a_version() {
             let owner = if removed.is_empty() { "other" } else { "pod" };
             stage.change(owner, added, removed);
             if removed.is_empty() {
-                stage.store.stop();
+                stage.manager.stop();
             }
             let error = reader.join().unwrap().unwrap_err();
             let expected = if removed.is_empty() {
@@ -340,7 +339,7 @@ impl Getter<Secret> for Busy {
 #[test]
 fn r11_no_read_goes_back_whoever_reads_beside_it() {
     for forgets in [false, true] {
-        let stage = Stage::over(|_| {
+        let stage = Stage::caching().over(|_| {
             Arc::new(Busy {
                 forgets,
                 ..Busy::default()
@@ -359,8 +358,8 @@ fn r11_no_read_goes_back_whoever_reads_beside_it() {
                         let wanted = ResourceVersion::from(last.max(1).to_string());
                         let never = Deadline::NEVER;
                         let found = match way {
-                            0 => stage.store.get_at_least("ns", "s", &"".into(), never),
-                            1 => stage.store.get_at_least("ns", "s", &wanted, never),
+                            0 => stage.manager.get_at_least("ns", "s", &"".into(), never),
+                            1 => stage.manager.get_at_least("ns", "s", &wanted, never),
                             _ => stage.get_by("s", never),
                         };
                         let found = found.map_or(0, |secret| version(&secret));

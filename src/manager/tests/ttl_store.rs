@@ -3,30 +3,20 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Secret;
-
-use super::fake::{VersionedGetter, secret, with_uid};
-use super::ttl_stage::{
+use super::fake::{secret, with_uid};
+use super::stage::{
     FIRST_BACKOFF, MINUTE, Stage, in_parallel, less, millis, seconds, unavailable, version,
 };
-use crate::clock::{Deadline, FakeClock};
-use crate::manager::kinds::KindTraits;
-use crate::manager::options::ManagerOptions;
-use crate::manager::references::{Owner, ReferenceChange};
-use crate::manager::registry::Registry;
 use crate::manager::report::ObjectState;
-use crate::manager::strategy::Strategy as _;
-use crate::manager::ttl::store::TtlStore;
 use crate::object::ObjectKey;
-use crate::sync::Arc;
 
 /// OS-1..OS-4; `TestSecretStore`: counts decide which gets reach the server, and counting reaches
 /// it never.
 #[test]
 fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     for name in ["one", "two", "three", "four"] {
-        stage.source.set(secret(name, ""));
+        stage.set(name);
     }
     stage.add("one", "a");
     stage.add("two", "a");
@@ -38,7 +28,7 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
     stage.delete("four", "a");
     stage.add("three", "a");
     assert_eq!(stage.requests(), 0, "OS-2: references ask nothing");
-    assert_eq!(stage.store.entries().state().objects, 2);
+    assert_eq!(stage.manager.inspect().values().flatten().count(), 3);
     stage.get("one").unwrap();
     stage.get("three").unwrap();
     assert_eq!(stage.requests(), 2);
@@ -49,14 +39,13 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
             format!("object \"ns\"/\"{name}\" not registered"),
             "OS-4"
         );
-        assert!(stage.store.get_cached("ns", name).is_err());
+        assert!(stage.manager.get_cached("ns", name).is_err());
         assert!(stage.get_fresh(name).is_err());
         assert!(stage.get_at_least(name, "1").is_err());
         assert!(
             stage
-                .store
-                .entries()
-                .inspect(&ObjectKey::new("ns", name))
+                .manager
+                .inspect_object(&ObjectKey::new("ns", name))
                 .is_none()
         );
     }
@@ -69,7 +58,7 @@ fn os_1_to_os_4_references_decide_which_gets_reach_the_server() {
 fn os_2_a_further_reference_drops_what_is_cached() {
     let stage = Stage::with_secret();
     let first = stage.version("s");
-    stage.source.set(secret("s", ""));
+    stage.set("s");
     assert_eq!(stage.version("s"), first, "cached");
     stage.add("s", "other");
     assert!(stage.get_cached("s").is_none());
@@ -98,7 +87,7 @@ fn os_3_a_reference_that_goes_leaves_the_data_to_the_others() {
 #[test]
 fn os_5_readers_of_one_object_share_a_fetch_and_hold_up_nobody_else() {
     let stage = Stage::with_secret();
-    stage.source.set(secret("t", ""));
+    stage.set("t");
     stage.add("t", "pod");
     stage.hang_next();
     std::thread::scope(|scope| {
@@ -120,7 +109,7 @@ fn hundred_gets(stage: &Stage) {
     let names: Vec<String> = (0..10).map(|number| format!("s{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for name in &names {
-        stage.source.set(secret(name, ""));
+        stage.set(name);
         stage.add(name, "pod");
     }
     std::thread::scope(|scope| {
@@ -135,7 +124,7 @@ fn hundred_gets(stage: &Stage) {
 /// OS-5, OS-6; `TestSecretStoreGetNeverRefresh`.
 #[test]
 fn os_5_a_hundred_gets_of_ten_objects_make_ten_requests() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     hundred_gets(&stage);
     assert_eq!(stage.requests(), 10);
 }
@@ -143,7 +132,7 @@ fn os_5_a_hundred_gets_of_ten_objects_make_ten_requests() {
 /// OS-5, OS-6; `TestSecretStoreGetAlwaysRefresh`.
 #[test]
 fn os_5_with_no_time_to_live_a_hundred_gets_make_a_hundred_requests() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     stage.ttl.set(Some(Duration::ZERO));
     hundred_gets(&stage);
     assert_eq!(stage.requests(), 100);
@@ -190,7 +179,7 @@ fn os_7_only_a_renewal_may_come_out_of_the_servers_cache() {
     stage.expire();
     stage.get("s").unwrap_err();
     stage.get("s").unwrap_err();
-    stage.source.set(secret("s", ""));
+    stage.set("s");
     stage.get("s").unwrap();
     stage.expire();
     stage.get("s").unwrap();
@@ -204,7 +193,7 @@ fn os_9_an_answer_that_is_not_older_is_stored_and_fresh_again() {
     stage.expire();
     assert_eq!(stage.version("s"), first, "the same version");
     stage.clock.advance(seconds(59));
-    stage.source.set(secret("s", ""));
+    stage.set("s");
     assert_eq!(stage.version("s"), first, "its time was bumped");
     stage.clock.advance(seconds(1));
     let second = stage.get("s").unwrap();
@@ -219,7 +208,7 @@ fn os_9_an_answer_that_is_not_older_is_stored_and_fresh_again() {
 fn os_10_an_older_answer_is_not_stored() {
     let stage = Stage::with_secret();
     let old = stage.source.version();
-    let new = stage.source.set(secret("s", ""));
+    let new = stage.set("s");
     assert_eq!(stage.version("s"), new);
     stage.source.lag(Some(old));
     stage.expire();
@@ -240,7 +229,7 @@ fn os_10_an_older_answer_is_not_stored() {
 fn os_10_a_server_that_was_put_back_is_followed() {
     let stage = Stage::with_secret();
     let old = stage.source.version();
-    let new = stage.source.set(secret("s", ""));
+    let new = stage.set("s");
     assert_eq!(stage.version("s"), new);
     stage.source.restore(old);
     stage.expire();
@@ -267,7 +256,7 @@ fn os_11_an_absence_is_an_answer_that_is_asked_for_again_each_time() {
     assert_eq!(report.since_contact, Some(Duration::ZERO));
     stage.get("s").unwrap_err();
     assert_eq!(stage.requests(), 4, "OS-16; the first was confirmed (B18)");
-    let version = stage.source.set(secret("s", ""));
+    let version = stage.set("s");
     assert_eq!(stage.version("s"), version);
 }
 
@@ -309,7 +298,7 @@ fn os_13_a_failure_leaves_the_cached_object() {
 /// OS-14 with B17: a cached absence stays the answer, and says what went wrong since.
 #[test]
 fn os_14_a_failure_leaves_the_cached_absence() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     stage.add("s", "pod");
     stage.get("s").unwrap_err();
     stage.fail_next(unavailable());
@@ -322,14 +311,17 @@ fn os_14_a_failure_leaves_the_cached_absence() {
     assert_eq!(stage.requests(), 2);
 }
 
-/// OS-15 with B18: versions are compared as numbers of any length, equal ones are accepted, others
-/// have no order.
-fn add_reference(store: &TtlStore<Secret>) {
-    let owner = Owner::new("Pod", ObjectKey::new("ns", "p"));
-    let add = ReferenceChange::Add(ObjectKey::new("ns", "s"));
-    store.change_references(&owner, add);
+/// The Secret `s` is referenced; each get asks the getter, which the test answers by hand.
+fn uncached() -> Stage {
+    let stage = Stage::caching()
+        .options(|options| options.ttl(Duration::ZERO))
+        .by_hand();
+    stage.add("s", "p");
+    stage
 }
 
+/// OS-15 with B18: versions are compared as numbers of any length, equal ones are accepted, others
+/// have no order.
 #[test]
 fn os_15_what_older_means() {
     let rows = [
@@ -342,49 +334,34 @@ fn os_15_what_older_means() {
         ("5", "", true),
     ];
     for (held, incoming, accepted) in rows {
-        let getter = VersionedGetter::default();
-        let clock = FakeClock::new();
-        let options = ManagerOptions::default().clock(clock.clone().into());
-        let store = TtlStore::new(Registry::new(
-            KindTraits::default(),
-            Arc::new(getter.clone()),
-            options.ttl(Duration::ZERO),
-        ));
-        add_reference(&store);
+        let stage = uncached();
         let mut last = String::new();
         for version in [held, incoming] {
-            getter.answer(Ok(secret("s", version)));
-            let cached = store.get("ns", "s", &|| Deadline::NEVER).unwrap();
+            stage.getter.answer(Ok(secret("s", version)));
+            let cached = stage.get("s").unwrap();
             last = cached.metadata.resource_version.clone().unwrap();
         }
         let expected = if accepted { incoming } else { held };
         assert_eq!(last, expected, "{held:?} then {incoming:?}");
-        assert_eq!(getter.asked(), ["", "0"]);
+        assert_eq!(stage.getter.versions(), ["", "0"]);
     }
 }
 
 /// OS-15, section B 25: another object under the name is judged by the floor, as B18 says.
 #[test]
 fn os_15_another_object_from_before_what_is_known_is_refused() {
-    let getter = VersionedGetter::default();
-    let options = ManagerOptions::default().ttl(Duration::ZERO);
-    let store = TtlStore::new(Registry::new(
-        KindTraits::default(),
-        Arc::new(getter.clone()),
-        options,
-    ));
-    add_reference(&store);
+    let stage = uncached();
     let old = || with_uid(secret("s", "5"), "uid-before");
     for answer in [secret("s", "7"), old(), old()] {
-        getter.answer(Ok(answer));
+        stage.getter.answer(Ok(answer));
     }
     let mut uids = Vec::new();
     for _ in 0..3 {
-        let cached = store.get("ns", "s", &|| Deadline::NEVER).unwrap();
+        let cached = stage.get("s").unwrap();
         uids.push(cached.metadata.uid.clone().unwrap());
     }
     assert_eq!(uids, ["uid-s", "uid-s", "uid-before"]);
-    assert_eq!(getter.asked(), ["", "0", ""]);
+    assert_eq!(stage.getter.versions(), ["", "0", ""]);
 }
 
 /// B17 in the place of OS-16: failures are tried again after 50 ms, doubling to the time to live,
@@ -454,7 +431,7 @@ fn os_17_a_fetch_from_before_a_new_reference_is_stored_for_nobody() {
             "fetched at once, beside the old fetch"
         );
         assert_eq!(stage.requests(), 2);
-        let second = stage.source.set(secret("s", ""));
+        let second = stage.set("s");
         stage.source.heal();
         let given = early
             .into_iter()

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::fake::secret;
-use super::ttl_stage::{
+use super::stage::{
     FIRST_BACKOFF, MINUTE, PATIENCE, Stage, in_parallel, less, millis, refused, seconds,
     unavailable, version,
 };
@@ -15,7 +15,6 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
 use crate::manager::Changed;
 use crate::manager::report::ObjectState;
-use crate::manager::strategy::Strategy as _;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
@@ -75,7 +74,7 @@ fn b17_a_deadline_gives_what_is_cached() {
 /// OC-10's answer outlives a deadline as it outlives a failure (OS-14).
 #[test]
 fn b17_a_deadline_gives_the_absence_that_is_cached() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     stage.add("s", "pod");
     stage.get("s").unwrap_err();
     let error = stage.get_by("s", stage.now()).unwrap_err();
@@ -231,11 +230,11 @@ impl Getter<Secret> for PanicsOnce {
 /// A leader whose getter panics leaves nobody behind: that is a failure like any other, and shared.
 #[test]
 fn os_5_a_getter_that_panics_is_a_failure_of_the_fetch() {
-    let stage = Stage::over(|source| {
+    let stage = Stage::caching().over(|source| {
         let (source, panicked) = (source.clone(), Mutex::new(false));
         Arc::new(PanicsOnce { source, panicked })
     });
-    stage.source.set(secret("s", ""));
+    stage.set("s");
     stage.add("s", "pod");
     stage.hang_next();
     std::thread::scope(|scope| {
@@ -303,7 +302,7 @@ fn b12_an_object_that_does_not_decode_any_more_is_said_to_be() {
     let error = stage.get_by("s", stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Undecodable, "nor does a deadline");
     assert_eq!(stage.inspect("s").state, ObjectState::Undecodable);
-    let mended = stage.source.set(secret("s", ""));
+    let mended = stage.set("s");
     stage.expire();
     assert_eq!(stage.version("s"), mended);
     assert!(stage.get_cached("s").unwrap().last_failure().is_none());
@@ -345,7 +344,7 @@ fn b17_what_is_cached_can_be_read_at_any_age() {
 /// B19: what is fetched is trimmed as what is watched.
 #[test]
 fn b19_what_is_fetched_is_trimmed() {
-    let stage = Stage::new();
+    let stage = Stage::caching().start();
     let mut fat = secret("s", "");
     fat.metadata.managed_fields = Some(vec![meta::ManagedFieldsEntry::default()]);
     stage.source.set(fat);
@@ -367,7 +366,7 @@ fn b19_what_is_fetched_is_trimmed() {
 fn r11_a_fresh_read_is_stored_with_its_time() {
     let stage = Stage::with_secret();
     let first = stage.version("s");
-    let second = stage.source.set(secret("s", ""));
+    let second = stage.set("s");
     stage.clock.advance(seconds(30));
     assert_eq!(stage.version("s"), first);
     assert_eq!(version(&stage.get_fresh("s").unwrap()), second);
@@ -418,7 +417,7 @@ fn r11_cached_reads_do_not_go_back_behind_a_fresh_one() {
     let stage = Stage::with_secret();
     let before = stage.source.version() - 1;
     let first = stage.version("s");
-    let second = stage.source.set(secret("s", ""));
+    let second = stage.set("s");
     assert_eq!(version(&stage.get_fresh("s").unwrap()), second);
     stage.source.lag(Some(first));
     stage.expire();
@@ -464,7 +463,7 @@ fn r11_a_fresh_read_serves_those_who_wait_for_a_fetch() {
         stage.clock.wait_for_parked(1);
         let follower = in_parallel(scope, &stage, &["s"]);
         stage.clock.wait_for_parked(2);
-        let second = stage.source.set(secret("s", ""));
+        let second = stage.set("s");
         assert_eq!(version(&stage.get_fresh("s").unwrap()), second);
         for reader in follower {
             assert_eq!(version(&reader.join().unwrap().unwrap()), second);
@@ -505,7 +504,7 @@ fn r11_a_read_of_a_state_not_older_than_a_version() {
         first
     );
     assert_eq!(stage.requests(), 1, "it is in memory");
-    let later = stage.source.set(secret("t", ""));
+    let later = stage.set("t");
     stage.source.lag(Some(first));
     assert_eq!(
         version(&stage.get_at_least("s", &text(later)).unwrap()),
@@ -523,7 +522,7 @@ fn r11_a_read_of_a_state_not_older_than_a_version() {
         0,
         "the same version goes back behind nothing"
     );
-    let second = stage.source.set(secret("s", ""));
+    let second = stage.set("s");
     assert_eq!(
         version(&stage.get_at_least("s", &text(second)).unwrap()),
         second
@@ -570,7 +569,7 @@ fn r11_a_version_that_another_read_brings_ends_the_wait() {
             move || stage.get_at_least("s", &text)
         });
         stage.clock.wait_for_timer(millis(50));
-        stage.source.set(secret("s", ""));
+        stage.set("s");
         stage.get_fresh("s").unwrap();
         assert_eq!(version(&reader.join().unwrap().unwrap()), next);
     });
@@ -581,7 +580,7 @@ fn r11_a_version_that_another_read_brings_ends_the_wait() {
 #[test]
 fn os_5_a_shutdown_ends_the_fetches() {
     let stage = Stage::with_secret();
-    stage.source.set(secret("t", ""));
+    stage.set("t");
     stage.add("t", "pod");
     stage.get("t").unwrap();
     stage.hang_next();
@@ -594,7 +593,7 @@ fn os_5_a_shutdown_ends_the_fetches() {
         stage.clock.wait_for_parked(3);
         let future = scope.spawn(|| stage.get_at_least("t", "99"));
         stage.clock.wait_for_parked(4);
-        stage.store.stop();
+        stage.manager.stop();
         for reader in readers {
             assert!(reader.join().unwrap().unwrap_err().is_stopped());
         }
@@ -617,7 +616,7 @@ fn os_5_a_shutdown_ends_the_fetches() {
 #[test]
 fn subscribers_hear_of_what_changes() {
     let stage = Stage::with_secret();
-    let changes = stage.store.entries().changes().subscribe();
+    let changes = stage.manager.subscribe();
     let told = |what: &str, expected: bool| {
         let Changed::Keys(keys) = changes.take() else {
             panic!("{what}: one key fits")

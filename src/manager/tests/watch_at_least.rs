@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 
-use super::fake::{Stage, commit, immutable, pod, secret, too_large, with_uid};
+use super::fake::{commit, immutable, pod, secret, too_large, with_uid};
+use super::stage::Stage;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::object::{ObjectKey, ResourceVersion};
@@ -15,9 +16,7 @@ use crate::worker::Worker;
 
 /// An object whose watch is filled with a list at 10.
 fn stage(object: Option<Secret>) -> Stage {
-    let stage = Stage::new();
-    stage.manager.register_pod(&pod("p", &["s"]));
-    stage.runs.list("s", "10", object).unwrap();
+    let stage = Stage::listed(object);
     assert!(stage.getter.versions().is_empty());
     stage
 }
@@ -76,14 +75,14 @@ fn cached_reads_do_not_go_back_behind_the_answer() {
     let stage = stage(Some(secret("s", "9")));
     stage.getter.answer(Ok(secret("s", "12")));
     assert_eq!(at_least(&stage, "15").unwrap(), "12");
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     stage.runs.modified(secret("s", "11"));
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     let early = stage.runs.list("s", "14", Some(secret("s", "11")));
     assert_eq!(early.unwrap_err().kind(), ErrorKind::Stale);
     assert_eq!(at_least(&stage, "15").unwrap(), "12", "known by now");
     stage.runs.modified(secret("s", "16"));
-    assert_eq!(stage.version("s"), "16");
+    assert_eq!(stage.version_now("s"), 16);
     assert_eq!(stage.getter.asked(), 1);
 }
 
@@ -102,7 +101,7 @@ fn that_there_is_none_is_an_answer() {
     );
     assert!(at_least(&stage, "15").unwrap_err().is_not_found());
     stage.runs.modified(with_uid(secret("s", "16"), "again"));
-    assert_eq!(stage.version("s"), "16");
+    assert_eq!(stage.version_now("s"), 16);
     assert_eq!(stage.getter.asked(), 1);
 }
 
@@ -110,13 +109,13 @@ fn that_there_is_none_is_an_answer() {
 /// asked for.
 #[test]
 fn what_is_known_is_the_least_that_is_asked_for() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.getter.versions();
     stage
         .getter
@@ -221,7 +220,7 @@ fn an_answer_that_was_overtaken_raises_no_floor() {
     stage.runs.modified(secret("s", "12"));
     let gone = stage.complete(&read, Err(not_found()));
     assert!(gone.unwrap_err().is_not_found(), "it was true at 15");
-    assert_eq!(stage.version("s"), "12", "the watch is on its way there");
+    assert_eq!(stage.version_now("s"), 12, "the watch is on its way there");
     stage.runs.deleted(secret("s", "14"));
     assert!(stage.get_now("s").unwrap_err().is_not_found());
 }

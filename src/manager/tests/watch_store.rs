@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::fake::{ROUND, Stage, commit, immutable, pod, secret, with_uid};
+use super::fake::{ROUND, commit, immutable, pod, secret, with_uid};
+use super::stage::Stage;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::clock::Deadline;
@@ -32,7 +33,7 @@ fn get_elsewhere(
 /// OC-7, OC-10, OC-14; `TestSecretCache`: not found, appears, changes, disappears, unregistered.
 #[test]
 fn a_secret_comes_and_goes() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let error = stage.get_now("s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotRegistered);
     assert_eq!(error.to_string(), "object \"ns\"/\"s\" not registered");
@@ -43,9 +44,9 @@ fn a_secret_comes_and_goes() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert_eq!(error.to_string(), "secret \"s\" not found");
     stage.runs.modified(secret("s", "11"));
-    assert_eq!(stage.version("s"), "11");
+    assert_eq!(stage.version_now("s"), 11);
     stage.runs.modified(secret("s", "12"));
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     stage.runs.deleted(secret("s", "13"));
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     stage.manager.unregister_pod(&pod);
@@ -56,7 +57,7 @@ fn a_secret_comes_and_goes() {
 /// OC-2, OC-3; `TestSecretCacheMultipleRegistrations`: one run, whatever the references do.
 #[test]
 fn more_references_start_nothing_more() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let first = pod("first", &["s"]);
     stage.manager.register_pod(&first);
     for number in 0..20 {
@@ -75,7 +76,7 @@ fn more_references_start_nothing_more() {
 /// OC-9, OC-13, B1, B2: the kubelet's line first, then the server's words, attempts and since when.
 #[test]
 fn a_wait_in_vain_says_why() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let (worker, answer) = get_elsewhere(&stage, "s");
     stage.clock.wait_for_timer(Duration::from_secs(1));
@@ -104,7 +105,7 @@ fn a_wait_in_vain_says_why() {
 /// B1: the wait ends with the list, not with a poll or a deadline.
 #[test]
 fn a_wait_ends_with_the_answer() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let (worker, answer) = get_elsewhere(&stage, "s");
     stage.clock.wait_for_timer(Duration::from_secs(1));
@@ -116,11 +117,11 @@ fn a_wait_ends_with_the_answer() {
 /// B1: an answer in memory wins over a deadline that has passed; without one there is no wait.
 #[test]
 fn success_beats_the_deadline() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
 }
 
 /// OC-15, OC-16, OC-17; `TestImmutableSecretStopsTheReflector`.
@@ -156,7 +157,7 @@ fn an_immutable_secret_stops_its_run() {
         ),
     ];
     for (what, (first, then), stops) in rows {
-        let stage = Stage::new();
+        let stage = Stage::by_hand();
         stage.manager.register_pod(&pod("p", &["s"]));
         stage.runs.list("s", "10", first).unwrap();
         if let Some(then) = then {
@@ -174,7 +175,7 @@ fn an_immutable_secret_stops_its_run() {
 /// both were.
 #[test]
 fn oc_15_an_immutable_object_that_nobody_has_read_keeps_its_watch() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let first = immutable("s", "9");
     stage.runs.list("s", "10", Some(first.clone())).unwrap();
@@ -188,9 +189,9 @@ fn oc_15_an_immutable_object_that_nobody_has_read_keeps_its_watch() {
         .runs
         .modified(with_uid(immutable("s", "12"), "another"));
     assert!(!stage.runs.is_stopped("s"));
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     assert!(stage.runs.is_stopped("s"), "the first read stops it");
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     assert_eq!(stage.runs.count(), 1, "it goes on being served");
 }
 
@@ -216,7 +217,7 @@ fn oc_15_each_kind_of_read_stops_the_watch_of_an_immutable_object() {
         }),
     ];
     for (what, read) in reads {
-        let stage = Stage::new();
+        let stage = Stage::by_hand();
         stage.manager.register_pod(&pod("p", &["s"]));
         let object = Some(immutable("s", "9"));
         stage.runs.list("s", "10", object).unwrap();
@@ -229,7 +230,7 @@ fn oc_15_each_kind_of_read_stops_the_watch_of_an_immutable_object() {
 /// OC-15: who waits for it reads it when it comes.
 #[test]
 fn oc_15_an_immutable_object_that_is_waited_for_is_read_when_it_comes() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let (worker, answer) = get_elsewhere(&stage, "s");
     stage.clock.wait_for_timer(Duration::from_secs(1));
@@ -243,7 +244,9 @@ fn oc_15_an_immutable_object_that_is_waited_for_is_read_when_it_comes() {
 /// OC-15, B4: an unread one that idleness stops is an idle item, which a read watches again.
 #[test]
 fn oc_15_an_immutable_object_that_stays_unread_falls_idle() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let object = Some(immutable("s", "9"));
     stage.runs.list("s", "10", object).unwrap();
@@ -261,14 +264,16 @@ fn oc_15_an_immutable_object_that_stays_unread_falls_idle() {
 /// OC-18, OC-21, OC-22 (B4); `TestMaxIdleTimeStopsTheReflector`.
 #[test]
 fn an_idle_run_is_stopped_and_a_read_starts_another() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.runs.write(0, |writer| writer.bookmark(&"15".into()));
     for _ in 0..3 {
         stage.clock.advance(Duration::from_secs(20));
-        assert_eq!(stage.version("s"), "9");
+        assert_eq!(stage.version_now("s"), 9);
     }
     stage.clock.wait_for_timer(ROUND);
     stage.round();
@@ -292,13 +297,15 @@ fn an_idle_run_is_stopped_and_a_read_starts_another() {
         assert!(run.waits_for_previous, "OC-23");
     });
     stage.runs.list("s", "17", Some(secret("s", "16"))).unwrap();
-    assert_eq!(stage.version("s"), "16");
+    assert_eq!(stage.version_now("s"), 16);
 }
 
 /// OC-19 is not kept (B5): idleness is counted from the item's creation.
 #[test]
 fn an_item_that_was_never_read_has_its_time_too() {
-    let stage = Stage::with(|options| options.idle_max(Duration::from_mins(3)));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(Duration::from_mins(3)))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     for _ in 0..3 {
@@ -312,20 +319,22 @@ fn an_item_that_was_never_read_has_its_time_too() {
 /// OC-20; `TestReflectorNotStoppedOnSlowInitialization`.
 #[test]
 fn an_item_that_is_not_filled_is_never_idle() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     for _ in 0..3 {
         stage.round();
     }
     assert!(!stage.runs.is_stopped("s"));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
 }
 
 /// OC-25: references count on, nothing starts, an immutable object is served; others fail, at once.
 #[test]
 fn a_manager_that_was_shut_down_starts_nothing() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["mutable", "fixed"]));
     stage
         .runs
@@ -335,14 +344,14 @@ fn a_manager_that_was_shut_down_starts_nothing() {
         .runs
         .list("fixed", "10", Some(immutable("fixed", "9")))
         .unwrap();
-    assert_eq!(stage.version("fixed"), "9");
+    assert_eq!(stage.version_now("fixed"), 9);
     stage.manager.stop();
     assert!(stage.runs.is_stopped("mutable"));
     stage
         .manager
         .register_pod(&pod("late", &["mutable", "fixed", "late"]));
     assert_eq!(stage.runs.count(), 2);
-    assert_eq!(stage.version("fixed"), "9");
+    assert_eq!(stage.version_now("fixed"), 9);
     for name in ["mutable", "late"] {
         let error = stage.manager.get("ns", name).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stopped, "as with Cache and Get");
@@ -354,7 +363,9 @@ fn a_manager_that_was_shut_down_starts_nothing() {
 /// OC-28: a run that has ended cannot commit, whatever it still brings.
 #[test]
 fn an_ended_run_cannot_commit() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     // Keeps the first run's writer from its thread's end, as a slow list would.
@@ -373,28 +384,34 @@ fn an_ended_run_cannot_commit() {
     assert!(late.unwrap_err().is_stopped());
     assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
     stage.runs.list("s", "12", Some(secret("s", "11"))).unwrap();
-    assert_eq!(stage.version("s"), "11");
+    assert_eq!(stage.version_now("s"), 11);
 }
 
 /// B18: older answers out of the server's cache, and older events, do not replace what is known.
 #[test]
 fn reads_never_go_back_in_time() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     stage.runs.modified(secret("s", "20"));
     stage.runs.modified(secret("s", "15"));
-    assert_eq!(stage.version("s"), "20");
+    assert_eq!(stage.version_now("s"), 20);
     stage.runs.deleted(secret("s", "16"));
-    assert_eq!(stage.version("s"), "20");
+    assert_eq!(stage.version_now("s"), 20);
     let older = stage.runs.list("s", "12", Some(secret("s", "9")));
     assert_eq!(older.unwrap_err().kind(), ErrorKind::Stale);
-    assert_eq!(stage.version("s"), "20");
+    assert_eq!(stage.version_now("s"), 20);
     let consistent = stage.runs.write(0, |writer| {
         commit(writer, "12", Some(secret("s", "9")), true)
     });
     consistent.unwrap();
-    assert_eq!(stage.version("s"), "9", "the server's history was put back");
+    assert_eq!(
+        stage.version_now("s"),
+        9,
+        "the server's history was put back"
+    );
     let report = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
     assert_eq!(report.unwrap().refused, 3, "an event, a deletion, a list");
 }
@@ -402,7 +419,7 @@ fn reads_never_go_back_in_time() {
 /// R11: a fresh read raises the floor for the cached reads after it.
 #[test]
 fn cached_reads_do_not_go_back_behind_a_fresh_one() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     stage.getter.answer(Ok(secret("s", "30")));
@@ -410,7 +427,7 @@ fn cached_reads_do_not_go_back_behind_a_fresh_one() {
     let fresh = stage.manager.get_fresh("ns", "s", never).unwrap();
     assert_eq!(fresh.metadata.resource_version.as_deref(), Some("30"));
     stage.runs.modified(secret("s", "29"));
-    assert_eq!(stage.version("s"), "30");
+    assert_eq!(stage.version_now("s"), 30);
     stage.getter.answer(Err(Error::not_found("secret", "s")));
     let gone = stage.manager.get_fresh("ns", "s", never).unwrap_err();
     assert!(gone.is_not_found());
@@ -419,13 +436,13 @@ fn cached_reads_do_not_go_back_behind_a_fresh_one() {
     stage
         .runs
         .modified(with_uid(secret("s", "40"), "uid-again"));
-    assert_eq!(stage.version("s"), "40");
+    assert_eq!(stage.version_now("s"), 40);
 }
 
 /// R4: a refusal is an answer only once the reflector says that it outlasted its grace.
 #[test]
 fn a_refusal_becomes_an_answer() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let forbidden = Error::from_status(Status::new(403, "secrets \"s\" is forbidden"));
     let mut status = ReflectorStatus {
@@ -444,8 +461,8 @@ fn a_refusal_becomes_an_answer() {
     assert_eq!(error.to_string(), "secrets \"s\" is forbidden");
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     assert_eq!(
-        stage.version("s"),
-        "9",
+        stage.version_now("s"),
+        9,
         "and it is forgotten once it is lifted"
     );
 }
@@ -453,7 +470,9 @@ fn a_refusal_becomes_an_answer() {
 /// The ceiling: the item says so, the housekeeper tries again when a run has ended.
 #[test]
 fn an_item_over_the_ceiling_waits_for_room() {
-    let stage = Stage::with(|options| options.reflectors_max(1));
+    let stage = Stage::watching()
+        .options(|options| options.reflectors_max(1))
+        .by_hand();
     let (first, second) = (pod("first", &["a"]), pod("second", &["b"]));
     stage.manager.register_pod(&first);
     stage.manager.register_pod(&second);
@@ -468,14 +487,14 @@ fn an_item_over_the_ceiling_waits_for_room() {
     stage.manager.unregister_pod(&first);
     stage.runs.wait_for_count(2);
     stage.runs.list("b", "10", Some(secret("b", "9"))).unwrap();
-    assert_eq!(stage.version("b"), "9");
+    assert_eq!(stage.version_now("b"), 9);
 }
 
 /// A thread that cannot be had is an answer for readers and is tried again each round; so is one
 /// that crashed.
 #[test]
 fn what_could_not_be_started_is_tried_again() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage
         .runs
         .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
@@ -497,7 +516,7 @@ fn what_could_not_be_started_is_tried_again() {
 /// round does.
 #[test]
 fn reads_do_not_start_a_run_that_crashes_over_and_over() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.crash(0);
     for _ in 0..10 {
@@ -513,11 +532,11 @@ fn reads_do_not_start_a_run_that_crashes_over_and_over() {
 /// B7, R4: a failed check is not tried again before the server wants it.
 #[test]
 fn a_failed_check_waits_for_as_long_as_the_server_says() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let object = Some(immutable("s", "9"));
     stage.runs.list("s", "10", object).unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     let busy = Error::new(ErrorKind::Protocol, "too many requests");
     let busy = busy.with_retry_after(Duration::from_secs(90));
     stage.getter.answer(Err(busy));
@@ -537,7 +556,9 @@ fn a_failed_check_waits_for_as_long_as_the_server_says() {
 /// it was.
 #[test]
 fn an_idle_item_reports_its_last_answer() {
-    let stage = Stage::with(|options| options.idle_max(ROUND));
+    let stage = Stage::watching()
+        .options(|options| options.idle_max(ROUND))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["gone", "odd"]));
     stage.runs.list("gone", "10", None).unwrap();
     stage
@@ -570,7 +591,7 @@ fn an_idle_item_reports_its_last_answer() {
 /// B12: the last good copy is of the same object; that of a deleted one of the same name is not.
 #[test]
 fn the_last_good_copy_is_of_the_same_object() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     let event = ObjectEvent::modified(Undecodable {
@@ -588,13 +609,13 @@ fn the_last_good_copy_is_of_the_same_object() {
 /// B7: a new reference asks once; readers wait for it; the same uid is served on.
 #[test]
 fn a_new_reference_checks_an_immutable_object_once() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     assert_eq!(stage.getter.asked(), 0);
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(1);
@@ -612,13 +633,13 @@ fn a_new_reference_checks_an_immutable_object_once() {
 /// B7: another uid restarts the watch, which may not answer with the old object any more.
 #[test]
 fn an_immutable_object_made_again_is_noticed() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.manager.register_pod(&pod("q", &["s"]));
     stage
         .getter
@@ -633,20 +654,20 @@ fn an_immutable_object_made_again_is_noticed() {
         .runs
         .list("s", "21", Some(with_uid(immutable("s", "20"), "uid-again")))
         .unwrap();
-    assert_eq!(stage.version("s"), "20");
+    assert_eq!(stage.version_now("s"), 20);
     stage.runs.wait_for_join(1);
 }
 
 /// B7: an object that is gone restarts the watch too, and its old state is not taken back.
 #[test]
 fn an_immutable_object_that_is_gone_is_noticed() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.answer(Err(Error::not_found("secret", "s")));
     stage.runs.wait_for_count(2);
@@ -660,13 +681,13 @@ fn an_immutable_object_that_is_gone_is_noticed() {
 /// check again.
 #[test]
 fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.manager.register_pod(&pod("q", &["s"]));
     stage.getter.wait_for_asked(1);
     let marked = stage.get_now("s").unwrap();
@@ -711,22 +732,24 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
 /// OC-15 as the kubelet has it, by option.
 #[test]
 fn the_check_of_immutable_objects_can_be_switched_off() {
-    let stage = Stage::with(|options| options.recheck_immutable(false));
+    let stage = Stage::watching()
+        .options(|options| options.recheck_immutable(false))
+        .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage
         .runs
         .list("s", "10", Some(immutable("s", "9")))
         .unwrap();
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     stage.manager.register_pod(&pod("q", &["s"]));
-    assert_eq!(stage.version("s"), "9");
+    assert_eq!(stage.version_now("s"), 9);
     assert_eq!(stage.getter.asked(), 0);
 }
 
 /// B12: an object that does not decode is an answer; its last good copy is there for who asks.
 #[test]
 fn an_object_that_does_not_decode_says_so() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     let set_aside = || Undecodable {
@@ -753,7 +776,7 @@ fn an_object_that_does_not_decode_says_so() {
     assert_eq!(report.state, crate::manager::ObjectState::Undecodable);
     assert_eq!(report.reason, "data.key: not base64");
     stage.runs.modified(secret("s", "12"));
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
     write(ObjectEvent::deleted(Undecodable {
         resource_version: "13".into(),
         ..set_aside()
@@ -764,7 +787,7 @@ fn an_object_that_does_not_decode_says_so() {
 /// OC-6: objects of other names, from a server that ignores the field selector, are not ours.
 #[test]
 fn what_the_server_sends_beside_the_object_is_ignored() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let foreign = stage.runs.write(0, |writer| {
         commit(writer, "10", Some(secret("other", "9")), false)
@@ -781,14 +804,14 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     stage.runs.write(0, |writer| {
         writer.apply(ObjectEvent::deleted(other)).unwrap();
     });
-    assert_eq!(stage.version("s"), "12");
+    assert_eq!(stage.version_now("s"), 12);
 }
 
 /// B16: whoever lets go of the last reference does not wait for the thread's end; the housekeeper
 /// does.
 #[test]
 fn letting_go_does_not_wait_for_threads() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     let pod = pod("p", &["s"]);
     stage.manager.register_pod(&pod);
     stage.runs.hold(true);
@@ -803,7 +826,7 @@ fn letting_go_does_not_wait_for_threads() {
 /// OC-25, B16: a fresh read that is under way ends with the manager's shutdown.
 #[test]
 fn a_shutdown_ends_fresh_reads() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     let manager = Arc::clone(&stage.manager);
     let worker = Worker::spawn("t-fresh", move |_| {
@@ -824,7 +847,7 @@ fn a_shutdown_ends_fresh_reads() {
 /// meanwhile.
 #[test]
 fn an_answer_knows_its_age_and_the_last_failure() {
-    let stage = Stage::new();
+    let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
     let first = stage.get_now("s").unwrap();
