@@ -1,6 +1,11 @@
 //! The one harness of this room's tests: a manager of Secrets on a clock that stands still, and
 //! what stands for the server.
 
+#![cfg_attr(
+    not(feature = "testing"),
+    expect(dead_code, reason = "most of it is for tests over the fake server")
+)]
+
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
