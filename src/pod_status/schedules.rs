@@ -130,7 +130,7 @@ fn the_clock_is_never_missed() {
     );
 }
 
-/// Stopped before, while or after it looks: the wait ends, and nobody else's.
+/// The stop comes before, while or after the wait looks: that wait ends, and no other.
 #[test]
 fn a_stop_is_never_missed() {
     shuttle::check_random(
@@ -208,8 +208,8 @@ fn two_pods_lose_nothing_to_each_other() {
     );
 }
 
-/// The pod's last waiter leaves by its deadline while another comes: the one who comes is not left
-/// at a bell that nobody rings any more.
+/// The pod's last waiter leaves at its deadline while another comes: the new waiter does not wait
+/// on a bell that is not rung any more.
 #[test]
 fn a_bell_that_goes_takes_nobody_with_it() {
     shuttle::check_random(

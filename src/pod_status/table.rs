@@ -1,5 +1,5 @@
-//! What stands under the cache's one lock: entries, the global time and who waits; decides, and
-//! never calls user code.
+//! The content under the cache's one lock: entries, the global time and the waiters. It decides,
+//! and never calls user code.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -19,14 +19,14 @@ pub(super) struct PodTable<S> {
     pods: HashMap<Arc<str>, PodReading<S>>,
     /// `None` until it is first set, which is not the same as the zero time (PC-6).
     global: Option<Timestamp>,
-    /// Only pods for which somebody waits, or has an answer to collect.
+    /// Only pods with a waiter, or with an answer that a waiter has not taken yet.
     waited: HashMap<Arc<str>, Waited<S>>,
     tickets: u64,
     closed: bool,
     evented: bool,
 }
 
-/// Those who wait for one pod.
+/// The waiters of one pod.
 struct Waited<S> {
     bell: Arc<Bell>,
     /// By ticket, so in the order in which they came.
@@ -100,7 +100,7 @@ impl<S> PodTable<S> {
         unanswered.map(|waiter| &waiter.wait)
     }
 
-    /// The answer to who asks now: strictly after what was asked for (PC-6).
+    /// The answer to a call that begins now: its time is strictly after `min_time` (PC-6).
     pub(super) fn newer_than(&self, uid: &str, min_time: Timestamp) -> Option<PodReading<S>> {
         let entry = self.pods.get(uid);
         let known = entry.and_then(|entry| entry.modified.max(entry.observed));
@@ -182,7 +182,7 @@ impl<S> PodTable<S> {
         }
     }
 
-    /// Pods for which somebody waits or has an answer to collect, and how many those are.
+    /// How many pods have a waiter or an answer that was not taken, and how many waiters there are.
     #[cfg(test)]
     pub(super) fn waiters(&self) -> (usize, usize) {
         let waited = self.waited.values();

@@ -63,7 +63,7 @@ fn shortfall(time: Timestamp, min_time: Timestamp) -> String {
     }
 }
 
-/// The end of a wait because nobody will answer any more.
+/// The error of a wait on a closed cache.
 pub(super) fn closed(uid: &str) -> Error {
     Error::new(
         ErrorKind::Stopped,
@@ -71,7 +71,7 @@ pub(super) fn closed(uid: &str) -> Error {
     )
 }
 
-/// The end of a wait because whoever waits was stopped.
+/// The error of a wait whose thread was stopped.
 pub(super) fn stopped(uid: &str) -> Error {
     Error::stopped(&format!("pod \"{uid}\": waiting for a newer status"))
 }

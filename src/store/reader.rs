@@ -152,9 +152,9 @@ impl<K: Object> Store<K> {
 
     /// Blocks until the store has the result of a list, at most until `deadline`.
     ///
-    /// While somebody waits, the reflector retries a failing first list fast. Also ends when
-    /// the server's refusal, or its word that it knows no such resource, has become an answer,
-    /// and when the reflector ends.
+    /// During the wait, the reflector retries a failing first list fast. Also ends when the
+    /// server's refusal, or its word that it knows no such resource, has become an answer, and when
+    /// the reflector ends.
     ///
     /// # Errors
     ///
@@ -355,7 +355,7 @@ impl<K: Object> Store<K> {
         self.state.lock().guard.refused()
     }
 
-    /// What ended it, if nobody asked it to end.
+    /// The cause of the end, if it was not asked for.
     pub(crate) fn cause_of_end(&self) -> Option<Error> {
         self.state.lock().cause.clone()
     }
@@ -445,7 +445,7 @@ impl<K: Object> Store<K> {
     }
 }
 
-/// The error of a wait that nobody can end any more.
+/// The error of a wait on a store whose content cannot change any more.
 fn ended<K: Object>(state: &StoreContent<K>, name: &str) -> Error {
     let what = format!("waiting for the {name} cache");
     if let Some(cause) = &state.cause {

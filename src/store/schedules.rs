@@ -101,9 +101,9 @@ fn the_clock_is_never_missed() {
     );
 }
 
-/// A reflector's rest ends by a stop and by a reader who begins to wait, whichever comes.
+/// A stop ends a reflector's pause, and so does a reader that begins to wait.
 #[test]
-fn a_rest_hears_the_stop_and_the_demand() {
+fn a_pause_ends_by_the_stop_and_by_a_waiter() {
     for stops in [true, false] {
         shuttle::check_random(
             move || {

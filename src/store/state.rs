@@ -52,7 +52,7 @@ pub(super) struct StoreContent<K: Object> {
     pub(super) synced: bool,
     /// The writer is gone: nothing will ever change.
     pub(super) ended: bool,
-    /// What ended it, if nobody asked it to end.
+    /// The cause of the end, if it was not asked for.
     pub(super) cause: Option<Error>,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,
@@ -72,7 +72,7 @@ impl<K: Object> StoreContent<K> {
         }
     }
 
-    /// Takes in how the reflector is; wakes those who wait when it has a final answer for them.
+    /// Takes the reflector's status, and wakes the waiters if it has a final answer for them.
     pub(super) fn report(monitor: &Monitor<Self>, status: &ReflectorStatus) {
         let mut status = status.clone();
         let mut state = monitor.lock();
@@ -87,7 +87,7 @@ impl<K: Object> StoreContent<K> {
         }
     }
 
-    /// Nothing will ever change; ends every wait. The first cause that is told stays.
+    /// Says that the content will not change any more, and ends every wait. The first cause stays.
     pub(super) fn end(monitor: &Monitor<Self>, cause: Option<Error>) {
         let mut state = monitor.lock();
         state.ended = true;

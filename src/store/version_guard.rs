@@ -16,7 +16,7 @@ const TOMBSTONES_MAX: usize = 64;
 /// An object that is held is judged by its own version. One that is not held had ended, or was not
 /// there yet, when the content was last listed: a state that is not newer than the list is old.
 /// What was deleted since then has a tombstone. Versions that are not numbers are always accepted.
-/// A state is told by its uid and its version, in that order.
+/// A uid and a version identify a state, in that order.
 #[derive(Clone, Debug)]
 pub(crate) struct VersionGuard {
     position: ResourceVersion,

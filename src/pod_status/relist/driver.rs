@@ -1,4 +1,4 @@
-//! The relist loop's thread: asks the runtime, fills the cache, rests, until it is stopped.
+//! The relist loop's thread: asks the runtime, fills the cache, pauses, until it is stopped.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -54,13 +54,13 @@ impl<R: Runtime> RelistLoop<R> {
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         while !stop.is_stopped() {
             let stopped = self.round(stop);
-            if stopped || self.rest(stop) == WaitEnd::Stopped {
+            if stopped || self.pause(stop) == WaitEnd::Stopped {
                 return;
             }
         }
     }
 
-    /// One relist and what is told of it. Returns whether it was cut off by the stop.
+    /// Runs one relist and records its end. Returns whether the stop cut it off.
     pub(super) fn round(&mut self, stop: &StopToken) -> bool {
         let began = self.clock.now();
         // The runtime and the status are the user's; whatever panics costs one relist.
@@ -68,7 +68,7 @@ impl<R: Runtime> RelistLoop<R> {
         self.end(began, relisted)
     }
 
-    fn rest(&self, stop: &StopToken) -> WaitEnd {
+    fn pause(&self, stop: &StopToken) -> WaitEnd {
         stop.wait_until(&self.clock, self.clock.after(self.options.period))
     }
 
@@ -191,8 +191,8 @@ impl<R: Runtime> RelistLoop<R> {
     }
 }
 
-/// The waits end before the runtime is dropped, whose drop is the user's code: it may take its
-/// time, or wait for who waits.
+/// Ends the waits before the drop of the runtime, which is code of the program: it may take its
+/// time, or wait for a thread that waits on the cache.
 impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
         if self.options.close_cache {

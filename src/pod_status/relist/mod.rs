@@ -3,8 +3,8 @@
 //!
 //! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects
 //! those that changed, sets their entries, deletes those that are gone, and at last moves the
-//! cache's global time to the time before the list. What a waiter is told is therefore never older
-//! than the time it asked for.
+//! cache's global time to the time before the list. The status that a waiter gets is therefore
+//! never older than the time it asked for.
 
 mod core;
 mod driver;

@@ -56,9 +56,9 @@ impl RelistOptions {
     }
 
     /// Whether the end of the loop closes the cache, which ends every wait on it with
-    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: nobody is left who would end those
-    /// waits. With false the cache stays open for the next loop. That loop inspects every pod anew
-    /// and deletes the pods that are gone. Until then waiters wait.
+    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: no other thread would end those waits.
+    /// With false the cache stays open for the next loop. That loop inspects every pod anew and
+    /// deletes the pods that are gone. Until then waiters wait.
     #[must_use]
     pub fn close_cache(mut self, close: bool) -> Self {
         self.close_cache = close;

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::pod_status::StatusError;
 use crate::sync::Arc;
 
-/// What the loop's thread tells of itself.
+/// What the loop's thread shares with its owner.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) report: RelistReport,

@@ -17,7 +17,7 @@ fn pl_1_the_time_of_a_relist_is_taken_before_the_runtime_is_asked() {
     bench.fake.advance(Duration::from_secs(5));
     bench.answers.send(Answer::List(list("a"))).unwrap();
     bench.found("a");
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.global_time(), Some(asked_at));
     assert_eq!(bench.relist.last_relist(), asked_at);
 }
@@ -26,7 +26,7 @@ fn pl_1_the_time_of_a_relist_is_taken_before_the_runtime_is_asked() {
 fn pl_1_a_list_that_fails_updates_nothing() {
     let bench = Bench::new();
     bench.answer(&Asked::List, Answer::Fail("no such socket"));
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get_all().len(), 0);
     assert_eq!(bench.cache.global_time(), None);
     assert_eq!(bench.relist.last_relist(), Timestamp::ZERO);
@@ -37,7 +37,7 @@ fn pl_1_a_list_that_fails_updates_nothing() {
     bench.found("a");
     bench.next();
     bench.answer(&Asked::List, Answer::Fail("no such socket"));
-    bench.resting();
+    bench.pausing();
     let reading = bench.cache.get("a");
     assert_eq!(
         (reading.modified_time(), reading.error().is_none()),
@@ -61,7 +61,7 @@ fn pl_2_changed_pods_are_inspected_and_set_and_others_are_left_alone() {
     bench.found("b");
     bench.next();
     bench.list("a c1=running, b c2=exited");
-    bench.resting();
+    bench.pausing();
     let (a, b) = (bench.cache.get("a"), bench.cache.get("b"));
     assert_eq!(a.modified_time(), Some(first));
     assert_eq!(a.status().unwrap().ips, ["10.0.0.1"]);
@@ -80,7 +80,7 @@ fn pl_2_an_entry_has_the_time_at_which_its_inspection_began() {
         .send(Answer::Inspect(status("a", "")))
         .unwrap();
     bench.found("b");
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get("a").modified_time(), Some(a_at));
     let b_at = Some(later(a_at, Duration::from_secs(3)));
     assert_eq!(bench.cache.get("b").modified_time(), b_at);
@@ -94,7 +94,7 @@ fn pl_2_an_inspection_that_fails_is_set_too() {
     bench.next();
     bench.list("a c1=exited");
     bench.inspect("a", Answer::Fail("sandbox not found"));
-    bench.resting();
+    bench.pausing();
     let reading = bench.cache.get("a");
     assert_eq!(
         error_text(&bench, "a").as_deref(),
@@ -112,12 +112,12 @@ fn pl_2_a_pod_that_is_gone_leaves_the_cache() {
     bench.found("b");
     bench.next();
     bench.list("b c2=running");
-    bench.resting();
+    bench.pausing();
     assert!(!bench.cache.get("a").is_stored());
     assert!(bench.cache.get("b").is_stored());
     bench.next();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get_all().len(), 0);
 }
 
@@ -133,7 +133,7 @@ fn pl_3_a_failed_inspection_is_repeated_until_it_succeeds() {
     // As at the last good inspection: only the mark says that it is to be inspected.
     bench.list("a c1=running");
     bench.inspect("a", Answer::Fail("still busy"));
-    bench.resting();
+    bench.pausing();
     assert_eq!(error_text(&bench, "a").as_deref(), Some("still busy"));
     assert_eq!(bench.relist.report().failing_pods, 1);
     bench.next();
@@ -141,7 +141,7 @@ fn pl_3_a_failed_inspection_is_repeated_until_it_succeeds() {
     bench.found("a");
     bench.next();
     bench.list("a c1=running");
-    bench.resting();
+    bench.pausing();
     assert_eq!(error_text(&bench, "a"), None);
     let report = bench.relist.report();
     assert_eq!((report.failing_pods, report.failed_inspections), (0, 2));
@@ -154,7 +154,7 @@ fn pl_3_a_marked_pod_that_disappears_leaves_the_cache_uninspected() {
     bench.inspect("a", Answer::Fail("busy"));
     bench.next();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     assert!(!bench.cache.get("a").is_stored());
 }
 
@@ -167,7 +167,7 @@ fn pl_4_the_global_time_moves_behind_all_pods_also_when_inspections_failed() {
     bench.expect(&Asked::Inspect("b".to_owned()));
     assert_eq!(bench.cache.global_time(), None, "not before b");
     bench.answers.send(Answer::Fail("busy")).unwrap();
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.global_time(), Some(asked_at));
     assert_eq!(bench.relist.last_relist(), asked_at);
     assert!(bench.relist.health().is_ok());
@@ -197,7 +197,7 @@ fn pl_5_a_status_without_addresses_keeps_those_in_the_cache_while_no_sandbox_is_
         let mut after = status("a", ip);
         after.sandbox_statuses = sandboxes.iter().copied().map(sandbox).collect();
         bench.inspect("a", Answer::Inspect(after));
-        bench.resting();
+        bench.pausing();
         let reading = bench.cache.get("a");
         assert_eq!(reading.status().unwrap().ips, kept, "{sandboxes:?} {ip:?}");
     }
@@ -216,7 +216,7 @@ fn pl_5_addresses_outlive_a_failed_inspection_in_between() {
     }
     bench.list("a c1=exited");
     bench.found("a");
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.1"]);
 }
 
@@ -233,7 +233,7 @@ fn pl_5_a_pod_that_comes_back_keeps_nothing_of_the_one_before() {
     bench.next();
     bench.list("a c2=running");
     bench.found("a");
-    bench.resting();
+    bench.pausing();
     assert!(bench.cache.get("a").status().unwrap().ips.is_empty());
 }
 
@@ -249,14 +249,14 @@ fn pc_13_a_status_that_the_cache_refuses_is_looked_for_again() {
     let newer = Some(Arc::new(status("a", "10.0.0.2")));
     assert!(bench.cache.set("a", newer, None, event));
     bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.2"]);
     bench.next();
     bench.list("a c1=running");
     bench.inspect("a", Answer::Inspect(status("a", "10.0.0.3")));
     bench.next();
     bench.list("a c1=running");
-    bench.resting();
+    bench.pausing();
     assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.3"]);
 }
 
@@ -266,12 +266,12 @@ fn wp_8_the_pause_begins_at_the_end_of_a_relist() {
     bench.expect(&Asked::List);
     bench.fake.advance(Duration::from_secs(30));
     bench.answers.send(Answer::List(Vec::new())).unwrap();
-    bench.resting();
+    bench.pausing();
     bench.fake.advance(Duration::from_nanos(999_999_999));
     assert!(bench.asked.is_empty());
     bench.fake.advance(Duration::from_nanos(1));
     bench.list("");
-    bench.resting();
+    bench.pausing();
     let report = bench.relist.report();
     assert_eq!(report.last_interval, Some(Duration::from_secs(31)));
     assert_eq!(report.last_duration, Some(Duration::ZERO));
@@ -284,13 +284,13 @@ fn pods_in_the_cache_from_a_loop_before_are_inspected_or_deleted() {
     first.list("a c1=running, b c2=running");
     first.found("a");
     first.found("b");
-    first.resting();
+    first.pausing();
     let (cache, fake) = (first.cache.clone(), first.fake.clone());
     drop(first);
     let second = Bench::over(cache, fake, options, false);
     second.list("a c1=running");
     second.found("a");
-    second.resting();
+    second.pausing();
     assert!(second.cache.get("a").is_stored());
     assert!(!second.cache.get("b").is_stored());
 }

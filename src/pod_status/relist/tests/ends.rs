@@ -54,10 +54,10 @@ fn a_stop_ends_the_loop_while_it_inspects_and_sets_nothing_of_it() {
 }
 
 #[test]
-fn a_stop_ends_the_loop_while_it_rests() {
+fn a_stop_ends_the_loop_while_it_pauses() {
     let bench = Bench::new();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     bench.shut_down();
 }
 
@@ -89,7 +89,7 @@ fn a_stop_drops_a_list_that_comes_after_it() {
 fn a_loop_that_has_ended_is_not_healthy() {
     let bench = Bench::new();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     bench.relist.stop();
     ended(&bench);
     assert!(bench.relist.health().unwrap_err().is_stopped());
@@ -99,7 +99,7 @@ fn a_loop_that_has_ended_is_not_healthy() {
 fn dropping_the_owner_joins() {
     let bench = Bench::new();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     let Bench {
         relist, answers, ..
     } = bench;
@@ -202,14 +202,14 @@ fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
 fn a_list_that_panics_costs_one_relist() {
     let bench = Bench::new();
     bench.answer(&Asked::List, Answer::Panic("index out of bounds"));
-    bench.resting();
+    bench.pausing();
     let error = bench.relist.health().unwrap_err();
     let source = error.source().unwrap().to_string();
     assert_eq!(source, "the runtime panicked: index out of bounds");
     bench.next();
     bench.list("a");
     bench.found("a");
-    bench.resting();
+    bench.pausing();
     assert!(bench.relist.health().is_ok());
     assert!(bench.cache.get("a").is_stored());
 }
@@ -227,7 +227,7 @@ fn an_inspection_that_panics_has_failed_and_the_other_pods_are_inspected() {
     assert!(bench.cache.get("b").error().is_none());
     bench.list("a, b");
     bench.found("a");
-    bench.resting();
+    bench.pausing();
     assert!(bench.cache.get("a").error().is_none());
 }
 

@@ -29,7 +29,7 @@ fn pl_6_before_the_first_success_it_is_unhealthy_and_says_why() {
     );
 
     bench.answers.send(Answer::Fail("no such socket")).unwrap();
-    bench.resting();
+    bench.pausing();
     let error = bench.relist.health().unwrap_err();
     assert_eq!(error.to_string(), "pleg has yet to be successful");
     assert_eq!(sources(&error), ["no such socket"]);
@@ -55,7 +55,7 @@ fn pl_6_it_is_unhealthy_when_the_last_success_is_older_than_the_threshold_and_no
         ["the runtime has been listing its pods for 2m59.001s"]
     );
     bench.answers.send(Answer::List(Vec::new())).unwrap();
-    bench.resting();
+    bench.pausing();
     assert!(
         bench.relist.health().is_ok(),
         "the list was asked for less than 3 minutes ago"
@@ -100,7 +100,7 @@ fn pl_6_a_success_clears_the_failure_before_it() {
     bench.answer(&Asked::List, Answer::Fail("no such socket"));
     bench.next();
     bench.list("");
-    bench.resting();
+    bench.pausing();
     assert!(bench.relist.health().is_ok());
     bench.fake.advance(PERIOD);
     bench.expect(&Asked::List);

@@ -278,7 +278,7 @@ impl Bench {
     }
 
     /// Waits for the end of the relist.
-    fn resting(&self) {
+    fn pausing(&self) {
         self.rests_for(PERIOD);
         assert!(self.asked.is_empty(), "it rests and asks for nothing");
     }
@@ -292,7 +292,7 @@ impl Bench {
 
     /// Waits for the end of the relist and lets the pause pass.
     fn next(&self) {
-        self.resting();
+        self.pausing();
         self.fake.advance(PERIOD);
     }
 }
