@@ -2,6 +2,8 @@
 //! themselves.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -13,14 +15,60 @@ use crate::testing::json;
 /// The version of the format. A reader refuses others.
 const VERSION: u64 = 1;
 
-pub(super) fn write(recording: &Recording) -> String {
-    let head = json!({"recording": VERSION, "server": recording.server, "taken": recording.taken});
-    let mut text = format!("{head}\n");
-    for exchange in &recording.exchanges {
-        let written = write_exchange(exchange, &mut text);
-        debug_assert!(written.is_ok(), "writing to a String cannot fail");
+impl Recording {
+    /// Reads the text of a recording; `name` stands in errors, before the line.
+    ///
+    /// The first line is `{"recording":1,…}`. An exchange has these lines:
+    ///
+    /// - the question: `{"request":"GET /…","at":…}`;
+    /// - the head of its answer: `{"response":200,"after":…}`;
+    /// - its chunks: `{"after":…,"line":{…}}` (a JSON text and a newline, verbatim), or
+    ///   `{"after":…,"text":"…"}`;
+    /// - its end: `{"end":"clean","after":…}`, or `cut`, or `open`.
+    ///
+    /// Times are in milliseconds: `at` counts from the recording's start, `after` from the request.
+    /// Empty lines and lines that begin with `#` do not count.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`], naming the line and what is wrong with it.
+    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let mut reader = Reader::default();
+        let mut last = 0_usize;
+        for (number, line) in (1_usize..).zip(text.lines()) {
+            last = number;
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            reader.line(line).map_err(|why| wrong(name, number, &why))?;
+        }
+        reader.finish().map_err(|why| wrong(name, last, &why))
     }
-    text
+
+    /// Reads a recording from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`], naming the file and the line.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            Error::new(ErrorKind::Config, format!("{name}: {error}")).with_source(error)
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    /// The recording as the text that [`Recording::parse`] reads.
+    pub fn to_text(&self) -> String {
+        let head = json!({"recording": VERSION, "server": self.server, "taken": self.taken});
+        let mut text = format!("{head}\n");
+        for exchange in &self.exchanges {
+            let written = write_exchange(exchange, &mut text);
+            debug_assert!(written.is_ok(), "writing to a String cannot fail");
+        }
+        text
+    }
 }
 
 fn write_exchange(exchange: &Exchange, text: &mut String) -> std::fmt::Result {
@@ -82,19 +130,6 @@ fn verbatim(chunk: &str) -> Option<&str> {
     }
     let scanned = json::scan(line.as_bytes()).ok()?;
     (!scanned.cut).then_some(line)
-}
-
-pub(super) fn read(name: &str, text: &str) -> Result<Recording, Error> {
-    let mut reader = Reader::default();
-    let mut last = 0_usize;
-    for (number, line) in (1_usize..).zip(text.lines()) {
-        last = number;
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        reader.line(line).map_err(|why| wrong(name, number, &why))?;
-    }
-    reader.finish().map_err(|why| wrong(name, last, &why))
 }
 
 fn wrong(name: &str, line: usize, why: &str) -> Error {

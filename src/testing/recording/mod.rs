@@ -3,8 +3,6 @@
 mod format;
 mod target;
 
-use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -73,45 +71,6 @@ impl Recording {
     /// An empty recording, to be filled by hand.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// Reads the text of a recording; `name` stands in errors, before the line.
-    ///
-    /// The first line is `{"recording":1,…}`. An exchange has these lines:
-    ///
-    /// - the question: `{"request":"GET /…","at":…}`;
-    /// - the head of its answer: `{"response":200,"after":…}`;
-    /// - its chunks: `{"after":…,"line":{…}}` (a JSON text and a newline, verbatim), or
-    ///   `{"after":…,"text":"…"}`;
-    /// - its end: `{"end":"clean","after":…}`, or `cut`, or `open`.
-    ///
-    /// Times are in milliseconds: `at` counts from the recording's start, `after` from the request.
-    /// Empty lines and lines that begin with `#` do not count.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Config`], naming the line and what is wrong with it.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        format::read(name, text)
-    }
-
-    /// Reads a recording from a file.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Config`], naming the file and the line.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| {
-            Error::new(ErrorKind::Config, format!("{name}: {error}")).with_source(error)
-        })?;
-        Self::parse(&name, &text)
-    }
-
-    /// The recording as the text that [`Recording::parse`] reads.
-    pub fn to_text(&self) -> String {
-        format::write(self)
     }
 
     /// Says which server answered and on which day, for the first line of the file.

@@ -1,9 +1,10 @@
 //! An API server for tests, without sockets: history, compaction, pages, bookmarks, scripted
 //! faults, and a record of every request.
 
-mod answers;
 mod faults;
+mod feed;
 mod model;
+mod server;
 mod stream;
 
 use std::time::Duration;
@@ -23,9 +24,9 @@ use crate::worker::StopToken;
 
 pub use faults::{RequestKind, SeenRequest, SourceFault};
 
-use faults::Plan;
-use model::{Model, expired, undecodable};
-use stream::{Feed, Stream};
+use model::{expired, undecodable};
+use server::Server;
+use stream::Stream;
 
 /// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one
 /// server.
@@ -55,26 +56,6 @@ pub struct FakeSource<K: Object> {
     scope: Scope,
 }
 
-/// Everything under the fake's one mutex.
-#[derive(Debug)]
-struct Server<K: Object> {
-    model: Model<K>,
-    requests: Vec<SeenRequest>,
-    plan: Plan,
-    feeds: Vec<(u64, Feed<K>)>,
-    next_feed: u64,
-    streams_lists: bool,
-    /// The server has no watch cache: it pages lists at `0`.
-    pages_at_zero: bool,
-    /// What lists and gets at `0` see, when the cache lags.
-    cached: Option<u64>,
-    watch_list_failures: usize,
-    /// What a client remembers of a server (B11).
-    bookmark_interval: Option<Duration>,
-    /// A watch from a version of the future opens and is silent, instead of being refused.
-    silent_futures: bool,
-}
-
 impl<K: Object> Clone for FakeSource<K> {
     fn clone(&self) -> Self {
         Self {
@@ -99,21 +80,8 @@ impl<K: Object> FakeSource<K> {
 
     /// An empty server at version 1, on a clock of the test's own.
     pub fn with_clock(clock: Clock) -> Self {
-        let server = Server {
-            model: Model::new(),
-            requests: Vec::new(),
-            plan: Plan::default(),
-            feeds: Vec::new(),
-            next_feed: 0,
-            streams_lists: false,
-            pages_at_zero: false,
-            cached: None,
-            watch_list_failures: 0,
-            bookmark_interval: None,
-            silent_futures: false,
-        };
         Self {
-            server: Arc::new(Monitor::new(server)),
+            server: Arc::new(Monitor::new(Server::default())),
             clock,
             scope: Scope::all(),
         }
@@ -426,13 +394,14 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         let deadline = now
             .checked_add(request.timeout)
             .map_or(Deadline::NEVER, Deadline::at);
-        let id = self.change(|server| {
-            let id = server.next_feed;
-            server.next_feed = id.wrapping_add(1);
-            server.feeds.push((id, feed));
-            id
-        });
-        Ok(Box::new(Stream::new(self.clone(), id, deadline, stop, now)))
+        Ok(Box::new(Stream::open(
+            Arc::clone(&self.server),
+            self.clock.clone(),
+            self.scope.clone(),
+            feed,
+            deadline,
+            stop,
+        )))
     }
 
     fn supports_watch_list(&self) -> bool {

@@ -1,13 +1,52 @@
-//! How the fake server answers: a page at a version, the version a list reads at, what a get finds,
-//! what a watch is fed with.
+//! The state of the fake server, and how it answers: a page at a version, the version a list reads
+//! at, what a get finds, what a watch is fed with.
 
-use super::Server;
-use super::faults::SourceFault;
-use super::model::{expired, number, selects, too_large};
-use super::stream::Feed;
+use std::time::Duration;
+
+use super::faults::{Plan, SeenRequest, SourceFault};
+use super::feed::Feed;
+use super::model::{Model, expired, number, selects, too_large};
 use crate::error::Error;
-use crate::list_watch::{ListPage, ListRequest, Listed, WatchRequest};
+use crate::list_watch::{ListPage, ListRequest, Listed, Next, WatchRequest};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
+
+/// Everything under the fake's one mutex.
+#[derive(Debug)]
+pub(super) struct Server<K: Object> {
+    pub(super) model: Model<K>,
+    pub(super) requests: Vec<SeenRequest>,
+    pub(super) plan: Plan,
+    pub(super) feeds: Vec<(u64, Feed<K>)>,
+    next_feed: u64,
+    pub(super) streams_lists: bool,
+    /// The server has no watch cache: it pages lists at `0`.
+    pub(super) pages_at_zero: bool,
+    /// What lists and gets at `0` see, when the cache lags.
+    pub(super) cached: Option<u64>,
+    pub(super) watch_list_failures: usize,
+    /// What a client remembers of a server (B11).
+    pub(super) bookmark_interval: Option<Duration>,
+    /// A watch from a version of the future opens and is silent, instead of being refused.
+    pub(super) silent_futures: bool,
+}
+
+impl<K: Object> Default for Server<K> {
+    fn default() -> Self {
+        Self {
+            model: Model::new(),
+            requests: Vec::new(),
+            plan: Plan::default(),
+            feeds: Vec::new(),
+            next_feed: 0,
+            streams_lists: false,
+            pages_at_zero: false,
+            cached: None,
+            watch_list_failures: 0,
+            bookmark_interval: None,
+            silent_futures: false,
+        }
+    }
+}
 
 impl<K: Object> Server<K> {
     /// One page: at the most recent version, out of the cache at `0`, not older than a version, or
@@ -111,6 +150,29 @@ impl<K: Object> Server<K> {
         };
         feed.meet(fault);
         Ok(feed)
+    }
+
+    /// Adds an open watch, and returns its number.
+    pub(super) fn open(&mut self, feed: Feed<K>) -> u64 {
+        let id = self.next_feed;
+        self.next_feed = id.wrapping_add(1);
+        self.feeds.push((id, feed));
+        id
+    }
+
+    pub(super) fn close(&mut self, id: u64) {
+        self.feeds.retain(|(feed, _)| *feed != id);
+    }
+
+    pub(super) fn trickles(&self, id: u64) -> bool {
+        let mut feeds = self.feeds.iter();
+        feeds.any(|(feed, state)| *feed == id && state.trickles())
+    }
+
+    /// What a watch has to deliver now, if anything.
+    pub(super) fn due(&mut self, id: u64, scope: &Scope) -> Option<Next<K>> {
+        let (_, feed) = self.feeds.iter_mut().find(|(feed, _)| *feed == id)?;
+        feed.due(&self.model, scope)
     }
 }
 
