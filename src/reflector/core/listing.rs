@@ -7,8 +7,9 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{classify, is_expired_page};
 
+use super::messages::{Action, Facts};
 use super::state::History;
-use super::{Action, Core, Cycle, Facts, Next, Step, use_up};
+use super::steps::{AfterRest, Core, Cycle, Listing, Step, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -18,25 +19,6 @@ const PAGES_MAX: u32 = 100_000;
 
 /// Pages without an item, one after the other: each is a request without data before it (B9).
 const EMPTY_PAGES_MAX: u8 = 5;
-
-/// A list of which one page is being asked for.
-#[derive(Debug)]
-pub(super) struct Listing {
-    /// The version of the whole list; later pages carry none (PG-4).
-    asked: ResourceVersion,
-    /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
-    page_size: u32,
-    /// The version of the first page is that of the list (PG-5); set from the second page on.
-    version: Option<ResourceVersion>,
-    /// Where the last page ended.
-    token: String,
-    pages: u32,
-    /// Pages without an item since the last one with some.
-    empty_pages: u8,
-    cycle: Cycle,
-    /// It stands in for a probe: its failure says nothing of what is held (B11).
-    is_probe: bool,
-}
 
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0`
@@ -210,9 +192,9 @@ impl Core {
         }
         let error = error.context(&format!("failed to list {}", self.state.what));
         if listing.is_probe && !most_recent {
-            return self.fail(error, Next::Probe, facts);
+            return self.fail(error, AfterRest::Probe, facts);
         }
         self.state.fell_behind(facts.now);
-        self.fail(error, Next::Cycle, facts)
+        self.fail(error, AfterRest::Cycle, facts)
     }
 }

@@ -17,201 +17,27 @@
 //! input.
 
 mod listing;
+mod messages;
 mod probing;
 mod state;
+mod steps;
 mod streaming;
 #[cfg(test)]
 mod tests;
 mod watching;
 
-use std::time::{Duration, Instant};
+pub(crate) use messages::{Action, Effect, Facts, Input, Seen};
+pub(crate) use steps::{Core, VERY_SHORT};
+
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{EventKind, ListPage, ListRequest, RequestProgress, WatchRequest};
+use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
-use listing::Listing;
 use state::{History, ReflectorState};
-use streaming::Streaming;
-use watching::Watching;
-
-/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal
-/// (WL-9).
-pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
-
-/// What the driver reports.
-#[derive(Debug)]
-pub(crate) enum Input {
-    Start,
-    /// A page, or what a probe asked for, is complete, or failed.
-    Page {
-        page: Result<ListPage, Error>,
-        is_empty: bool,
-    },
-    /// The commit or the opening of a watch is done.
-    Done(Result<(), Error>),
-    Seen(Seen),
-    /// What [`Action::Apply`], [`Action::Stage`] or [`Action::Bookmark`] asked for is done.
-    Applied(Result<(), Error>),
-    /// The watch is at its end: cleanly, or broken off.
-    Ended(Option<Error>),
-    /// The time given to [`Action::Read`] passed without an event.
-    Quiet {
-        last_contact: Instant,
-    },
-    Resynced(Result<(), Error>),
-    /// The time given to [`Action::Rest`] passed.
-    Rested,
-    /// A reader began to wait during a rest that a waiter ends.
-    Demanded,
-    Stop,
-}
-
-/// An event of a watch, as far as decisions need it.
-#[derive(Debug)]
-pub(crate) enum Seen {
-    Object {
-        kind: EventKind,
-        version: ResourceVersion,
-    },
-    Bookmark {
-        version: ResourceVersion,
-        ends_initial: bool,
-    },
-    Error(Error),
-    Skipped {
-        reason: String,
-        version: ResourceVersion,
-    },
-}
-
-/// What the driver does next; each ends in an [`Input`].
-#[derive(Debug, PartialEq)]
-pub(crate) enum Action {
-    /// Ask for a page. `fresh` begins a new replacement and drops the one before.
-    List {
-        request: ListRequest,
-        fresh: bool,
-    },
-    /// Ask for a page of which nothing is kept but its version.
-    Probe(ListRequest),
-    /// Make the staged replacement the content.
-    Commit(Replacement),
-    /// Open a watch; one with initial events begins a replacement.
-    Open(WatchRequest),
-    /// Wait for the next event of the open watch.
-    Read {
-        until: Instant,
-    },
-    /// Hand the event just seen to the sink.
-    Apply,
-    /// Add the event just seen to the replacement.
-    Stage,
-    /// Tell the sink of the position.
-    Bookmark(ResourceVersion),
-    Resync,
-    /// Let time go by, with nothing open.
-    Rest {
-        until: Instant,
-        on_demand: bool,
-    },
-    End,
-}
-
-/// What the driver does beside the action.
-#[derive(Debug)]
-pub(crate) enum Effect {
-    Log(log::Level, String),
-    /// An attempt of that phase failed, the latest of so many in a row.
-    Failed {
-        phase: Phase,
-        error: Error,
-        attempts: u32,
-    },
-    /// Streamed lists do not work here (B8).
-    WatchListFailed,
-    /// Bookmarks come here, and so far apart (B11).
-    BookmarkCame(Duration),
-    /// The connection is dead: the next request must not use it.
-    Disconnect,
-}
-
-/// What holds at the moment of an input.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
-    pub(crate) now: Instant,
-    /// Somebody waits for the first sync.
-    pub(crate) urgent: bool,
-    /// The source can stream lists (LW-5); asked for where a cycle may begin.
-    pub(crate) streams: bool,
-    /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
-    /// where a watch is about to be opened, and where it was.
-    pub(crate) bookmarks: Option<Duration>,
-}
-
-#[derive(Debug)]
-enum Step {
-    Idle,
-    Listing(Listing),
-    Committing(Committing),
-    Opening(Watching),
-    Watching(Watching),
-    Probing,
-    OpeningStream(Streaming),
-    Streaming(Streaming),
-    Resting {
-        since: Instant,
-        until: Instant,
-        next: Next,
-    },
-    Ended,
-}
-
-/// A replacement on its way into the sink; a streamed one has its watch open already.
-#[derive(Debug)]
-struct Committing {
-    of: Replacement,
-    cycle: Cycle,
-    stream: Option<Watching>,
-}
-
-/// What follows a rest.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    Cycle,
-    List(Cycle),
-    Stream(Cycle),
-    Watch,
-    /// The watch again, unless a probe says that it would miss something (B11).
-    Probe,
-}
-
-/// A cycle, and what it has used up: each exemption from the delay between requests holds once
-/// (B9), for a different request which an answer itself calls for.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cycle {
-    /// At the most recent version: RF-12, WL-8, B4.
-    most_recent: bool,
-    /// One full list instead of pages: PG-6.
-    full_list: bool,
-    /// A plain list instead of a streamed one: WL-9.
-    plain_list: bool,
-    /// Streamed lists of this cycle that ended early (WL-6).
-    streams: u8,
-}
-
-/// Whether an exemption is still there; it is used up by that.
-fn use_up(exemption: &mut bool) -> bool {
-    !std::mem::replace(exemption, true)
-}
-
-/// The decisions of one run of a reflector.
-#[derive(Debug)]
-pub(crate) struct Core {
-    step: Step,
-    state: ReflectorState,
-}
+use steps::{AfterRest, Committing, Cycle, Step, Watching};
 
 impl Core {
     /// `what` is what is listed, for messages; `one_object` says that it is one object by name.
@@ -323,19 +149,19 @@ impl Core {
         }
     }
 
-    fn go_on(&mut self, next: Next, facts: &Facts) -> Action {
+    fn go_on(&mut self, next: AfterRest, facts: &Facts) -> Action {
         match next {
-            Next::Cycle => self.begin_pass(facts),
-            Next::List(cycle) => self.list(cycle, facts),
-            Next::Stream(cycle) => self.open_stream(cycle, facts),
-            Next::Watch => self.open(facts),
-            Next::Probe => self.probe(facts),
+            AfterRest::Cycle => self.begin_pass(facts),
+            AfterRest::List(cycle) => self.list(cycle, facts),
+            AfterRest::Stream(cycle) => self.open_stream(cycle, facts),
+            AfterRest::Watch => self.open(facts),
+            AfterRest::Probe => self.probe(facts),
         }
     }
 
     /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs
     /// say.
-    fn fail(&mut self, error: Error, next: Next, facts: &Facts) -> Action {
+    fn fail(&mut self, error: Error, next: AfterRest, facts: &Facts) -> Action {
         let (until, on_demand) = self.state.failed(error, facts);
         self.rest(until, on_demand, next, facts)
     }
@@ -365,10 +191,10 @@ impl Core {
     fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
         self.state.fell_behind(facts.now);
         let stale = format!("the list at version {version} is older than what is known");
-        self.fail(Error::new(ErrorKind::Stale, stale), Next::Cycle, facts)
+        self.fail(Error::new(ErrorKind::Stale, stale), AfterRest::Cycle, facts)
     }
 
-    fn rest(&mut self, until: Instant, on_demand: bool, next: Next, facts: &Facts) -> Action {
+    fn rest(&mut self, until: Instant, on_demand: bool, next: AfterRest, facts: &Facts) -> Action {
         self.step = Step::Resting {
             since: facts.now,
             until,
@@ -378,7 +204,13 @@ impl Core {
     }
 
     /// Somebody waits now: the rest becomes a fast one, counted from its beginning.
-    fn demanded(&mut self, since: Instant, until: Instant, next: Next, facts: &Facts) -> Action {
+    fn demanded(
+        &mut self,
+        since: Instant,
+        until: Instant,
+        next: AfterRest,
+        facts: &Facts,
+    ) -> Action {
         let until = self.state.expedited(since, until, facts.now);
         if until <= facts.now {
             return self.go_on(next, facts);

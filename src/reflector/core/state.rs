@@ -12,7 +12,7 @@ use crate::reflector::failure_class::{FailureClass, classify};
 use crate::reflector::options::{RETRY_AFTER_MAX, WATCH_TIMEOUT_MIN};
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
-use super::{Effect, Facts};
+use super::messages::{Effect, Facts};
 
 /// Failures closer together belong to one series in the log.
 const LOG_SERIES_GAP: Duration = Duration::from_mins(2);

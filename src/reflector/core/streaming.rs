@@ -10,9 +10,9 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
+use super::messages::{Action, Facts, Seen};
 use super::state::History;
-use super::watching::Watching;
-use super::{Action, Core, Cycle, Facts, Next, Seen, Step, VERY_SHORT, use_up};
+use super::steps::{AfterRest, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers
 /// send the final bookmark (WL-16).
@@ -22,20 +22,6 @@ pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
 const ITEM_LIMIT: Duration = Duration::from_mins(1);
 /// Streams of one cycle that may end before their bookmark; upstream tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
-
-/// A streamed list: opening, or collecting.
-#[derive(Debug)]
-pub(super) struct Streaming {
-    asked: ResourceVersion,
-    opened_at: Instant,
-    timeout: Duration,
-    last_event: Option<Instant>,
-    /// When the last item of the list came, or the stream was opened.
-    last_item: Instant,
-    /// When something of the list last came: an item, or bytes of one.
-    progress: Instant,
-    cycle: Cycle,
-}
 
 impl Streaming {
     /// When the stream is given up unless more of the list comes: changes and plain bookmarks come
@@ -198,26 +184,28 @@ impl Core {
         self.state.fell_behind(facts.now);
         match class {
             // WL-7: the streamed list again.
-            _ if class.calls_for_the_same(&error) => self.fail(error, Next::Stream(cycle), facts),
+            _ if class.calls_for_the_same(&error) => {
+                self.fail(error, AfterRest::Stream(cycle), facts)
+            }
             FailureClass::Internal | FailureClass::Answer => self.fall_back(cycle, error, facts),
             // No answer came that would call for another request at once (B9).
-            FailureClass::Silence => self.fail(error, Next::List(cycle), facts),
+            FailureClass::Silence => self.fail(error, AfterRest::List(cycle), facts),
             FailureClass::OverLimit => {
                 // The next stream would be as large; a list in pages may fit.
                 self.state.may_stream = false;
-                self.fail(error, Next::List(cycle), facts)
+                self.fail(error, AfterRest::List(cycle), facts)
             }
             FailureClass::Expired
             | FailureClass::TooLarge
             | FailureClass::TooMany
-            | FailureClass::Refused => self.fail(error, Next::Cycle, facts),
+            | FailureClass::Refused => self.fail(error, AfterRest::Cycle, facts),
         }
     }
 
     /// WL-9: a plain list for this cycle; the next cycle streams again.
     pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error, facts: &Facts) -> Action {
         if !use_up(&mut cycle.plain_list) {
-            return self.fail(error, Next::Cycle, facts);
+            return self.fail(error, AfterRest::Cycle, facts);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
@@ -253,7 +241,7 @@ impl Core {
             return self.fall_back(cycle, error, facts);
         }
         self.state.log(log::Level::Debug, error.to_string());
-        self.reopen_after(lived, Next::Stream(cycle), facts)
+        self.reopen_after(lived, AfterRest::Stream(cycle), facts)
     }
 
     /// The time to read is over; bytes since the last event belong to one that is still coming in.

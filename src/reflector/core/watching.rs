@@ -9,36 +9,15 @@ use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{FailureClass, classify};
 
+use super::messages::{Action, Effect, Facts, Seen};
 use super::state::History;
-use super::{Action, Committing, Core, Effect, Facts, Next, Seen, Step, VERY_SHORT, use_up};
+use super::steps::{AfterRest, Committing, Core, Step, VERY_SHORT, Watching, use_up};
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
 /// objects fit in at 30 kB a second. Blank lines are bytes, too.
 const EVENT_LIMIT: Duration = Duration::from_mins(1);
-
-/// A watch that is open, or was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Watching {
-    /// When it was asked for: its life begins there, as a proxy may hold back the head of the
-    /// answer to its end.
-    asked_at: Instant,
-    opened_at: Instant,
-    timeout: Duration,
-    /// Whether an event counted (RF-43).
-    had_events: bool,
-    /// Additions do not move the position yet: they come in no order (RF-22).
-    withheld: bool,
-    /// When the last whole event came, or the watch was opened.
-    last_event: Instant,
-    /// When the last bookmark came, or the watch was opened.
-    last_bookmark: Instant,
-    /// When bytes last came.
-    last_bytes: Instant,
-    /// Whether it may be quiet to its end where bookmarks are not known to come (B14).
-    may_be_quiet: bool,
-}
 
 impl Watching {
     /// A watch that was asked for at `now`.
@@ -151,7 +130,7 @@ impl Core {
         if held_back && error.status().is_none() {
             self.state.note(error, facts);
             self.state.effects.push(Effect::Disconnect);
-            return self.reopen_after(asked_for, Next::Probe, facts);
+            return self.reopen_after(asked_for, AfterRest::Probe, facts);
         }
         let again = classify(&error).calls_for_the_same(&error);
         self.watch_failed(again, error, facts)
@@ -197,7 +176,7 @@ impl Core {
             return self.fall_back(cycle, error, facts);
         }
         let error = error.context("unable to sync list result");
-        self.fail(error, Next::Cycle, facts)
+        self.fail(error, AfterRest::Cycle, facts)
     }
 
     pub(super) fn applied(
@@ -211,7 +190,7 @@ impl Core {
         };
         self.state.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
-        self.fail(error, Next::Cycle, facts)
+        self.fail(error, AfterRest::Cycle, facts)
     }
 
     pub(super) fn resynced(
@@ -221,7 +200,7 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         if let Err(error) = result {
-            return self.fail(error.context("resync failed"), Next::Cycle, facts);
+            return self.fail(error.context("resync failed"), AfterRest::Cycle, facts);
         }
         self.state.rearm_resync(facts.now);
         self.read(watching)
@@ -305,9 +284,9 @@ impl Core {
             self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
                 let error = error.context("watch ended with error");
-                return self.fail(error, Next::Watch, facts);
+                return self.fail(error, AfterRest::Watch, facts);
             }
-            return self.reopen_after(lived, Next::Watch, facts);
+            return self.reopen_after(lived, AfterRest::Watch, facts);
         }
         let again = matches!(class, FailureClass::TooMany | FailureClass::Refused);
         if !again {
@@ -323,7 +302,11 @@ impl Core {
             self.state.history = History::Expired;
             return self.expired(error, facts);
         }
-        let next = if again { Next::Watch } else { Next::Cycle };
+        let next = if again {
+            AfterRest::Watch
+        } else {
+            AfterRest::Cycle
+        };
         self.fail(error, next, facts)
     }
 
@@ -332,7 +315,7 @@ impl Core {
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
         self.state.fell_behind(facts.now);
         let (until, on_demand) = self.state.expired(error, facts);
-        self.rest(until, on_demand, Next::Cycle, facts)
+        self.rest(until, on_demand, AfterRest::Cycle, facts)
     }
 
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
@@ -354,7 +337,7 @@ impl Core {
             if let Some(end) = end {
                 error = error.with_source(end);
             }
-            return self.fail(error, Next::Cycle, facts);
+            return self.fail(error, AfterRest::Cycle, facts);
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
@@ -364,14 +347,19 @@ impl Core {
     }
 
     /// Goes on with `next` after the wait that B9 asks for.
-    pub(super) fn reopen_after(&mut self, lived: Duration, next: Next, facts: &Facts) -> Action {
+    pub(super) fn reopen_after(
+        &mut self,
+        lived: Duration,
+        next: AfterRest,
+        facts: &Facts,
+    ) -> Action {
         let wait = self.state.reopen_wait(lived);
         if wait.is_zero() {
             return self.go_on(next, facts);
         }
         self.state.status.phase = match &next {
-            Next::Watch | Next::Probe => Phase::Opening,
-            Next::Cycle | Next::List(_) | Next::Stream(_) => Phase::Listing,
+            AfterRest::Watch | AfterRest::Probe => Phase::Opening,
+            AfterRest::Cycle | AfterRest::List(_) | AfterRest::Stream(_) => Phase::Listing,
         };
         let until = later(facts.now, wait);
         self.rest(until, false, next, facts)
@@ -398,7 +386,7 @@ impl Core {
             if watching.had_events && silence < limit {
                 let why = "the watch has outlived its time-out: it is opened again";
                 self.state.log(log::Level::Debug, why.to_owned());
-                return self.reopen_after(lived, Next::Watch, facts);
+                return self.reopen_after(lived, AfterRest::Watch, facts);
             }
             let error = Error::new(
                 ErrorKind::Timeout,
@@ -420,10 +408,10 @@ impl Core {
 
 /// What follows the end of a watch: one that was silent from its opening on may have been so
 /// because the server cannot know what changed.
-fn after(watching: &Watching) -> Next {
+fn after(watching: &Watching) -> AfterRest {
     if watching.had_events {
-        Next::Watch
+        AfterRest::Watch
     } else {
-        Next::Probe
+        AfterRest::Probe
     }
 }

@@ -15,19 +15,20 @@ mod waits;
 mod watches;
 
 use std::io;
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::*;
 use crate::clock::Clock;
-use crate::error::ErrorKind;
+use crate::list_watch::{EventKind, ListPage};
 use crate::object::Status;
 
 /// A row: the ID, the options it needs, and its story.
 ///
 /// Each line of a story is `input -> action`. An input may begin with the time that passes before
 /// it (`+5s`, `+50ms`); `rested` lets exactly the time of the rest pass. `soon` is a rest of less
-/// than a second that nobody hastens.
+/// than a second that nobody expedites.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) options: &'static str,

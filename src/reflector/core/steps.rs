@@ -1,0 +1,130 @@
+//! The steps of a run, and what each of them remembers.
+
+use std::time::{Duration, Instant};
+
+use crate::object::ResourceVersion;
+use crate::reflector::Replacement;
+
+use super::state::ReflectorState;
+
+/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal
+/// (WL-9).
+pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
+
+/// The decisions of one run of a reflector.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(super) step: Step,
+    pub(super) state: ReflectorState,
+}
+
+#[derive(Debug)]
+pub(super) enum Step {
+    Idle,
+    Listing(Listing),
+    Committing(Committing),
+    Opening(Watching),
+    Watching(Watching),
+    Probing,
+    OpeningStream(Streaming),
+    Streaming(Streaming),
+    Resting {
+        since: Instant,
+        until: Instant,
+        next: AfterRest,
+    },
+    Ended,
+}
+
+/// A replacement on its way into the sink; a streamed one has its watch open already.
+#[derive(Debug)]
+pub(super) struct Committing {
+    pub(super) of: Replacement,
+    pub(super) cycle: Cycle,
+    pub(super) stream: Option<Watching>,
+}
+
+/// What follows a rest.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AfterRest {
+    Cycle,
+    List(Cycle),
+    Stream(Cycle),
+    Watch,
+    /// The watch again, unless a probe says that it would miss something (B11).
+    Probe,
+}
+
+/// A cycle, and what it has used up: each exemption from the delay between requests holds once
+/// (B9), for a different request which an answer itself calls for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cycle {
+    /// At the most recent version: RF-12, WL-8, B4.
+    pub(super) most_recent: bool,
+    /// One full list instead of pages: PG-6.
+    pub(super) full_list: bool,
+    /// A plain list instead of a streamed one: WL-9.
+    pub(super) plain_list: bool,
+    /// Streamed lists of this cycle that ended early (WL-6).
+    pub(super) streams: u8,
+}
+
+/// Whether an exemption is still there; it is used up by that.
+pub(super) fn use_up(exemption: &mut bool) -> bool {
+    !std::mem::replace(exemption, true)
+}
+
+/// A list of which one page is being asked for.
+#[derive(Debug)]
+pub(super) struct Listing {
+    /// The version of the whole list; later pages carry none (PG-4).
+    pub(super) asked: ResourceVersion,
+    /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
+    pub(super) page_size: u32,
+    /// The version of the first page is that of the list (PG-5); set from the second page on.
+    pub(super) version: Option<ResourceVersion>,
+    /// Where the last page ended.
+    pub(super) token: String,
+    pub(super) pages: u32,
+    /// Pages without an item since the last one with some.
+    pub(super) empty_pages: u8,
+    pub(super) cycle: Cycle,
+    /// It stands in for a probe: its failure says nothing of what is held (B11).
+    pub(super) is_probe: bool,
+}
+
+/// A streamed list: opening, or collecting.
+#[derive(Debug)]
+pub(super) struct Streaming {
+    pub(super) asked: ResourceVersion,
+    pub(super) opened_at: Instant,
+    pub(super) timeout: Duration,
+    pub(super) last_event: Option<Instant>,
+    /// When the last item of the list came, or the stream was opened.
+    pub(super) last_item: Instant,
+    /// When something of the list last came: an item, or bytes of one.
+    pub(super) progress: Instant,
+    pub(super) cycle: Cycle,
+}
+
+/// A watch that is open, or was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watching {
+    /// When it was asked for: its life begins there, as a proxy may hold back the head of the
+    /// answer to its end.
+    pub(super) asked_at: Instant,
+    pub(super) opened_at: Instant,
+    pub(super) timeout: Duration,
+    /// Whether an event counted (RF-43).
+    pub(super) had_events: bool,
+    /// Additions do not move the position yet: they come in no order (RF-22).
+    pub(super) withheld: bool,
+    /// When the last whole event came, or the watch was opened.
+    pub(super) last_event: Instant,
+    /// When the last bookmark came, or the watch was opened.
+    pub(super) last_bookmark: Instant,
+    /// When bytes last came.
+    pub(super) last_bytes: Instant,
+    /// Whether it may be quiet to its end where bookmarks are not known to come (B14).
+    pub(super) may_be_quiet: bool,
+}
