@@ -474,9 +474,6 @@ fn public_docs_are_plain() {
     assert!(wrong.is_empty(), "{}: {}", wrong.len(), wrong.join("\n"));
 }
 
-/// Names that several types still share. A name leaves this table when it has one type.
-const SHARED_NAMES: &[&str] = &["Next"];
-
 #[test]
 fn a_name_means_one_type() {
     let root = super::root();
@@ -497,17 +494,6 @@ fn a_name_means_one_type() {
             places.entry(name).or_default().push(path.join("::"));
         }
     }
-    let shared: Vec<_> = places
-        .iter()
-        .filter(|(_, places)| places.len() > 1)
-        .collect();
-    let known = |name: &str| SHARED_NAMES.contains(&name);
-    let more: Vec<_> = shared.iter().filter(|(name, _)| !known(name)).collect();
-    assert!(more.is_empty(), "names of several types: {more:#?}");
-    let is_shared = |name: &&&str| shared.iter().any(|(shared, _)| shared == name);
-    let stale: Vec<_> = SHARED_NAMES
-        .iter()
-        .filter(|name| !is_shared(name))
-        .collect();
-    assert!(stale.is_empty(), "these have one type now: {stale:?}");
+    places.retain(|_, places| places.len() > 1);
+    assert!(places.is_empty(), "names of several types: {places:#?}");
 }

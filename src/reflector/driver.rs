@@ -23,7 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 /// One run of a reflector, and what its actions hold open.
-pub(super) struct Driver<K: Object, S: Sink<K>> {
+pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
     name: String,
     source: Arc<Guarded<K>>,
     sink: S,
@@ -39,7 +39,7 @@ pub(super) struct Driver<K: Object, S: Sink<K>> {
     on_error: Option<Hook<FailedAttempt>>,
 }
 
-impl<K: Object, S: Sink<K>> Driver<K, S> {
+impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     pub(super) fn new(
         name: String,
         source: Arc<Guarded<K>>,
@@ -394,7 +394,7 @@ fn publish<K: Object>(core: &Core, shown: &Mutex<ReflectorStatus>, sink: &mut im
 }
 
 /// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
-impl<K: Object, S: Sink<K>> Drop for Driver<K, S> {
+impl<K: Object, S: Sink<K>> Drop for ReflectorDriver<K, S> {
     fn drop(&mut self) {
         self.close();
         self.source.ask(|source| source.disconnect());

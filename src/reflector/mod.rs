@@ -35,7 +35,7 @@ use crate::object::{Object, ResourceVersion};
 use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
 use crate::worker::{StopToken, Worker};
 
-use driver::Driver;
+use driver::ReflectorDriver;
 use guarded::Guarded;
 
 /// Reflectors started in this process, for the names of their threads.
@@ -117,7 +117,7 @@ impl Reflector {
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
         let start_after = options.start_after.clone();
-        let mut driver = Box::new(Driver::new(name, source, sink, options, shown)?);
+        let mut driver = Box::new(ReflectorDriver::new(name, source, sink, options, shown)?);
         let body = move |stop: &StopToken| {
             for other in start_after {
                 // Whichever it is: a stop comes before whatever is to be done.

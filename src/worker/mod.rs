@@ -10,7 +10,7 @@ mod waits;
 pub use crate::sync::Wake;
 pub(crate) use group::WorkerGroup;
 pub use stop::{StopSource, StopToken, WaitEnd, WakeRegistration};
-pub(crate) use waits::{Task, Waiting};
+pub(crate) use waits::{Task, ThreadWait};
 
 use std::any::Any;
 use std::io;
@@ -149,7 +149,7 @@ impl Worker {
             return;
         };
         let (id, name) = (self.ending.thread, &self.ending.name);
-        match Waiting::begin(id, name) {
+        match ThreadWait::begin(id, name) {
             // The body's panic was caught and reported, so a join error cannot carry news.
             Ok(_waiting) => drop(thread.join()),
             Err(_) if id == current_thread() => {
@@ -187,7 +187,7 @@ impl Ending {
         if self.has_come() {
             return Ok(true);
         }
-        let _waiting = Waiting::begin(self.thread, &self.name)?;
+        let _waiting = ThreadWait::begin(self.thread, &self.name)?;
         let end = self.end.lock();
         let has_come = |end: &mut End| end.is_some().then_some(());
         let (ended, _) = clock.wait_for(&self.end, end, deadline, has_come);

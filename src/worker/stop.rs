@@ -27,20 +27,20 @@ pub enum WaitEnd {
 #[derive(Debug)]
 struct Shared {
     stopped: AtomicBool,
-    state: Arc<Monitor<State>>,
+    state: Arc<Monitor<StopState>>,
     closed: Receiver<Infallible>,
 }
 
-struct State {
+struct StopState {
     /// Dropped by the stop: that closes the channel.
     open: Option<Sender<Infallible>>,
     wakes: Vec<(u64, Arc<dyn Wake>)>,
     next_id: u64,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for StopState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State")
+        f.debug_struct("StopState")
             .field("stopped", &self.open.is_none())
             .finish_non_exhaustive()
     }
@@ -65,7 +65,7 @@ impl StopSource {
     /// Makes a stop that is not raised.
     pub fn new() -> Self {
         let (open, closed) = bounded(0);
-        let state = State {
+        let state = StopState {
             open: Some(open),
             wakes: Vec::new(),
             next_id: 0,
@@ -122,7 +122,7 @@ impl StopToken {
     /// go by.
     pub fn wait_until(&self, clock: &Clock, deadline: Deadline) -> WaitEnd {
         let state = self.0.state.lock();
-        let is_stopped = |state: &mut State| state.open.is_none().then_some(());
+        let is_stopped = |state: &mut StopState| state.open.is_none().then_some(());
         match clock.wait_for(&self.0.state, state, deadline, is_stopped) {
             (Some(()), _) => WaitEnd::Stopped,
             (None, _) => WaitEnd::DeadlinePassed,

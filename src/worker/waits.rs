@@ -33,13 +33,13 @@ impl Task {
         }
     }
 
-    /// As [`Waiting::begin`], for the end of this task.
+    /// As [`ThreadWait::begin`], for the end of this task.
     ///
     /// # Errors
     ///
     /// As there.
-    pub(crate) fn wait(&self, name: &str) -> Result<Waiting, String> {
-        Waiting::register(self.by, name, Some(Arc::clone(&self.is_over)))
+    pub(crate) fn wait(&self, name: &str) -> Result<ThreadWait, String> {
+        ThreadWait::register(self.by, name, Some(Arc::clone(&self.is_over)))
     }
 }
 
@@ -51,11 +51,11 @@ impl Drop for Task {
 
 /// The calling thread waits for the end of another one until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct ThreadWait {
     waiter: ThreadId,
 }
 
-impl Waiting {
+impl ThreadWait {
     /// Registers a wait of the calling thread; `name` is what its target is called in an error.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Wait {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for ThreadWait {
     fn drop(&mut self) {
         let mut waits = WAITS.lock();
         if let Some(at) = waits.iter().rposition(|wait| wait.waiter == self.waiter) {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_itself() {
-        let circle = Waiting::begin(current_thread(), "itself").unwrap_err();
+        let circle = ThreadWait::begin(current_thread(), "itself").unwrap_err();
         assert_eq!(circle, "");
     }
 
@@ -138,7 +138,7 @@ mod tests {
             let (wait, target) = bounded(1);
             let worker = Worker::spawn(name, move |_| {
                 let (target, target_name): (ThreadId, &str) = target.recv().unwrap();
-                let waiting = Waiting::begin(target, target_name).unwrap();
+                let waiting = ThreadWait::begin(target, target_name).unwrap();
                 tell.send(current_thread()).unwrap();
                 let _open = gate.recv();
                 drop(waiting);
@@ -150,7 +150,7 @@ mod tests {
             workers[nth].1.send(target).unwrap();
             target = (told.recv().unwrap(), name);
         }
-        let circle = Waiting::begin(target.0, target.1).unwrap_err();
+        let circle = ThreadWait::begin(target.0, target.1).unwrap_err();
         let text = "third waits for the end of second, and second waits for the end of first";
         assert_eq!(circle, text);
         drop(go);
@@ -160,7 +160,7 @@ mod tests {
                 std::thread::yield_now();
             }
         }
-        drop(Waiting::begin(target.0, target.1).unwrap());
+        drop(ThreadWait::begin(target.0, target.1).unwrap());
     }
 
     /// Who has not woken yet from a wait that is over waits for nobody.
@@ -177,10 +177,10 @@ mod tests {
                 drop(waiting);
             });
             let waiter = told.recv().unwrap();
-            let circle = Waiting::begin(waiter, "a").unwrap_err();
+            let circle = ThreadWait::begin(waiter, "a").unwrap_err();
             assert_eq!(circle, "a waits for the end of the start");
             task.is_over.store(true, Ordering::SeqCst);
-            drop(Waiting::begin(waiter, "a").unwrap());
+            drop(ThreadWait::begin(waiter, "a").unwrap());
             drop(go);
             waits.join().unwrap();
         });

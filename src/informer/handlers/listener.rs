@@ -18,7 +18,7 @@ use crate::sync::{
     atomic::{AtomicBool, Ordering},
     current_thread,
 };
-use crate::worker::{StopSource, Waiting};
+use crate::worker::{StopSource, ThreadWait};
 
 /// How many notifications may wait for a handler that is not woken, while more come at once.
 const UNWOKEN_MAX: usize = 32;
@@ -211,7 +211,7 @@ impl<K: Object> Listener<K> {
         }
         let thread = state.thread;
         drop(state);
-        let target = thread.map(|thread| Waiting::begin(thread, &self.name));
+        let target = thread.map(|thread| ThreadWait::begin(thread, &self.name));
         let _waiting = target.transpose()?;
         let (ended, _) = self
             .clock

@@ -16,7 +16,7 @@ use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::object::Object as _;
 use crate::reflector::backoff::Chance;
 use crate::reflector::core::{Action, Input};
-use crate::reflector::driver::Driver;
+use crate::reflector::driver::ReflectorDriver;
 use crate::reflector::guarded::Guarded;
 use crate::reflector::{ReflectorStatus, Replacement, Sink, WaiterGuard};
 use crate::store::StoreWriter;
@@ -45,7 +45,7 @@ struct Simulation {
     chance: Chance,
     world: World,
     store: Store<ConfigMap>,
-    driver: Driver<ConfigMap, Watched>,
+    driver: ReflectorDriver<ConfigMap, Watched>,
     stop: StopSource,
     made: Vec<Made>,
     /// Events since the last replacement: what a server may repeat.
@@ -154,7 +154,7 @@ impl Simulation {
         let source = Arc::new(world.source.clone());
         let source = Guarded::new("sim", source).unwrap();
         let source = Arc::new(source);
-        let driver = Driver::new("sim".to_owned(), source, sink, options, Arc::default());
+        let driver = ReflectorDriver::new("sim".to_owned(), source, sink, options, Arc::default());
         let driver = driver.unwrap();
         Self {
             seed,
