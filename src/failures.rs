@@ -181,7 +181,7 @@ mod tests {
              3 attempts in 1.0s, the last one failed: secrets \"db\" is forbidden\n\
              now backing off for 0.4s more"
         );
-        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Forbidden);
+        assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Forbidden);
         assert_eq!((error.attempts(), error.since()), (3, Some(began)));
     }
 

@@ -665,7 +665,7 @@ fn managed(fuse: &Fuse) -> Seen {
         match manager.get_by("shop", "db", short) {
             Ok(_) => Some(Seen::Log),
             Err(error) => {
-                let failure = error.last_failure().unwrap_or(&error);
+                let failure = error.last_error().unwrap_or(&error);
                 let panicked = failure.kind() == ErrorKind::Panicked;
                 panicked.then(|| Seen::Error(text(failure)))
             }

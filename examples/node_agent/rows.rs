@@ -66,7 +66,7 @@ impl Facts {
         Self {
             state: State::Kept(report.state),
             reason: Some(one_line(&report.reason)).filter(|reason| !reason.is_empty()),
-            failed: report.last_failure.is_some(),
+            failed: report.last_error.is_some(),
             content,
             heard: report.since_contact,
         }

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     Api,
     /// No registered pod references the object. Not an API error: register the pod first.
     NotRegistered,
-    /// The cache was not filled before the deadline; see [`Error::last_failure`].
+    /// The cache was not filled before the deadline; see [`Error::last_error`].
     NotSynced,
     /// A time limit passed: of connecting, of the first byte, of silence, or the caller's deadline.
     /// The message names it.
@@ -80,7 +80,7 @@ struct Inner {
     /// failure.
     attempts: u32,
     since: Option<Instant>,
-    last_failure: Option<Error>,
+    last_error: Option<Error>,
 }
 
 impl Error {
@@ -214,8 +214,8 @@ impl Error {
 
     /// The last failure of a wait that ended without an answer; its text stands in this error's
     /// `Display`.
-    pub fn last_failure(&self) -> Option<&Error> {
-        self.0.last_failure.as_ref()
+    pub fn last_error(&self) -> Option<&Error> {
+        self.0.last_error.as_ref()
     }
 
     /// Adds the failures of the attempts of a wait that ended without an answer.
@@ -223,7 +223,7 @@ impl Error {
     pub(crate) fn with_failures(self, attempts: u32, since: Instant, last: Option<Self>) -> Self {
         self.map(|inner| {
             (inner.attempts, inner.since) = (attempts, Some(since));
-            inner.last_failure = last;
+            inner.last_error = last;
         })
     }
 
@@ -244,7 +244,7 @@ impl Inner {
             source: None,
             attempts: 0,
             since: None,
-            last_failure: None,
+            last_error: None,
         }
     }
 }

@@ -78,7 +78,7 @@ impl<K: Object> Cached<K> {
     /// The last failure, if nothing has succeeded since: with `Watch`, of the watch or of the check
     /// of an immutable object; with `Cache`, of the gets that were to renew it. With `Get` there is
     /// none: a failure is an error.
-    pub fn last_failure(&self) -> Option<&Error> {
+    pub fn last_error(&self) -> Option<&Error> {
         self.0.failure.as_ref()
     }
 

@@ -320,7 +320,7 @@ impl<K: Object> ObjectManager<K> {
     /// - `NotRegistered`: no owner references the object; not with `Get`.
     /// - `NotFound`: there is no such object at that version or a later one: an answer.
     /// - `Timeout`: there was no such state by `deadline`, in the server's own words if it said so
-    ///   ([`Error::last_failure`]).
+    ///   ([`Error::last_error`]).
     /// - What the server said else, such as that the version is none, or what the transport met.
     /// - `Stopped`: the manager was stopped.
     pub fn get_at_least(
@@ -398,7 +398,7 @@ impl<K: Object> ObjectManager<K> {
         let text = format!("{late} of {all} {kind}s: {how}");
         log::debug!("{text}: {}", worst.key);
         let error = Error::new(ErrorKind::Timeout, text);
-        Err(match &worst.last_failure {
+        Err(match &worst.last_error {
             Some(failure) => error.with_source(failure.clone()),
             None => error,
         })

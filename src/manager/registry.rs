@@ -227,7 +227,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             watched: entry.is_watched(),
             is_overdue: entry.is_overdue(at.now),
             owners,
-            last_failure: failures.last().cloned(),
+            last_error: failures.last().cloned(),
             attempts: failures.count(),
             trying_for: failures.since().map(since),
             refused,

@@ -81,7 +81,7 @@ pub struct ObjectReport {
     /// How many owners reference the object.
     pub owners: usize,
     /// The last failure, if nothing has succeeded since.
-    pub last_failure: Option<Error>,
+    pub last_error: Option<Error>,
     /// How many requests failed one after the other.
     pub attempts: u32,
     /// How long ago the first of the requests that failed one after the other began, or, with

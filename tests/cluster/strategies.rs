@@ -527,7 +527,7 @@ fn a_version_from_the_future_is_waited_for_and_then_told_in_the_servers_words() 
         let words = "Too large resource version: 99999999, current: ";
         let told = format!(
             "{error} {:?}",
-            error.last_failure().map(ToString::to_string)
+            error.last_error().map(ToString::to_string)
         );
         assert!(told.contains(words), "{told}");
         let asked = asked_for(&agent, "future");
@@ -606,7 +606,7 @@ fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is
             assert_eq!(value_of(&cached), "1");
             assert!(cached.is_stale() && cached.age() >= MINUTE);
             assert_eq!(
-                cached.last_failure().unwrap().kind(),
+                cached.last_error().unwrap().kind(),
                 ErrorKind::Unreachable
             );
         }

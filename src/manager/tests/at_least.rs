@@ -75,7 +75,7 @@ fn the_server_says_when_it_wants_to_be_asked_again() {
         stage.clock.wait_for_timer(Duration::from_nanos(1));
         stage.clock.advance(Duration::from_nanos(1));
         let error = asked.answer().unwrap_err();
-        error.last_failure().unwrap().clone()
+        error.last_error().unwrap().clone()
     };
     let fault = SourceFault::Fail(too_large.with_retry_after(3 * SECOND));
     stage.source.fail_next(RequestKind::Get, fault);
@@ -109,7 +109,7 @@ fn the_deadline_ends_it_in_the_servers_words() {
          Timeout: Too large resource version: 9, current: 2"
     );
     assert_eq!((error.attempts(), error.since()), (5, Some(begin)));
-    let status = error.last_failure().and_then(Error::status).unwrap();
+    let status = error.last_error().and_then(Error::status).unwrap();
     assert!(status.is_too_large_resource_version());
 }
 

@@ -92,7 +92,7 @@ fn b7_a_check_that_hangs_holds_up_no_other() {
     stage.clock.advance(Duration::from_secs(1));
     assert_eq!(is_stale(&stage, "s0"), Some(true), "readers wait a second");
     let kept = stage.manager.get_cached("ns", "s0").unwrap().unwrap();
-    assert!(kept.last_failure().is_none(), "the check goes on");
+    assert!(kept.last_error().is_none(), "the check goes on");
     stage.source.heal();
     while is_stale(&stage, "s0") == Some(true) {
         std::thread::yield_now();
@@ -136,7 +136,7 @@ fn b7_checks_are_bounded() {
         next(&asked);
     }
     let key = ObjectKey::new("ns", "s0");
-    let failed = || stage.manager.inspect_object(&key).unwrap().last_failure;
+    let failed = || stage.manager.inspect_object(&key).unwrap().last_error;
     while failed().is_none() {
         std::thread::yield_now();
     }

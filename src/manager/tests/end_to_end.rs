@@ -280,7 +280,7 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     });
     let cached = until(|| {
         let cached = manager.get("ns", "s").unwrap();
-        cached.last_failure().is_some().then_some(cached)
+        cached.last_error().is_some().then_some(cached)
     });
     assert!(
         !cached.is_stale(),

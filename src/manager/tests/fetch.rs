@@ -68,7 +68,7 @@ fn sc_2_nothing_is_kept() {
     let stage = stage_with_secret();
     stage.manager.register_pod(&pod("p", &["s"]));
     let cached = stage.manager.get("ns", "s").unwrap();
-    assert!(!cached.is_stale() && cached.last_failure().is_none());
+    assert!(!cached.is_stale() && cached.last_error().is_none());
     assert_eq!(cached.age(), Duration::ZERO);
     stage.clock.advance(SECOND);
     assert_eq!(cached.age(), SECOND, "it grows in the holder's hands");
@@ -205,7 +205,7 @@ fn a_row_shows_how_the_last_read_ended() {
     let row = stage.inspect("s");
     assert_eq!(row.reason, "2 failed in 1.0s: one moment");
     assert_eq!((row.state, row.attempts), (ObjectState::Waiting, 2));
-    assert_eq!(row.last_failure.unwrap().to_string(), "one moment");
+    assert_eq!(row.last_error.unwrap().to_string(), "one moment");
     assert_eq!(
         row.resource_version.as_str(),
         "2",

@@ -99,7 +99,7 @@ fn a_fresh_read_that_finds_the_same_immutable_object_starts_nothing() {
     assert!(cached.is_stale(), "the check failed");
     assert_eq!(fresh(&stage, Ok(immutable("s", "9"))).unwrap(), "9");
     let cached = stage.get_now("s").unwrap();
-    assert!(!cached.is_stale() && cached.last_failure().is_none());
+    assert!(!cached.is_stale() && cached.last_error().is_none());
     assert_eq!(stage.runs.count(), 1);
 }
 

@@ -115,7 +115,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     stage.runs.report("s", &behind);
     let cached = stage.get_now("s").unwrap();
     assert!(cached.is_stale());
-    assert_eq!(cached.last_failure().unwrap().to_string(), "too old");
+    assert_eq!(cached.last_error().unwrap().to_string(), "too old");
     assert!(is_overdue(&stage, "s"));
     stage.manager.health().unwrap_err();
     stage.runs.list("s", "11", Some(secret("s", "5"))).unwrap();

@@ -140,13 +140,13 @@ fn a_panic_in_a_check_is_a_check_that_failed_and_is_tried_again() {
     stage.manager.register_pod(&pod("q", &["s"]));
     let kept = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
     assert!(kept.is_stale());
-    let failure = kept.last_failure().unwrap();
+    let failure = kept.last_error().unwrap();
     assert_eq!(failure.kind(), ErrorKind::Panicked);
     stage.clock.advance(ROUND);
     loop {
         let checked = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
         if !checked.is_stale() {
-            assert!(checked.last_failure().is_none());
+            assert!(checked.last_error().is_none());
             break;
         }
         std::thread::yield_now();

@@ -344,7 +344,7 @@ fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
         // It failed for one who asked much; the others have what they had.
         if mode != ChangeDetection::Get {
             let cached = stage.manager.get("ns", "s").unwrap();
-            assert!(cached.last_failure().is_none(), "{mode}");
+            assert!(cached.last_error().is_none(), "{mode}");
         }
         assert_eq!(stage.version("s"), 2, "{mode}");
     });

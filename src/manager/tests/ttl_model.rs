@@ -36,7 +36,7 @@ impl Said {
             Ok(cached) => Self::Object {
                 version: version(&cached),
                 stale: cached.is_stale(),
-                failure: cached.last_failure().map(Error::kind),
+                failure: cached.last_error().map(Error::kind),
             },
             Err(error) => Self::Failed(error.kind()),
         }

@@ -286,12 +286,12 @@ fn os_13_a_failure_leaves_the_cached_object() {
     assert_eq!(kept.age(), MINUTE, "its time is not bumped");
     assert!(kept.is_stale());
     assert_eq!(
-        kept.last_failure().unwrap().to_string(),
+        kept.last_error().unwrap().to_string(),
         unavailable().to_string()
     );
     stage.clock.advance(FIRST_BACKOFF);
     let renewed = stage.get("s").unwrap();
-    assert!(!renewed.is_stale() && renewed.last_failure().is_none());
+    assert!(!renewed.is_stale() && renewed.last_error().is_none());
     assert_eq!(stage.asked(), ["", "0", "0"]);
 }
 

@@ -65,7 +65,7 @@ fn b17_a_deadline_gives_what_is_cached() {
             assert_eq!(version(&kept), first);
             assert!(kept.is_stale());
             assert_eq!(kept.age(), MINUTE + PATIENCE);
-            let failure = kept.last_failure().unwrap();
+            let failure = kept.last_error().unwrap();
             assert!(failure.to_string().starts_with(WORDS), "{failure}");
         }
     });
@@ -290,7 +290,7 @@ fn b12_an_object_that_does_not_decode_any_more_is_said_to_be() {
     let copy = stage.get_cached("s").unwrap();
     assert_eq!(version(&copy), first);
     assert!(copy.is_stale());
-    assert_eq!(copy.last_failure().unwrap().kind(), ErrorKind::Undecodable);
+    assert_eq!(copy.last_error().unwrap().kind(), ErrorKind::Undecodable);
     stage.fail_next(unavailable());
     stage.clock.advance(FIRST_BACKOFF);
     let error = stage.get("s").unwrap_err();
@@ -305,7 +305,7 @@ fn b12_an_object_that_does_not_decode_any_more_is_said_to_be() {
     let mended = stage.set("s");
     stage.expire();
     assert_eq!(stage.version("s"), mended);
-    assert!(stage.get_cached("s").unwrap().last_failure().is_none());
+    assert!(stage.get_cached("s").unwrap().last_error().is_none());
 }
 
 /// B12: a read past the cache that finds it so is not taken back by what was cached before.
@@ -336,7 +336,7 @@ fn b17_what_is_cached_can_be_read_at_any_age() {
     stage.get("s").unwrap();
     let failed = stage.get_cached("s").unwrap();
     assert_eq!(
-        failed.last_failure().unwrap().to_string(),
+        failed.last_error().unwrap().to_string(),
         unavailable().to_string()
     );
 }
@@ -395,7 +395,7 @@ fn r11_a_fresh_read_that_fails_is_not_stored() {
     stage.get_fresh("s").unwrap_err();
     let kept = stage.get("s").unwrap();
     assert!(!kept.is_stale());
-    assert!(kept.last_failure().is_some());
+    assert!(kept.last_error().is_some());
     stage.expire();
     stage.fail_next(unavailable());
     stage.get_fresh("s").unwrap_err();
@@ -551,7 +551,7 @@ fn r11_a_version_that_is_none_is_its_callers_mistake() {
     stage.fail_next(Error::from_status(status));
     let error = stage.get_at_least("s", "odd").unwrap_err();
     assert_eq!(error.to_string(), "invalid resource version");
-    assert!(stage.get("s").unwrap().last_failure().is_none());
+    assert!(stage.get("s").unwrap().last_error().is_none());
     assert_eq!(stage.inspect("s").attempts, 0);
 }
 

@@ -708,7 +708,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     stage
         .getter
         .answer(Err(Error::new(ErrorKind::Unreachable, "no route")));
-    while stage.get_now("s").unwrap().last_failure().is_none() {
+    while stage.get_now("s").unwrap().last_error().is_none() {
         std::thread::yield_now();
     }
     let report = stage
@@ -766,7 +766,7 @@ fn an_object_that_does_not_decode_says_so() {
     assert_eq!(copy.metadata.resource_version.as_deref(), Some("9"));
     assert!(copy.is_stale());
     assert_eq!(
-        copy.last_failure().unwrap().to_string(),
+        copy.last_error().unwrap().to_string(),
         "data.key: not base64"
     );
     let report = stage
@@ -846,7 +846,7 @@ fn a_shutdown_ends_fresh_reads() {
 /// B14: an answer knows how old it is, growing in the holder's hands, and what went wrong
 /// meanwhile.
 #[test]
-fn an_answer_knows_its_age_and_the_last_failure() {
+fn an_answer_knows_its_age_and_the_last_error() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
@@ -867,8 +867,8 @@ fn an_answer_knows_its_age_and_the_last_failure() {
     };
     stage.runs.report("s", &status);
     let served = stage.get_now("s").unwrap();
-    assert_eq!(served.last_failure().unwrap().to_string(), "no route");
+    assert_eq!(served.last_error().unwrap().to_string(), "no route");
     assert!(!served.is_stale(), "its watch goes on trying");
     stage.runs.report("s", &ReflectorStatus::default());
-    assert!(stage.get_now("s").unwrap().last_failure().is_none());
+    assert!(stage.get_now("s").unwrap().last_error().is_none());
 }

@@ -84,7 +84,7 @@ impl<K: Object> WatchStore<K> {
 
     /// A reader of an object whose watch fails would rather have something newer (B10).
     fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
-        if cached.last_failure().is_some()
+        if cached.last_error().is_some()
             && let Ok(object) = self.table().find(namespace, name)
         {
             object.waiters.expedite();

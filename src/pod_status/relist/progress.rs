@@ -13,7 +13,7 @@ use crate::sync::Arc;
 pub(super) struct Progress {
     pub(super) report: RelistReport,
     /// Why the last relist failed, until one succeeds.
-    last_failure: Option<StatusError>,
+    last_error: Option<StatusError>,
     /// The call into the runtime that is under way, in words, and when it began.
     pub(super) call: Option<(String, Instant)>,
 }
@@ -76,7 +76,7 @@ impl Progress {
         report.last_duration = Some(took);
         (report.pods, report.failing_pods) = (pods, failing_pods);
         self.call = None;
-        std::mem::replace(&mut self.last_failure, failure)
+        std::mem::replace(&mut self.last_error, failure)
     }
 
     /// Takes a failed inspection.
@@ -106,7 +106,7 @@ impl Progress {
 
     /// Adds what keeps the loop: the call that does not return, and below it the last failure.
     pub(super) fn because(&self, error: Error, now: Instant) -> Error {
-        let because_of_failure = |error: Error| match &self.last_failure {
+        let because_of_failure = |error: Error| match &self.last_error {
             Some(failure) => error.with_source(Arc::clone(failure)),
             None => error,
         };

@@ -55,7 +55,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
                 .wait_until_synced(Deadline::at(world.fake.now()))
                 .unwrap_err();
             assert_eq!(waited.kind(), ErrorKind::NotSynced);
-            assert_eq!(waited.last_failure().unwrap().kind(), ErrorKind::Panicked);
+            assert_eq!(waited.last_error().unwrap().kind(), ErrorKind::Panicked);
         }
         world.set("a", "1");
         pass_until(&world, &store, &["a"]);

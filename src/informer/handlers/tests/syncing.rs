@@ -158,7 +158,7 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
          3 attempts in 2.0s, the last one failed: connection refused"
     );
     assert_eq!(error.attempts(), 3);
-    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
+    assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Unreachable);
 }
 
 /// R4: the refusal ends waits that have begun and those that begin, of handlers that were there and

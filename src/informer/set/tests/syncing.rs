@@ -201,7 +201,7 @@ fn wt_3_the_result_has_the_cause_of_each_informer() {
     let error = error_of(&result, "pods");
     assert!(error.attempts() >= 1);
     assert_eq!(error.since(), Some(began));
-    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
+    assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Unreachable);
     let text = result.into_result().unwrap_err().to_string();
     let head = "failed to sync all caches: pods: timed out waiting for the condition\npods: ";
     assert!(text.starts_with(head), "{text}");

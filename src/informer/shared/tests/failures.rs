@@ -55,7 +55,7 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
         registration.wait_until_synced(world.now()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::NotSynced);
-        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+        assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Panicked);
         let text = error.to_string();
         assert!(
             text.contains("transforming: the transform of a panicked"),
@@ -88,7 +88,7 @@ fn a_source_that_panics_is_told_of_and_ends_nothing() {
         registration.wait_until_synced(world.now()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::NotSynced);
-        assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Panicked);
+        assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Panicked);
         let text = "the source of reflector configmaps panicked: a bad source";
         assert!(error.to_string().contains(text), "{error}");
     }

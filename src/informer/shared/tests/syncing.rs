@@ -127,7 +127,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
         text.contains("1 attempt in") && text.contains("connection refused"),
         "{text}"
     );
-    assert_eq!(error.last_failure().unwrap().kind(), ErrorKind::Unreachable);
+    assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Unreachable);
 }
 
 #[test]
