@@ -31,8 +31,7 @@ use crate::sync::Arc;
 /// use kubecache::testing::FakeSource;
 ///
 /// let (send, lists) = std::sync::mpsc::channel();
-/// let mut options = ReflectorOptions::default();
-/// options.metrics = Some(Hook::new(move |metric| {
+/// let options = ReflectorOptions::default().metrics(Hook::new(move |metric| {
 ///     if let ReflectorMetric::Listed { items, took } = metric {
 ///         println!("{items} items in {took:?}");
 ///         drop(send.send(*items));

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::informer::{Handlers, InformerOptions, SharedInformer};
 use kubecache::object::{Object, ObjectKey};
-use kubecache::reflector::ReflectorOptions;
+use kubecache::reflector::{BackoffOptions, ReflectorOptions};
 use kubecache::store::Indexers;
 
 use crate::HEAP;
@@ -45,8 +45,8 @@ impl Relisted {
 fn relist() -> Relisted {
     let before = HEAP.current_usage();
     let (source, lines) = Canned::new(Box::new(body));
-    let mut reflector = ReflectorOptions::default();
-    reflector.backoff.initial = Duration::from_millis(1);
+    let backoff = BackoffOptions::default().initial(Duration::from_millis(1));
+    let reflector = ReflectorOptions::default().backoff(backoff);
     let indexers = Indexers::new()
         .by_namespace()
         .with("region", |object: &ConfigMap| {

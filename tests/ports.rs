@@ -27,7 +27,7 @@ use kubecache::pod_status::{
     RuntimePod,
 };
 use kubecache::reflector::{
-    Phase, Reflector, ReflectorMetric, ReflectorOptions, Replacement, Sink,
+    BackoffOptions, Phase, Reflector, ReflectorMetric, ReflectorOptions, Replacement, Sink,
 };
 use kubecache::store::Indexers;
 use kubecache::testing::{Answer, Exchange, FakeSource, FixtureServer, Recording, objects};
@@ -276,11 +276,10 @@ fn add(source: &FakeSource<ConfigMap>, name: &str) -> ResourceVersion {
 }
 
 fn quick() -> ReflectorOptions {
-    let mut options = ReflectorOptions::default();
-    options.backoff.initial = Duration::from_millis(1);
-    options.backoff.cap = Duration::from_millis(1);
-    options.forbidden_grace = Duration::ZERO;
-    options
+    let soon = Duration::from_millis(1);
+    ReflectorOptions::default()
+        .backoff(BackoffOptions::default().initial(soon).cap(soon))
+        .forbidden_grace(Duration::ZERO)
 }
 
 fn options() -> InformerOptions<ConfigMap> {

@@ -237,12 +237,12 @@ impl Ears {
         node: &Node,
         client: &Client,
         node_name: &str,
-        mut options: ReflectorOptions,
+        options: ReflectorOptions,
     ) -> Result<Self, Error> {
         let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
         let waiters = Waiters::new();
-        options.waiters = Some(waiters.clone());
+        let options = options.waiters(waiters.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
             client.lister_watcher(scope),

@@ -43,10 +43,9 @@ impl Metrics {
     pub(crate) fn follow<K: Object>(
         &self,
         name: &str,
-        options: &mut ReflectorOptions,
-    ) -> Result<(), Error> {
-        options.metrics = Some(self.0.reflector::<K>(name)?);
-        Ok(())
+        options: ReflectorOptions,
+    ) -> Result<ReflectorOptions, Error> {
+        Ok(options.metrics(self.0.reflector::<K>(name)?))
     }
 
     /// Counts what a manager of this kind does.

@@ -35,8 +35,8 @@ impl Metrics {
     pub(crate) fn follow<K: Object>(
         &self,
         _name: &str,
-        _options: &mut ReflectorOptions,
-    ) -> Result<(), Error> {
+        _options: ReflectorOptions,
+    ) -> Result<ReflectorOptions, Error> {
         match *self {}
     }
 

@@ -164,10 +164,10 @@ pub(crate) fn followed<K: Object>(
 ) -> Result<ReflectorOptions, Error> {
     let mut followed = ReflectorOptions::default();
     if let Some(limit) = options.idle_limit {
-        followed.idle_limit = limit;
+        followed = followed.idle_limit(limit);
     }
     if let Some(metrics) = metrics {
-        metrics.follow::<K>(name, &mut followed)?;
+        followed = metrics.follow::<K>(name, followed)?;
     }
     Ok(followed)
 }

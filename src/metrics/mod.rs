@@ -175,8 +175,9 @@ impl Exposition {
     /// use kubecache::reflector::ReflectorOptions;
     ///
     /// let exposition = Exposition::new();
-    /// let mut options = ReflectorOptions::default();
-    /// options.metrics = Some(exposition.reflector::<Pod>("pods of this node")?);
+    /// let hook = exposition.reflector::<Pod>("pods of this node")?;
+    /// let options = ReflectorOptions::default().metrics(hook);
+    /// # drop(options);
     /// # Ok::<(), kubecache::Error>(())
     /// ```
     pub fn reflector<K: Object>(&self, name: &str) -> Result<Hook<ReflectorMetric>, Error> {

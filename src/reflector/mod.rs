@@ -73,8 +73,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// source.set(objects::secret("shop", "db", "", &[("password", "made-up")]));
 ///
 /// let (store, writer) = Store::new(Indexers::new(), Clock::system());
-/// let mut options = ReflectorOptions::default();
-/// options.waiters = Some(store.waiters());
+/// let options = ReflectorOptions::default().waiters(store.waiters());
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
 /// store.wait_until_synced(Clock::system().after(Duration::from_mins(1)))?;

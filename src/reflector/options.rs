@@ -1,4 +1,4 @@
-//! What can be set about a reflector: each field with its unit, default and reason.
+//! What can be set about a reflector: each option with its unit, default and reason.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -24,53 +24,138 @@ pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// cache for hours.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
-/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and change
-/// fields.
+/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and set what
+/// differs.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kubecache::reflector::{BackoffOptions, ReflectorOptions};
+///
+/// let options = ReflectorOptions::default()
+///     .page_size(100)
+///     .idle_limit(Duration::from_mins(3))
+///     .backoff(BackoffOptions::default().cap(Duration::from_secs(10)));
+/// # drop(options);
+/// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
+#[must_use = "options do nothing before a reflector is started with them"]
 pub struct ReflectorOptions {
-    /// Where time comes from. Default: the system.
-    pub clock: Clock,
-    /// Watches ask for a time-out drawn from this to twice this. Default and least: 5 minutes.
-    pub watch_timeout_min: Duration,
-    /// Items per page of a list. Default `None`: 500 where the server does not answer out of its
-    /// cache, else all at once.
-    pub page_size: Option<u32>,
-    /// How often the sink is asked to deliver again what it knows. Default `None`: never.
-    pub resync_period: Option<Duration>,
-    /// Silence after which a watch is reopened, once bookmarks are known to come. Default 130
-    /// s. Where the longest time between two bookmarks is more than a third of this, three times
-    /// that time takes its place.
-    pub idle_limit: Duration,
-    /// The waits after failures.
-    pub backoff: BackoffOptions,
-    /// Seed of the jitter. Default: random.
-    pub seed: u64,
-    /// Who waits for the first sync. Default `None`: nobody.
-    pub waiters: Option<Waiters>,
-    /// What a run before this one knew: a first list older than it is asked for once more, at the
-    /// most recent version. Default `None`.
-    pub start_floor: Option<ResourceVersion>,
+    pub(crate) clock: Clock,
+    pub(crate) watch_timeout_min: Duration,
+    pub(crate) page_size: Option<u32>,
+    pub(crate) resync_period: Option<Duration>,
+    pub(crate) idle_limit: Duration,
+    pub(crate) backoff: BackoffOptions,
+    pub(crate) seed: u64,
+    pub(crate) waiters: Option<Waiters>,
+    pub(crate) known_version: Option<ResourceVersion>,
     /// The thread asks for nothing before each of these has closed, such as at the end of a run
     /// before this one (OC-23).
     pub(crate) start_after: Vec<Receiver<Infallible>>,
-    /// Lists as a stream where the source supports it. Default true; by-name watches switch it off.
-    pub watch_list: bool,
-    /// How long internal errors on a watch only reopen it. Default zero: they relist.
-    pub internal_error_retry: Duration,
-    /// How long a refusal (403) is retried before it is an answer. Default 3 s.
-    pub forbidden_grace: Duration,
-    /// The hook that is told of lists and watches, for metrics. Default `None`, which costs
-    /// nothing.
-    pub metrics: Option<Hook<ReflectorMetric>>,
-    /// The function that is told of failed lists and watches. Default `None`; set it with
-    /// [`on_error`](Self::on_error).
-    pub on_error: Option<Hook<FailedAttempt>>,
+    pub(crate) watch_list: bool,
+    pub(crate) internal_error_retry: Duration,
+    pub(crate) forbidden_grace: Duration,
+    pub(crate) metrics: Option<Hook<ReflectorMetric>>,
+    pub(crate) on_error: Option<Hook<FailedAttempt>>,
 }
 
 impl ReflectorOptions {
-    /// The same, with a function that is told of each failed list or watch: what was asked for, the
-    /// cause, and the attempts so far.
+    /// Sets where time comes from. Default: the system.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets the shortest time-out that watches ask for; each draws its own from this to twice this.
+    /// Default and least: 5 minutes.
+    pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
+        self.watch_timeout_min = timeout;
+        self
+    }
+
+    /// Sets how many items a page of a list has. Zero is the default: 500 where the server does not
+    /// answer out of its cache, else all at once.
+    pub fn page_size(mut self, items: u32) -> Self {
+        self.page_size = Some(items);
+        self
+    }
+
+    /// Sets how often the sink is asked to deliver again what it knows. Zero is the default: never.
+    pub fn resync_period(mut self, period: Duration) -> Self {
+        self.resync_period = Some(period);
+        self
+    }
+
+    /// Sets the silence after which a watch is opened again, once bookmarks are known to come.
+    /// Default: 130 seconds.
+    ///
+    /// Where the longest time between two bookmarks is more than a third of this, three times that
+    /// time takes its place.
+    pub fn idle_limit(mut self, limit: Duration) -> Self {
+        self.idle_limit = limit;
+        self
+    }
+
+    /// Sets the waits after failures.
+    pub fn backoff(mut self, backoff: BackoffOptions) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    /// Sets the seed of the jitter. Default: random.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Sets the counter of those who wait for the first sync: while somebody waits, lists are urgent
+    /// and retries come soon. Default: nobody waits.
+    pub fn waiters(mut self, waiters: Waiters) -> Self {
+        self.waiters = Some(waiters);
+        self
+    }
+
+    /// Sets the version that a run before this one knew. Default: none.
+    ///
+    /// The reflector asks once more, at the most recent version, if the first list is older.
+    pub fn known_version(mut self, version: ResourceVersion) -> Self {
+        self.known_version = Some(version);
+        self
+    }
+
+    /// Sets whether lists come as a stream where the source supports it. Default: true.
+    ///
+    /// Watches of one object do without.
+    pub fn watch_list(mut self, streams: bool) -> Self {
+        self.watch_list = streams;
+        self
+    }
+
+    /// Sets for how long internal errors on a watch only open it again. Default zero: a list
+    /// follows.
+    pub fn internal_error_retry(mut self, window: Duration) -> Self {
+        self.internal_error_retry = window;
+        self
+    }
+
+    /// Sets for how long a refusal (403) is retried before it is an answer. Default: 3 seconds.
+    pub fn forbidden_grace(mut self, grace: Duration) -> Self {
+        self.forbidden_grace = grace;
+        self
+    }
+
+    /// Sets the hook that is told of lists and watches, for metrics. Default: none, which costs
+    /// nothing.
+    pub fn metrics(mut self, metrics: Hook<ReflectorMetric>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// Sets the function that is told of each failed list or watch: what was asked for, the cause,
+    /// and the attempts so far. Default: none.
     ///
     /// The reflector calls it on its own thread, under no lock, before it waits for the next
     /// attempt. The function must not block: the watch waits for it. A panic of it is logged. An
@@ -106,7 +191,6 @@ impl ReflectorOptions {
     /// # }
     /// # Ok::<(), kubecache::Error>(())
     /// ```
-    #[must_use]
     #[doc(alias = "WatchErrorHandler")]
     pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
         self.on_error = Some(Hook::new(hook));
@@ -114,22 +198,64 @@ impl ReflectorOptions {
     }
 }
 
-/// The waits between failed passes; each is drawn from its base up to base × (1 + jitter).
+/// The waits after failed lists and watches; each is drawn from its base up to base × (1 + jitter).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kubecache::reflector::BackoffOptions;
+///
+/// let patient = BackoffOptions::default()
+///     .initial(Duration::from_secs(2))
+///     .cap(Duration::from_mins(1));
+/// # drop(patient);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
+#[must_use = "options do nothing before they are those of a reflector"]
 pub struct BackoffOptions {
-    /// The first base. Default 800 ms.
-    pub initial: Duration,
-    /// What the base is multiplied by after each wait; 1 or less does not grow. Default 2.
-    pub factor: f64,
-    /// The largest base. Default 30 s.
-    pub cap: Duration,
-    /// The share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
-    pub jitter: f64,
-    /// Time since a watch was opened after which the sequence starts again; zero keeps it at its
-    /// start. Default 2 minutes. A proof that the server lives starts it again sooner: an event, a
-    /// watch that lived five seconds, an expired position, or an answer other than 5xx and 429.
-    pub reset_after: Duration,
+    pub(crate) initial: Duration,
+    pub(crate) factor: f64,
+    pub(crate) cap: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) reset_after: Duration,
+}
+
+impl BackoffOptions {
+    /// Sets the first base. Default: 800 ms.
+    pub fn initial(mut self, base: Duration) -> Self {
+        self.initial = base;
+        self
+    }
+
+    /// Sets what the base is multiplied by after each wait; 1 or less does not grow. Default: 2.
+    pub fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Sets the largest base. Default: 30 seconds.
+    pub fn cap(mut self, base: Duration) -> Self {
+        self.cap = base;
+        self
+    }
+
+    /// Sets the share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = share;
+        self
+    }
+
+    /// Sets the time since a watch was opened after which the sequence starts again; zero keeps it
+    /// at its start. Default: 2 minutes.
+    ///
+    /// A proof that the server lives starts it again sooner: an event, a watch that lived five
+    /// seconds, an expired position, or an answer other than 5xx and 429.
+    pub fn reset_after(mut self, health: Duration) -> Self {
+        self.reset_after = health;
+        self
+    }
 }
 
 impl Default for ReflectorOptions {
@@ -143,7 +269,7 @@ impl Default for ReflectorOptions {
             backoff: BackoffOptions::default(),
             seed: RandomState::new().build_hasher().finish(),
             waiters: None,
-            start_floor: None,
+            known_version: None,
             start_after: Vec::new(),
             watch_list: true,
             internal_error_retry: Duration::ZERO,

@@ -77,8 +77,7 @@ impl<K: Object> StoreWriter<K> {
     /// let (pushes, all_pods) = std::sync::mpsc::channel();
     /// let (store, writer) = Store::new(Indexers::new(), Clock::system());
     /// let writer = writer.with_snapshots(move |pods| drop(pushes.send(pods)));
-    /// let mut options = ReflectorOptions::default();
-    /// options.waiters = Some(store.waiters());
+    /// let options = ReflectorOptions::default().waiters(store.waiters());
     /// let reflector = Reflector::spawn("pods", Arc::new(source.clone()), writer, options)?;
     ///
     /// assert_eq!(all_pods.recv().map(|pods| pods.len()), Ok(1));

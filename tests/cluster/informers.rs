@@ -14,7 +14,7 @@ use kubecache::http::Client;
 use kubecache::informer::{Forward, HandlerOptions, InformerOptions, Registration, SharedInformer};
 use kubecache::list_watch::{ListRequest, ListerWatcher};
 use kubecache::object::{Object as _, Scope, StoredObject};
-use kubecache::reflector::ReflectorOptions;
+use kubecache::reflector::{BackoffOptions, ReflectorOptions};
 use kubecache::store::Indexers;
 use kubecache::worker::Worker;
 
@@ -61,10 +61,10 @@ impl Followed {
     /// is let go.
     fn start(client: &Client, way: &str, watch_list: bool) -> Self {
         let name = format!("{way}, {}", if watch_list { "streamed" } else { "plain" });
-        let mut reflector = ReflectorOptions::default();
-        reflector.watch_list = watch_list;
         // The outage is long; who waits half a minute after it would only make the test longer.
-        reflector.backoff.cap = Duration::from_secs(1);
+        let reflector = ReflectorOptions::default()
+            .watch_list(watch_list)
+            .backoff(BackoffOptions::default().cap(Duration::from_secs(1)));
         let mut options = InformerOptions::default()
             .name(&*name)
             .indexers(Indexers::new().with("group", group))

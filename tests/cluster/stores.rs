@@ -36,8 +36,7 @@ fn start(
     ));
     write("first", "1");
     let source = watcher::<ConfigMap>(&client_of("admin.yaml"), Scope::namespace(NAMESPACE));
-    let mut options = ReflectorOptions::default();
-    options.watch_list = watch_list;
+    let options = ReflectorOptions::default().watch_list(watch_list);
     let indexers = Indexers::new().by_namespace();
     let (store, reflector) =
         Store::spawn("stores", Arc::clone(&source), indexers, options).unwrap();

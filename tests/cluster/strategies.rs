@@ -525,10 +525,7 @@ fn a_version_from_the_future_is_waited_for_and_then_told_in_the_servers_words() 
         let error = read.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         let words = "Too large resource version: 99999999, current: ";
-        let told = format!(
-            "{error} {:?}",
-            error.last_error().map(ToString::to_string)
-        );
+        let told = format!("{error} {:?}", error.last_error().map(ToString::to_string));
         assert!(told.contains(words), "{told}");
         let asked = asked_for(&agent, "future");
         assert!(asked.contains(&"get 99999999".to_owned()), "{asked:?}");
@@ -605,10 +602,7 @@ fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is
             let cached = secrets.get(NAMESPACE, name).unwrap();
             assert_eq!(value_of(&cached), "1");
             assert!(cached.is_stale() && cached.age() >= MINUTE);
-            assert_eq!(
-                cached.last_error().unwrap().kind(),
-                ErrorKind::Unreachable
-            );
+            assert_eq!(cached.last_error().unwrap().kind(), ErrorKind::Unreachable);
         }
         assert_eq!(gets.load(Ordering::SeqCst), tried, "{backoff} ms");
         clock.advance(Duration::from_millis(backoff).saturating_sub(MILLISECOND));

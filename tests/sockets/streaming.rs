@@ -401,9 +401,9 @@ fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
     let client = client(&server.url());
     let source = secrets(&client);
     source.bookmark_came(Duration::from_millis(1));
-    let mut options = ReflectorOptions::default();
-    options.idle_limit = Duration::from_millis(200);
-    options.watch_list = false;
+    let options = ReflectorOptions::default()
+        .idle_limit(Duration::from_millis(200))
+        .watch_list(false);
     let done = AtomicBool::new(false);
     let (store, reflector) = Store::spawn("held", source, Indexers::new(), options).unwrap();
     thread::scope(|scope| {

@@ -54,7 +54,7 @@ impl InformerSetOptions {
     /// How the server is listed and watched, and the clock of the set and of its informers.
     ///
     /// Each informer gets a seed of its own out of the one that is set, so that they do not retry
-    /// in step. `waiters`, `start_floor` and `resync_period` in it are not used: they belong to one
+    /// in step. `waiters`, `known_version` and `resync_period` in it are not used: they belong to one
     /// informer.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
@@ -75,7 +75,7 @@ impl InformerSetOptions {
     pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
         let reflector = ReflectorOptions {
             seed: self.reflector.seed.wrapping_add(number),
-            start_floor: None,
+            known_version: None,
             ..self.reflector.clone()
         };
         let options = InformerOptions::default()

@@ -101,7 +101,7 @@ impl Launcher<Secret> for FakeRuns {
         let index = runs.len();
         runs.push(FakeRun {
             name: writer.key().name().to_owned(),
-            floor: options.start_floor,
+            floor: options.known_version,
             // It always waits for the entry to own it.
             waits_for_previous: options.start_after.len() > 1,
             stopped: false,

@@ -121,7 +121,7 @@ impl<K: Object> Runs<K> {
         let (floor, previous) = table.change(object, |entry| entry.begin_run(end, now));
         let options = ReflectorOptions {
             waiters: Some(object.waiters.clone()),
-            start_floor: floor,
+            known_version: floor,
             start_after: previous.into_iter().chain([owned]).collect(),
             // Reflectors of one seed would come back to a server in step.
             seed: ReflectorOptions::default().seed,

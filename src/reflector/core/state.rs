@@ -129,7 +129,7 @@ impl ReflectorState {
             page_size: options.page_size.filter(|size| *size > 0),
             what,
             one_object,
-            floor: options.start_floor.clone().unwrap_or_default(),
+            floor: options.known_version.clone().unwrap_or_default(),
             may_stream: options.watch_list,
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
             resync_period: options.resync_period.filter(|period| !period.is_zero()),

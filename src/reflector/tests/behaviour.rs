@@ -133,7 +133,7 @@ fn a_restart_asks_once_more_when_the_cache_lags() {
     let old = world.set("a", "old");
     let known = world.set("a", "new");
     world.source.lag(Some(old));
-    world.options.start_floor = Some(ResourceVersion::from(known.to_string()));
+    world.options.known_version = Some(ResourceVersion::from(known.to_string()));
     let (store, _reflector) = world.synced();
     assert_eq!(world.requests(), ["list 0", "list most-recent", "watch 3"]);
     assert_eq!(value(&store, "a").as_deref(), Some("new"));

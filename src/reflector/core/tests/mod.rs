@@ -70,7 +70,7 @@ impl Bench {
                 ("resync", period) => settings.resync_period = Some(duration(period)),
                 ("internal", window) => settings.internal_error_retry = duration(window),
                 ("seed", seed) => settings.seed = seed.parse().unwrap(),
-                ("floor", version) => settings.start_floor = Some(version.into()),
+                ("floor", version) => settings.known_version = Some(version.into()),
                 ("no-watch-list", _) => settings.watch_list = false,
                 (other, _) => panic!("unknown option {other}"),
             }
