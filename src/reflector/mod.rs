@@ -24,14 +24,12 @@ pub use sink::{Replacement, Sink};
 pub use status::{Phase, ReflectorStatus};
 pub use waiters::{WaiterGuard, Waiters};
 
-use std::time::Duration;
-
 use crossbeam_channel::select;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
-use crate::object::{Object, ResourceVersion};
+use crate::object::Object;
 use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
 use crate::worker::{StopToken, Worker};
 
@@ -143,21 +141,6 @@ impl Reflector {
     /// still be false here.
     pub fn status(&self) -> ReflectorStatus {
         self.status.lock().clone()
-    }
-
-    /// The last position in the server's history; empty before the first success.
-    pub fn last_sync_resource_version(&self) -> ResourceVersion {
-        self.status.lock().resource_version.clone()
-    }
-
-    /// How long ago the server last confirmed the content; `None` before the first contact.
-    pub fn age(&self) -> Option<Duration> {
-        self.status.lock().age(self.clock.now())
-    }
-
-    /// Whether the content is synced and the server confirmed it within `limit`.
-    pub fn is_fresh_within(&self, limit: Duration) -> bool {
-        self.status.lock().is_fresh_within(limit, self.clock.now())
     }
 
     /// Whether the server keeps confirming the content, for a health check: neither a quiet server

@@ -258,6 +258,17 @@ impl BackoffOptions {
     }
 }
 
+#[cfg(test)]
+impl ReflectorOptions {
+    /// Options on `clock` with which every wait is exact.
+    pub(crate) fn exact(clock: Clock) -> Self {
+        Self::default()
+            .clock(clock)
+            .seed(1)
+            .backoff(BackoffOptions::default().jitter(0.0))
+    }
+}
+
 impl Default for ReflectorOptions {
     fn default() -> Self {
         Self {

@@ -74,7 +74,7 @@ pub trait Sink<K: Object>: Send + 'static {
 pub struct Replacement {
     /// The version of the whole list.
     pub resource_version: ResourceVersion,
-    /// Read at the most recent version: always accepted, and resets the floor.
+    /// Read at the most recent version: always accepted, and takes the place of what is known.
     pub consistent: bool,
     /// The version known before had fallen out of the server's history, or lay in its future.
     pub history_expired: bool,

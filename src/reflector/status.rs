@@ -56,6 +56,7 @@ pub struct ReflectorStatus {
     /// goes on trying.
     pub refusal: Option<Error>,
     /// The last position in the server's history; empty before the first success.
+    #[doc(alias = "LastSyncResourceVersion")]
     pub resource_version: ResourceVersion,
     /// Lists that reached the sink.
     pub lists: u64,

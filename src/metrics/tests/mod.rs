@@ -42,13 +42,7 @@ impl World {
     }
 
     fn options(&self) -> ReflectorOptions {
-        let mut options = ReflectorOptions {
-            clock: self.clock.clone(),
-            seed: 1,
-            ..ReflectorOptions::default()
-        };
-        options.backoff.jitter = 0.0;
-        options
+        ReflectorOptions::exact(self.clock.clone())
     }
 
     /// A reflector whose watch is open; `watches` are, with it.

@@ -164,7 +164,7 @@ impl Core {
     /// The last page came: publish, unless the answer is older than what is known (B4).
     fn listed(&mut self, mut listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
         let version = listing.version.take().unwrap_or(version);
-        if !listing.asked.is_empty() && self.state.is_below_floor(&version) {
+        if !listing.asked.is_empty() && self.state.is_older_than_known(&version) {
             if use_up(&mut listing.cycle.most_recent) {
                 return self.ask_most_recent(listing, facts);
             }

@@ -73,7 +73,7 @@ pub(super) struct ReflectorState {
     pub(super) confirmed: bool,
     /// When something last came of a list that is on its way.
     progress: Option<Instant>,
-    floor: ResourceVersion,
+    known_version: ResourceVersion,
     /// Whether lists may be streamed.
     pub(super) may_stream: bool,
     watch_timeout_min: Duration,
@@ -129,7 +129,7 @@ impl ReflectorState {
             page_size: options.page_size.filter(|size| *size > 0),
             what,
             one_object,
-            floor: options.known_version.clone().unwrap_or_default(),
+            known_version: options.known_version.clone().unwrap_or_default(),
             may_stream: options.watch_list,
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
             resync_period: options.resync_period.filter(|period| !period.is_zero()),
@@ -151,8 +151,8 @@ impl ReflectorState {
     }
 
     /// Whether a list of that version would take back what is known (B4, B18).
-    pub(super) fn is_below_floor(&self, version: &ResourceVersion) -> bool {
-        version.is_older_than(&self.floor) || version.is_older_than(self.version())
+    pub(super) fn is_older_than_known(&self, version: &ResourceVersion) -> bool {
+        version.is_older_than(&self.known_version) || version.is_older_than(self.version())
     }
 
     /// Streamed lists do not work here: never tried again by this reflector, and the source is told
@@ -276,7 +276,7 @@ impl ReflectorState {
     /// A list reached the sink: the run is synced, and its version is the position, whatever was
     /// known before.
     pub(super) fn synced(&mut self, version: ResourceVersion, now: Instant) {
-        self.floor = version.clone();
+        self.known_version = version.clone();
         self.status.resource_version = version;
         self.status.synced = true;
         self.status.lists = self.status.lists.saturating_add(1);

@@ -153,7 +153,7 @@ impl Core {
             );
             return self.stream_failed(streaming, error, facts);
         }
-        if !streaming.asked.is_empty() && self.state.is_below_floor(&version) {
+        if !streaming.asked.is_empty() && self.state.is_older_than_known(&version) {
             if use_up(&mut cycle.most_recent) {
                 return self.open_stream_at(ResourceVersion::most_recent(), cycle, facts);
             }

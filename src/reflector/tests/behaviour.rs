@@ -24,11 +24,7 @@ fn a_list_and_then_a_watch_fill_the_store() {
     world.catch_up(&store);
     assert_eq!(value(&store, "a"), None);
     world.fake.wait_for_parked(1);
-    assert_eq!(
-        reflector.last_sync_resource_version().as_str(),
-        "4",
-        "RF-50"
-    );
+    assert_eq!(reflector.status().resource_version.as_str(), "4", "RF-50");
     reflector.join().unwrap();
 }
 
@@ -293,17 +289,17 @@ fn freshness_can_be_read() {
     let (store, reflector) = world.synced();
     world.fake.wait_for_parked(1);
     assert_eq!(reflector.status().phase, Phase::Watching);
-    assert!(reflector.is_fresh_within(seconds(1)));
+    assert!(world.is_fresh_within(seconds(1), &reflector));
     world.fake.advance(seconds(60));
-    assert_eq!(reflector.age(), Some(seconds(60)));
+    assert_eq!(world.age(&reflector), Some(seconds(60)));
     assert_eq!(store.age(), Some(seconds(60)));
-    assert!(!reflector.is_fresh_within(seconds(59)));
+    assert!(!world.is_fresh_within(seconds(59), &reflector));
     world.source.skip_to(70);
     world.source.bookmark();
     world.catch_up(&store);
     world.fake.wait_for_timer(seconds(180));
     assert_eq!(
-        reflector.age(),
+        world.age(&reflector),
         Some(Duration::ZERO),
         "a bookmark is a contact"
     );
@@ -490,7 +486,7 @@ fn b14_a_trickle_is_no_contact_and_ends() {
     world.fake.wait_for_timer(seconds(130));
     world.fake.advance(seconds(130));
     world.fake.wait_for_timer(seconds(60));
-    assert_eq!(reflector.age(), Some(seconds(130)));
+    assert_eq!(world.age(&reflector), Some(seconds(130)));
     assert!(store.health().is_err());
     world.fake.advance(seconds(60));
     world.source.wait_for_requests(4);

@@ -32,16 +32,10 @@ impl World {
     fn new() -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
-        let mut options = ReflectorOptions {
-            clock: clock.clone(),
-            seed: 1,
-            ..ReflectorOptions::default()
-        };
-        options.backoff.jitter = 0.0;
         Self {
             fake,
-            source: FakeSource::with_clock(clock),
-            options,
+            source: FakeSource::with_clock(clock.clone()),
+            options: ReflectorOptions::exact(clock),
         }
     }
 
@@ -79,6 +73,16 @@ impl World {
             }
             std::thread::yield_now();
         }
+    }
+
+    /// How long ago the server last confirmed the content.
+    fn age(&self, reflector: &Reflector) -> Option<Duration> {
+        reflector.status().age(self.options.clock.now())
+    }
+
+    fn is_fresh_within(&self, limit: Duration, reflector: &Reflector) -> bool {
+        let now = self.options.clock.now();
+        reflector.status().is_fresh_within(limit, now)
     }
 
     /// Waits until the store has taken in everything the server has.

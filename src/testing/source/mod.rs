@@ -394,14 +394,17 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
         let deadline = now
             .checked_add(request.timeout)
             .map_or(Deadline::NEVER, Deadline::at);
-        Ok(Box::new(Stream::open(
-            Arc::clone(&self.server),
-            self.clock.clone(),
-            self.scope.clone(),
-            feed,
+        let id = self.change(|server| server.open(feed));
+        Ok(Box::new(Stream {
+            _registration: stop.register(&stream::waker(&self.server)),
+            server: Arc::clone(&self.server),
+            clock: self.clock.clone(),
+            scope: self.scope.clone(),
+            id,
             deadline,
-            stop,
-        )))
+            stop: stop.clone(),
+            last_contact: now,
+        }))
     }
 
     fn supports_watch_list(&self) -> bool {

@@ -9,44 +9,19 @@ use crate::object::{Object, Scope};
 use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
-use super::feed::Feed;
 use super::server::Server;
 
 /// The client's end of a watch.
 pub(super) struct Stream<K: Object> {
-    server: Arc<Monitor<Server<K>>>,
-    clock: Clock,
-    scope: Scope,
-    id: u64,
-    deadline: Deadline,
-    stop: StopToken,
-    last_contact: Instant,
-    _registration: WakeRegistration,
-}
-
-impl<K: Object> Stream<K> {
-    /// Opens a watch of `scope` that delivers `feed` and ends at `deadline`.
-    pub(super) fn open(
-        server: Arc<Monitor<Server<K>>>,
-        clock: Clock,
-        scope: Scope,
-        feed: Feed<K>,
-        deadline: Deadline,
-        stop: &StopToken,
-    ) -> Self {
-        let id = server.lock().open(feed);
-        server.notify_all();
-        Self {
-            _registration: stop.register(&waker(&server)),
-            server,
-            scope,
-            id,
-            deadline,
-            stop: stop.clone(),
-            last_contact: clock.now(),
-            clock,
-        }
-    }
+    pub(super) server: Arc<Monitor<Server<K>>>,
+    pub(super) clock: Clock,
+    pub(super) scope: Scope,
+    pub(super) id: u64,
+    pub(super) deadline: Deadline,
+    pub(super) stop: StopToken,
+    pub(super) last_contact: Instant,
+    /// Wakes `next` at a stop, as long as this lives.
+    pub(super) _registration: WakeRegistration,
 }
 
 impl<K: Object> WatchStream<K> for Stream<K> {

@@ -268,7 +268,7 @@ fn pages() {
 const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     row(
         "B4: an answer at 0 that is older than what was known is asked for once more",
-        "floor=10",
+        "known=10",
         "
         start               -> list 0 limit=500
         page 9              -> list most-recent limit=500
@@ -278,7 +278,7 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ),
     row(
         "B4: an answer that is not older is taken",
-        "floor=10",
+        "known=10",
         "
         start               -> list 0 limit=500
         page 10             -> commit 10
@@ -313,7 +313,7 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ),
     row(
         "B4, B18: the most recent is always taken",
-        "floor=10",
+        "known=10",
         "
         start               -> list 0 limit=500
         page 9              -> list most-recent limit=500
@@ -323,7 +323,7 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ),
     row(
         "B4: a version that is no number cannot be older",
-        "floor=10",
+        "known=10",
         "
         start               -> list 0 limit=500
         page odd            -> commit odd

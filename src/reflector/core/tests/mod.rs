@@ -52,11 +52,7 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) fn new(options: &str) -> Self {
-        let mut settings = ReflectorOptions {
-            seed: 1,
-            ..ReflectorOptions::default()
-        };
-        settings.backoff.jitter = 0.0;
+        let mut settings = ReflectorOptions::exact(Clock::system());
         let (mut urgent, mut streams, mut one_object) = (false, false, false);
         let mut bookmarks = None;
         for word in options.split_whitespace() {
@@ -70,7 +66,7 @@ impl Bench {
                 ("resync", period) => settings.resync_period = Some(duration(period)),
                 ("internal", window) => settings.internal_error_retry = duration(window),
                 ("seed", seed) => settings.seed = seed.parse().unwrap(),
-                ("floor", version) => settings.known_version = Some(version.into()),
+                ("known", version) => settings.known_version = Some(version.into()),
                 ("no-watch-list", _) => settings.watch_list = false,
                 (other, _) => panic!("unknown option {other}"),
             }
