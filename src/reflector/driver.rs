@@ -120,7 +120,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     /// What holds now, as far as the input's decision can ask for it: events come too often to look
     /// at everything.
     fn facts(&self, input: &Input) -> Facts {
-        let begins = matches!(input, Input::Start | Input::Rested | Input::Demanded);
+        let begins = matches!(input, Input::Start | Input::Paused | Input::Demanded);
         let of_the_watch = matches!(
             input,
             Input::Seen(_) | Input::Applied(_) | Input::Quiet { .. } | Input::Resynced(_)
@@ -148,15 +148,15 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                 read.unwrap_or_else(|error| Input::Seen(Seen::Error(error)))
             }
             Action::List { request, fresh } => {
-                self.publish_and_rest();
+                self.publish_and_wait();
                 self.list(&request, fresh, stop)
             }
             Action::Open(request) => {
-                self.publish_and_rest();
+                self.publish_and_wait();
                 self.open(&request, stop)
             }
             Action::Probe(request) => {
-                self.publish_and_rest();
+                self.publish_and_wait();
                 Input::Page {
                     page: self.source.list(&request, stop, &mut drop),
                     is_empty: false,
@@ -164,16 +164,16 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             }
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
-            Action::Rest { until, on_demand } => {
+            Action::Pause { until, on_demand } => {
                 self.core.pauses(Some(until));
-                self.publish_and_rest();
+                self.publish_and_wait();
                 let deadline = Deadline::at(until);
-                let is_expedited = self.waiters.rest(&self.clock, deadline, stop, on_demand);
+                let is_expedited = self.waiters.pause(&self.clock, deadline, stop, on_demand);
                 self.core.pauses(None);
                 if is_expedited {
                     Input::Demanded
                 } else {
-                    Input::Rested
+                    Input::Paused
                 }
             }
             Action::End => return None,
@@ -195,7 +195,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             Action::List { fresh: true, .. }
             | Action::Open(_)
             | Action::Probe(_)
-            | Action::Rest { .. }
+            | Action::Pause { .. }
             | Action::End => {
                 self.close();
                 self.staging = None;
@@ -244,7 +244,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     }
 
     /// Before a wait for anything but the watch.
-    fn publish_and_rest(&mut self) {
+    fn publish_and_wait(&mut self) {
         self.sink.backlog(Backlog::Unknown);
         publish(&self.core, &self.status, &mut self.sink);
     }
@@ -393,7 +393,7 @@ fn publish<K: Object>(core: &Core, shown: &Mutex<ReflectorStatus>, sink: &mut im
     sink.report(status);
 }
 
-/// A run that ends, by whatever means, says so in its status; the sink hears it by being dropped.
+/// A run that ends, by whatever means, says so in its status; the sink learns it by being dropped.
 impl<K: Object, S: Sink<K>> Drop for ReflectorDriver<K, S> {
     fn drop(&mut self) {
         self.close();

@@ -45,7 +45,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// between. Two exceptions: a watch that lived five seconds or more is opened again at once. Once
 /// per cycle an answer may call for a different request at once: a list or stream at the most
 /// recent version, one full list for pages that expired, a plain list for a stream. After an empty
-/// page which promises more, the next is asked for at once, five times in a row at most. Between a
+/// page which announces more, the next is asked for at once, five times in a row at most. Between a
 /// watch that was silent from its opening to its end and the next one stands a probe, a list of one
 /// item.
 ///
@@ -137,7 +137,7 @@ impl Reflector {
 
     /// What the reflector does now and how it went. Never blocks on the network.
     ///
-    /// The sink hears of a change before this does: right after a store has filled, `synced` may
+    /// The sink gets a change before the status does: right after a store has filled, `synced` may
     /// still be false here.
     pub fn status(&self) -> ReflectorStatus {
         self.status.lock().clone()
@@ -149,7 +149,8 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    /// `Timeout`: how long ago the server last confirmed the content, with the last failure as its
+    /// source.
     pub fn health(&self) -> Result<(), Error> {
         self.status.lock().health(self.clock.now())
     }

@@ -17,8 +17,8 @@ pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
 /// more seldom, the reflector waits for three times as long as they do.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
-/// How long the node authorizer may lag behind the binding of a pod (R4): who asks on its own waits
-/// as long to believe it.
+/// How long the node authorizer may lag behind the binding of a pod (R4): a single request that is
+/// refused waits as long before the refusal is an answer.
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// The longest wait a server can ask for, whoever asks it: beyond it a wrong header would silence a
 /// cache for hours.
@@ -111,8 +111,8 @@ impl ReflectorOptions {
         self
     }
 
-    /// Sets the counter of those who wait for the first sync: while somebody waits, lists are urgent
-    /// and retries come soon. Default: nobody waits.
+    /// Sets the counter of those who wait for the first sync: while somebody waits, lists are
+    /// urgent and retries come soon. Default: nobody waits.
     pub fn waiters(mut self, waiters: Waiters) -> Self {
         self.waiters = Some(waiters);
         self
@@ -198,7 +198,8 @@ impl ReflectorOptions {
     }
 }
 
-/// The waits after failed lists and watches; each is drawn from its base up to base × (1 + jitter).
+/// The waits after failed lists and watches; each is drawn from its base up to
+/// base × (1 + jitter).
 ///
 /// # Examples
 ///

@@ -43,8 +43,9 @@ pub struct ReflectorStatus {
     /// lost, or a list that had to follow failed. `None` again once a list has reached the sink,
     /// and before the first one.
     pub behind_since: Option<Instant>,
-    /// By when the server has to be heard from again, or the content counts as unconfirmed; `None`
-    /// before the run began. [`health`](Self::health) says how it is reckoned.
+    /// The deadline for the server's next sign of life, after which the content counts as
+    /// unconfirmed; `None` before the run began. [`health`](Self::health) says how it is
+    /// determined.
     pub contact_deadline: Option<Instant>,
     /// The requests that failed one after the other; none again once a list or a watch succeeds.
     /// Before any failure it knows when the run began.
@@ -96,8 +97,8 @@ impl ReflectorStatus {
         }
     }
 
-    /// The failures of who waits since `began` for what the reflector brings, with what it does at
-    /// `now`.
+    /// The failures for a caller that waits since `began` for the first sync, with what the
+    /// reflector does at `now`.
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
         let failures = self.failures.clone().or_since(began);
         failures.in_phase(self.describe_activity(now))
@@ -118,8 +119,8 @@ impl ReflectorStatus {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the server keeps confirming the content, for a health check: `Ok` while it was
-    /// heard from as lately as a server that lives is heard from.
+    /// Whether the server keeps confirming the content, for a health check: `Ok` while its
+    /// last sign of life is as recent as that of a server that lives.
     ///
     /// How long it may be silent, by
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
@@ -140,14 +141,14 @@ impl ReflectorStatus {
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
     /// So this fails after the idle limit at the latest when a server falls silent or goes away.
-    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended owes
-    /// nothing and is `Ok`: whether that is well, its owner knows. Whether anything has synced yet
+    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended
+    /// is `Ok`: whether that is well, its owner knows. Whether anything has synced yet
     /// is another question, for [`synced`](Self::synced).
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server was heard, or since when the content is behind, with the
-    /// last failure as its source.
+    /// `Timeout`: how long ago the server confirmed the content, or since when the content is
+    /// behind, with the last failure as its source.
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             return Ok(());

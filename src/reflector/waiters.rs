@@ -22,9 +22,9 @@ impl Default for Waiters {
 #[derive(Default)]
 struct Callers {
     waiting: usize,
-    /// The reflector rests, and may be woken by a read.
-    resting: bool,
-    /// A caller has read what is held during this rest.
+    /// The reflector pauses, and may be woken by a read.
+    pausing: bool,
+    /// A caller has read what is held during this pause.
     read: bool,
     /// The request under way, which is told of the next caller who waits.
     request: Option<Arc<dyn Wake>>,
@@ -100,7 +100,7 @@ impl Waiters {
     pub fn expedite(&self) {
         let woken = {
             let mut callers = self.0.lock();
-            let woken = callers.resting && !callers.read;
+            let woken = callers.pausing && !callers.read;
             callers.read |= woken;
             woken
         };
@@ -111,7 +111,7 @@ impl Waiters {
 
     /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads: then
     /// it says true.
-    pub(crate) fn rest(
+    pub(crate) fn pause(
         &self,
         clock: &Clock,
         deadline: Deadline,
@@ -121,12 +121,12 @@ impl Waiters {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Callers>>::clone(&self.0);
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
-        (callers.resting, callers.read) = (wakes, false);
+        (callers.pausing, callers.read) = (wakes, false);
         let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
             let is_expedited = wakes && (callers.waiting > 0 || callers.read);
             (is_expedited || stop.is_stopped()).then_some(is_expedited)
         });
-        callers.resting = false;
+        callers.pausing = false;
         end.unwrap_or(false)
     }
 }

@@ -47,9 +47,9 @@ impl Service {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let (ring, heard) = UnixStream::pair()?;
+        let (ring, listens) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
-        heard.set_nonblocking(true)?;
+        listens.set_nonblocking(true)?;
         let bell = Arc::new(Bell(ring));
         let acceptor = Worker::spawn(name, move |stop| {
             let wake: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
@@ -57,7 +57,7 @@ impl Service {
             let mut acceptor = Acceptor {
                 name,
                 listener,
-                heard,
+                listens,
                 bell,
                 handler,
                 connections: Vec::new(),
@@ -97,7 +97,7 @@ impl Wake for Bell {
 struct Acceptor {
     name: &'static str,
     listener: TcpListener,
-    heard: UnixStream,
+    listens: UnixStream,
     bell: Arc<Bell>,
     handler: Arc<dyn Handler>,
     connections: Vec<Connection>,
@@ -132,7 +132,7 @@ impl Acceptor {
     fn turn(&mut self) {
         self.wait();
         let mut rung = [0; 64];
-        while matches!((&self.heard).read(&mut rung), Ok(count) if count > 0) {}
+        while matches!((&self.listens).read(&mut rung), Ok(count) if count > 0) {}
         self.connections
             .retain(|connection| !connection.ended.load(Ordering::SeqCst));
         self.exhausted = false;
@@ -163,7 +163,7 @@ impl Acceptor {
         };
         let mut descriptors = vec![
             PollFd::new(&self.listener, arrivals),
-            PollFd::new(&self.heard, PollFlags::IN),
+            PollFd::new(&self.listens, PollFlags::IN),
         ];
         let open = |connection: &&Connection| !connection.hung_up;
         let watched = self.connections.iter().filter(open);

@@ -11,9 +11,8 @@ struct Wait {
     waiter: ThreadId,
     target: ThreadId,
     target_name: String,
-    /// Whether the task that is waited for is over, although who waits has not woken yet; `None`
-    /// for a thread's own end,
-    /// behind which that thread waits for nobody.
+    /// Whether the task that is waited for is over, although the waiter has not woken yet; `None`
+    /// for the end of a thread, which waits for nothing after that.
     is_over: Option<Arc<ProcessFlag>>,
 }
 

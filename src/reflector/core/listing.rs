@@ -9,7 +9,7 @@ use crate::reflector::failure_class::{classify, is_expired_page};
 
 use super::messages::{Action, Facts};
 use super::state::History;
-use super::steps::{AfterRest, Core, Cycle, Listing, Step, use_up};
+use super::steps::{AfterPause, Core, Cycle, Listing, Step, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -109,7 +109,7 @@ impl Core {
         if token.is_some() && listing.empty_pages > EMPTY_PAGES_MAX {
             let error = Error::new(
                 ErrorKind::Protocol,
-                "the server's pages do not end: they are empty, and promise more",
+                "the server's pages do not end: they are empty, and announce more",
             );
             return self.page_failed(listing, error, facts);
         }
@@ -192,9 +192,9 @@ impl Core {
         }
         let error = error.context(&format!("failed to list {}", self.state.what));
         if listing.is_probe && !most_recent {
-            return self.fail(error, AfterRest::Probe, facts);
+            return self.fail(error, AfterPause::Probe, facts);
         }
         self.state.fell_behind(facts.now);
-        self.fail(error, AfterRest::Cycle, facts)
+        self.fail(error, AfterPause::Cycle, facts)
     }
 }

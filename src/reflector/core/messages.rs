@@ -28,9 +28,9 @@ pub(crate) enum Input {
         last_contact: Instant,
     },
     Resynced(Result<(), Error>),
-    /// The time given to [`Action::Rest`] passed.
-    Rested,
-    /// A reader began to wait during a rest that a waiter ends.
+    /// The time given to [`Action::Pause`] passed.
+    Paused,
+    /// A reader began to wait during a pause that a waiter ends.
     Demanded,
     Stop,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Action {
     Bookmark(ResourceVersion),
     Resync,
     /// Let time go by, with nothing open.
-    Rest {
+    Pause {
         until: Instant,
         on_demand: bool,
     },

@@ -4,9 +4,9 @@
 //! ```text
 //!          +------------------------- backoff -------------------------+
 //!          v                                                           |
-//!   Idle -> Listing -last page-> Committing -> Opening -> Watching -failed-> Resting
+//!   Idle -> Listing -last page-> Committing -> Opening -> Watching -failed-> Pausing
 //!     |        ^ falls back          ^                       | ended          |
-//!     |        |                     | final bookmark        +--> Resting --> Opening
+//!     |        |                     | final bookmark        +--> Pausing --> Opening
 //!     +--> OpeningStream -> Streaming+
 //! ```
 //!
@@ -37,7 +37,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use state::{History, ReflectorState};
-use steps::{AfterRest, Committing, Cycle, Step, Watching};
+use steps::{AfterPause, Committing, Cycle, Step, Watching};
 
 impl Core {
     /// `what` is what is listed, for messages; `one_object` says that it is one object by name.
@@ -85,7 +85,7 @@ impl Core {
         let step = std::mem::replace(&mut self.step, Step::Ended);
         match (step, input) {
             (_, Input::Stop) | (Step::Ended, _) => self.end(),
-            (Step::Idle, Input::Start) => self.begin_pass(facts),
+            (Step::Idle, Input::Start) => self.begin_cycle(facts),
             (Step::Listing(listing), Input::Page { page, is_empty }) => match page {
                 Ok(page) => self.page(listing, page, is_empty, facts),
                 Err(error) => self.page_failed(listing, error, facts),
@@ -132,8 +132,8 @@ impl Core {
             (Step::Streaming(streaming), Input::Quiet { last_contact }) => {
                 self.stream_quiet(streaming, last_contact, facts)
             }
-            (Step::Resting { next, .. }, Input::Rested) => self.go_on(next, facts),
-            (Step::Resting { since, until, next }, Input::Demanded) => {
+            (Step::Pausing { next, .. }, Input::Paused) => self.go_on(next, facts),
+            (Step::Pausing { since, until, next }, Input::Demanded) => {
                 self.demanded(since, until, next, facts)
             }
             (step, input) => self.invalid_transition(&step, &input),
@@ -141,7 +141,7 @@ impl Core {
     }
 
     /// Starts a cycle: a streamed list where it is wanted and known to work, else a plain one.
-    fn begin_pass(&mut self, facts: &Facts) -> Action {
+    fn begin_cycle(&mut self, facts: &Facts) -> Action {
         if facts.streams && self.state.may_stream {
             self.open_stream(Cycle::default(), facts)
         } else {
@@ -149,21 +149,21 @@ impl Core {
         }
     }
 
-    fn go_on(&mut self, next: AfterRest, facts: &Facts) -> Action {
+    fn go_on(&mut self, next: AfterPause, facts: &Facts) -> Action {
         match next {
-            AfterRest::Cycle => self.begin_pass(facts),
-            AfterRest::List(cycle) => self.list(cycle, facts),
-            AfterRest::Stream(cycle) => self.open_stream(cycle, facts),
-            AfterRest::Watch => self.open(facts),
-            AfterRest::Probe => self.probe(facts),
+            AfterPause::Cycle => self.begin_cycle(facts),
+            AfterPause::List(cycle) => self.list(cycle, facts),
+            AfterPause::Stream(cycle) => self.open_stream(cycle, facts),
+            AfterPause::Watch => self.open(facts),
+            AfterPause::Probe => self.probe(facts),
         }
     }
 
-    /// Notes a failure and rests before `next`: as long as the server asks, else as the backoffs
+    /// Notes a failure and pauses before `next`: as long as the server asks, else as the backoffs
     /// say.
-    fn fail(&mut self, error: Error, next: AfterRest, facts: &Facts) -> Action {
+    fn fail(&mut self, error: Error, next: AfterPause, facts: &Facts) -> Action {
         let (until, on_demand) = self.state.failed(error, facts);
-        self.rest(until, on_demand, next, facts)
+        self.pause(until, on_demand, next, facts)
     }
 
     /// A whole list is staged, which was asked for at `asked`: makes it the content.
@@ -191,32 +191,42 @@ impl Core {
     fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
         self.state.fell_behind(facts.now);
         let stale = format!("the list at version {version} is older than what is known");
-        self.fail(Error::new(ErrorKind::Stale, stale), AfterRest::Cycle, facts)
+        self.fail(
+            Error::new(ErrorKind::Stale, stale),
+            AfterPause::Cycle,
+            facts,
+        )
     }
 
-    fn rest(&mut self, until: Instant, on_demand: bool, next: AfterRest, facts: &Facts) -> Action {
-        self.step = Step::Resting {
+    fn pause(
+        &mut self,
+        until: Instant,
+        on_demand: bool,
+        next: AfterPause,
+        facts: &Facts,
+    ) -> Action {
+        self.step = Step::Pausing {
             since: facts.now,
             until,
             next,
         };
-        Action::Rest { until, on_demand }
+        Action::Pause { until, on_demand }
     }
 
-    /// Somebody waits now: the rest becomes a fast one, counted from its beginning.
+    /// Somebody waits now: the pause becomes a fast one, counted from its beginning.
     fn demanded(
         &mut self,
         since: Instant,
         until: Instant,
-        next: AfterRest,
+        next: AfterPause,
         facts: &Facts,
     ) -> Action {
         let until = self.state.expedited(since, until, facts.now);
         if until <= facts.now {
             return self.go_on(next, facts);
         }
-        self.step = Step::Resting { since, until, next };
-        Action::Rest {
+        self.step = Step::Pausing { since, until, next };
+        Action::Pause {
             until,
             on_demand: false,
         }

@@ -12,7 +12,7 @@ use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Facts};
 use super::state::History;
-use super::steps::{AfterRest, Core, Cycle, Step};
+use super::steps::{AfterPause, Core, Cycle, Step};
 
 impl Core {
     /// Asks where the server stands: for one item, as the version alone counts; for one object as
@@ -58,7 +58,7 @@ impl Core {
         if expired {
             return self.list_most_recent_soon(error, facts);
         }
-        self.fail(error, AfterRest::Probe, facts)
+        self.fail(error, AfterPause::Probe, facts)
     }
 
     fn list_most_recent_soon(&mut self, error: Error, facts: &Facts) -> Action {

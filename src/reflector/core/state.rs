@@ -64,8 +64,8 @@ pub(super) struct ReflectorState {
     pub(super) what: String,
     /// That is one object by name.
     pub(super) one_object: bool,
-    /// Since when the server owes a confirmation that never came: the beginning, or a refusal that
-    /// is an answer.
+    /// Since when a confirmation of the server is missing: the beginning, or a refusal that is an
+    /// answer.
     unconfirmed_since: Instant,
     /// Until when an open watch may be quiet where bookmarks are not known to come (B14).
     pub(super) quiet_until: Option<Instant>,
@@ -247,7 +247,7 @@ impl ReflectorState {
         }
     }
 
-    /// Shows by when the server has to be heard from: the idle limit after the last contact, unless
+    /// Shows the deadline for the next contact: the idle limit after the last contact, unless
     /// a watch may be quiet for longer. Without an open watch, that is the idle limit from now at
     /// the most.
     pub(super) fn update_contact_deadline(&mut self, may_be_quiet: bool, now: Instant) {
@@ -359,7 +359,7 @@ impl ReflectorState {
         (later(facts.now, wait), false)
     }
 
-    /// The end of a rest that somebody began to wait in (B3), or read what is held (B10): never
+    /// The end of a pause that somebody began to wait in (B3), or read what is held (B10): never
     /// later than it would have been.
     pub(super) fn expedited(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
         if self.status.synced {

@@ -28,10 +28,10 @@ pub(super) enum Step {
     Probing,
     OpeningStream(Streaming),
     Streaming(Streaming),
-    Resting {
+    Pausing {
         since: Instant,
         until: Instant,
-        next: AfterRest,
+        next: AfterPause,
     },
     Ended,
 }
@@ -44,9 +44,9 @@ pub(super) struct Committing {
     pub(super) stream: Option<Watching>,
 }
 
-/// What follows a rest.
+/// What follows a pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum AfterRest {
+pub(super) enum AfterPause {
     Cycle,
     List(Cycle),
     Stream(Cycle),

@@ -12,7 +12,7 @@ use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Facts, Seen};
 use super::state::History;
-use super::steps::{AfterRest, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
+use super::steps::{AfterPause, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
 
 /// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers
 /// send the final bookmark (WL-16).
@@ -185,27 +185,27 @@ impl Core {
         match class {
             // WL-7: the streamed list again.
             _ if class.calls_for_the_same(&error) => {
-                self.fail(error, AfterRest::Stream(cycle), facts)
+                self.fail(error, AfterPause::Stream(cycle), facts)
             }
             FailureClass::Internal | FailureClass::Answer => self.fall_back(cycle, error, facts),
             // No answer came that would call for another request at once (B9).
-            FailureClass::Silence => self.fail(error, AfterRest::List(cycle), facts),
+            FailureClass::Silence => self.fail(error, AfterPause::List(cycle), facts),
             FailureClass::OverLimit => {
                 // The next stream would be as large; a list in pages may fit.
                 self.state.may_stream = false;
-                self.fail(error, AfterRest::List(cycle), facts)
+                self.fail(error, AfterPause::List(cycle), facts)
             }
             FailureClass::Expired
             | FailureClass::TooLarge
             | FailureClass::TooMany
-            | FailureClass::Refused => self.fail(error, AfterRest::Cycle, facts),
+            | FailureClass::Refused => self.fail(error, AfterPause::Cycle, facts),
         }
     }
 
     /// WL-9: a plain list for this cycle; the next cycle streams again.
     pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error, facts: &Facts) -> Action {
         if !use_up(&mut cycle.plain_list) {
-            return self.fail(error, AfterRest::Cycle, facts);
+            return self.fail(error, AfterPause::Cycle, facts);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
@@ -241,7 +241,7 @@ impl Core {
             return self.fall_back(cycle, error, facts);
         }
         self.state.log(log::Level::Debug, error.to_string());
-        self.reopen_after(lived, AfterRest::Stream(cycle), facts)
+        self.reopen_after(lived, AfterPause::Stream(cycle), facts)
     }
 
     /// The time to read is over; bytes since the last event belong to one that is still coming in.

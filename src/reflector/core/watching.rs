@@ -11,7 +11,7 @@ use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Effect, Facts, Seen};
 use super::state::History;
-use super::steps::{AfterRest, Committing, Core, Step, VERY_SHORT, Watching, use_up};
+use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use_up};
 
 /// What a server may be late in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
@@ -130,7 +130,7 @@ impl Core {
         if held_back && error.status().is_none() {
             self.state.note(error, facts);
             self.state.effects.push(Effect::Disconnect);
-            return self.reopen_after(asked_for, AfterRest::Probe, facts);
+            return self.reopen_after(asked_for, AfterPause::Probe, facts);
         }
         let again = classify(&error).calls_for_the_same(&error);
         self.watch_failed(again, error, facts)
@@ -176,7 +176,7 @@ impl Core {
             return self.fall_back(cycle, error, facts);
         }
         let error = error.context("unable to sync list result");
-        self.fail(error, AfterRest::Cycle, facts)
+        self.fail(error, AfterPause::Cycle, facts)
     }
 
     pub(super) fn applied(
@@ -190,7 +190,7 @@ impl Core {
         };
         self.state.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
-        self.fail(error, AfterRest::Cycle, facts)
+        self.fail(error, AfterPause::Cycle, facts)
     }
 
     pub(super) fn resynced(
@@ -200,7 +200,7 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         if let Err(error) = result {
-            return self.fail(error.context("resync failed"), AfterRest::Cycle, facts);
+            return self.fail(error.context("resync failed"), AfterPause::Cycle, facts);
         }
         self.state.rearm_resync(facts.now);
         self.read(watching)
@@ -284,9 +284,9 @@ impl Core {
             self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
                 let error = error.context("watch ended with error");
-                return self.fail(error, AfterRest::Watch, facts);
+                return self.fail(error, AfterPause::Watch, facts);
             }
-            return self.reopen_after(lived, AfterRest::Watch, facts);
+            return self.reopen_after(lived, AfterPause::Watch, facts);
         }
         let again = matches!(class, FailureClass::TooMany | FailureClass::Refused);
         if !again {
@@ -303,9 +303,9 @@ impl Core {
             return self.expired(error, facts);
         }
         let next = if again {
-            AfterRest::Watch
+            AfterPause::Watch
         } else {
-            AfterRest::Cycle
+            AfterPause::Cycle
         };
         self.fail(error, next, facts)
     }
@@ -315,7 +315,7 @@ impl Core {
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
         self.state.fell_behind(facts.now);
         let (until, on_demand) = self.state.expired(error, facts);
-        self.rest(until, on_demand, AfterRest::Cycle, facts)
+        self.pause(until, on_demand, AfterPause::Cycle, facts)
     }
 
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
@@ -337,7 +337,7 @@ impl Core {
             if let Some(end) = end {
                 error = error.with_source(end);
             }
-            return self.fail(error, AfterRest::Cycle, facts);
+            return self.fail(error, AfterPause::Cycle, facts);
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
@@ -350,7 +350,7 @@ impl Core {
     pub(super) fn reopen_after(
         &mut self,
         lived: Duration,
-        next: AfterRest,
+        next: AfterPause,
         facts: &Facts,
     ) -> Action {
         let wait = self.state.reopen_wait(lived);
@@ -358,11 +358,11 @@ impl Core {
             return self.go_on(next, facts);
         }
         self.state.status.phase = match &next {
-            AfterRest::Watch | AfterRest::Probe => Phase::Opening,
-            AfterRest::Cycle | AfterRest::List(_) | AfterRest::Stream(_) => Phase::Listing,
+            AfterPause::Watch | AfterPause::Probe => Phase::Opening,
+            AfterPause::Cycle | AfterPause::List(_) | AfterPause::Stream(_) => Phase::Listing,
         };
         let until = later(facts.now, wait);
-        self.rest(until, false, next, facts)
+        self.pause(until, false, next, facts)
     }
 
     /// The time to read is over: a resync is due, or the silence means that the connection is dead
@@ -386,7 +386,7 @@ impl Core {
             if watching.had_events && silence < limit {
                 let why = "the watch has outlived its time-out: it is opened again";
                 self.state.log(log::Level::Debug, why.to_owned());
-                return self.reopen_after(lived, AfterRest::Watch, facts);
+                return self.reopen_after(lived, AfterPause::Watch, facts);
             }
             let error = Error::new(
                 ErrorKind::Timeout,
@@ -408,10 +408,10 @@ impl Core {
 
 /// What follows the end of a watch: one that was silent from its opening on may have been so
 /// because the server cannot know what changed.
-fn after(watching: &Watching) -> AfterRest {
+fn after(watching: &Watching) -> AfterPause {
     if watching.had_events {
-        AfterRest::Watch
+        AfterPause::Watch
     } else {
-        AfterRest::Probe
+        AfterPause::Probe
     }
 }

@@ -148,7 +148,7 @@ fn b14_a_reading_tells_the_state_and_the_silence_and_ends_with_the_reflector() {
         (status.failures.count(), status.phase),
         (1, Phase::BackingOff)
     );
-    // Nothing was heard yet: the silence lasts since the start.
+    // Nothing came yet: the silence lasts since the start.
     world.fake.advance(millis(500));
     let (status, now) = reading.state().unwrap();
     assert_eq!(status.silence(now), millis(500));

@@ -64,7 +64,7 @@ impl World {
         self.fake.advance(wait);
     }
 
-    /// Waits for the rest before the list that follows an expired position, and ends it.
+    /// Waits for the pause before the list that follows an expired position, and ends it.
     fn soon(&self) {
         loop {
             let next = self.fake.wait_for_next_timer();

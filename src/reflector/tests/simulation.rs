@@ -283,7 +283,7 @@ impl Simulation {
                     request.resource_version, request.send_initial_events
                 )
             }
-            Action::Rest { until, on_demand } => {
+            Action::Pause { until, on_demand } => {
                 if !calm {
                     self.happen();
                 }
@@ -294,11 +294,11 @@ impl Simulation {
                 let wait = until.saturating_duration_since(self.now());
                 assert!(
                     wait <= seconds(300),
-                    "seed {}: a rest of {wait:?}",
+                    "seed {}: a pause of {wait:?}",
                     self.seed
                 );
                 self.world.fake.advance(wait);
-                return Input::Rested;
+                return Input::Paused;
             }
             Action::Read { until } => return self.read(*until, calm),
             _ => {

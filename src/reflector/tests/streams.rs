@@ -20,7 +20,7 @@ fn a_streamed_list_is_one_replacement() {
     assert_eq!(world.source.open_watches(), 1);
 }
 
-/// WL-12: after the hand-over it is reopened as a plain watch; a new pass streams at the last
+/// WL-12: after the hand-over it is reopened as a plain watch; a new cycle streams at the last
 /// version (WL-2).
 #[test]
 fn a_streamed_watch_is_reopened_as_a_watch() {

@@ -234,17 +234,20 @@ mod tests {
     fn no_canary_survives_and_nothing_else_changes() {
         let canary = base64("canary-of-a-password");
         let applied = r#"{\"data\":{\"password\":\"canary\"}}"#;
-        let secret = format!(
-            r#""metadata":{{"name":"db","annotations":{{"{LAST_APPLIED}":"{applied}\n","x":"canary"}}}},"data":{{"password":"{canary}","n":"Nw==","odd":17,"deep":["canary"]}},"stringData":{{"a":"can\u0061ry canary"}},"type":"Opaque""#
-        );
+        let annotations = format!(r#"{{"{LAST_APPLIED}":"{applied}\n","x":"canary"}}"#);
+        let data = format!(r#"{{"password":"{canary}","n":"Nw==","odd":17,"deep":["canary"]}}"#);
+        let secret = [
+            format!(r#""metadata":{{"name":"db","annotations":{annotations}}},"data":{data}"#),
+            r#","stringData":{"a":"can\u0061ry canary"},"type":"Opaque""#.to_owned(),
+        ]
+        .concat();
+        let list = r#"{"kind":"SecretList","metadata":{"resourceVersion":"7"},"items":["#;
         let texts = [
             format!(
                 r#"{{"type":"ADDED","object":{{"kind":"Secret","apiVersion":"v1",{secret}}}}}"#
             ),
             format!(r#"{{"type":"ADDED","object":{{{secret},"kind":"Secret"}}}}"#),
-            format!(
-                r#"{{"kind":"SecretList","metadata":{{"resourceVersion":"7"}},"items":[{{{secret}}},{{{secret}}}]}}"#
-            ),
+            format!("{list}{{{secret}}},{{{secret}}}]}}"),
             format!(r#"{{"kind":"List","items":[{{"kind":"Secret",{secret}}}]}}"#),
             format!(r#"{{"kind":"Table","rows":[{{"object":{{"kind":"Secret",{secret}}}}}]}}"#),
         ];
@@ -307,9 +310,9 @@ mod tests {
 
     #[test]
     fn config_maps_keep_their_data_but_not_what_was_applied() {
-        let text = format!(
-            r#"{{"kind":"ConfigMap","metadata":{{"annotations":{{"{LAST_APPLIED}":"canary","note":"n"}}}},"data":{{"a":"b"}}}}"#
-        );
+        let annotations = format!(r#"{{"{LAST_APPLIED}":"canary","note":"n"}}"#);
+        let metadata = format!(r#"{{"annotations":{annotations}}}"#);
+        let text = format!(r#"{{"kind":"ConfigMap","metadata":{metadata},"data":{{"a":"b"}}}}"#);
         let after = redacted(&text, false);
         assert!(!after.contains("canary"));
         assert!(after.contains(r#""note":"n""#) && after.contains(r#""data":{"a":"b"}"#));
@@ -317,7 +320,10 @@ mod tests {
 
     #[test]
     fn the_bookmark_that_ends_the_initial_events_keeps_its_word() {
-        let text = r#"{"type":"BOOKMARK","object":{"kind":"Secret","metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        let text = concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","#,
+            r#""metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#,
+        );
         assert_eq!(redacted(text, true), text);
     }
 

@@ -114,7 +114,8 @@ mod tests {
     /// places.
     #[test]
     fn values_are_replaced_across_the_borders_of_pieces() {
-        let line = "{\"object\":{\"kind\":\"Secret\",\"data\":{\"p\":\"Y2FuYXJ5IGNhbmFyeSBjYW5hcnk=\"}}}\n";
+        let line = "{\"object\":{\"kind\":\"Secret\",\
+            \"data\":{\"p\":\"Y2FuYXJ5IGNhbmFyeSBjYW5hcnk=\"}}}\n";
         for lines in [true, false] {
             for at in 1..line.len() {
                 let chunks = taped(false, lines, &[(&line[..at], 1), (&line[at..], 50)]);

@@ -13,8 +13,9 @@ const CANARY: &str = "Y2FuYXJ5LW9mLWEtcGFzc3dvcmQ=";
 fn secret() -> String {
     let applied = "{\\\"data\\\":\\\"canary\\\"}";
     format!(
-        "{{\"kind\":\"Secret\",\"metadata\":{{\"name\":\"db\",\"annotations\":{{\"kubectl.kubernetes.io/\
-         last-applied-configuration\":\"{applied}\"}}}},\"data\":{{\"password\":\"{CANARY}\"}}}}"
+        "{{\"kind\":\"Secret\",\"metadata\":{{\"name\":\"db\",\"annotations\":{{\
+         \"kubectl.kubernetes.io/last-applied-configuration\":\"{applied}\"}}}},\
+         \"data\":{{\"password\":\"{CANARY}\"}}}}"
     )
 }
 

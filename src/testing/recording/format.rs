@@ -316,7 +316,8 @@ mod tests {
     const STORY: &str = concat!(
         "{\"recording\":1,\"server\":\"v1.36.3\",\"taken\":\"2026-11-20\"}\n",
         "\n",
-        "{\"request\":\"GET /api/v1/pods?watch=1&resourceVersion=7\",\"at\":12,\"match\":[\"resourceVersion\"]}\n",
+        "{\"request\":\"GET /api/v1/pods?watch=1&resourceVersion=7\",\"at\":12,",
+        "\"match\":[\"resourceVersion\"]}\n",
         "{\"response\":200,\"after\":2,\"headers\":{\"content-type\":\"application/json\"}}\n",
         "{\"after\":3,\"line\":{\"z\":1, \"a\":\"\\u00e9 verbatim\"}}\n",
         "{\"after\":900,\"text\":\"half a li\"}\n",

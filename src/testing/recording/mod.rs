@@ -118,9 +118,10 @@ impl Exchange {
     /// # #[cfg(feature = "testing")] {
     /// use kubecache::testing::{Answer, Exchange};
     ///
+    /// let none = r#"{"kind":"SecretList","metadata":{"resourceVersion":"7"},"items":[]}"#;
     /// let absent = Exchange::get(
     ///     "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb",
-    ///     Answer::text(200, r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}"#),
+    ///     Answer::text(200, none),
     /// );
     /// assert_eq!(absent.path(), "/api/v1/namespaces/shop/secrets");
     /// # }

@@ -320,8 +320,9 @@ mod tests {
         let why = ask(&mut book, "/s").unwrap_err();
         assert_eq!(
             why,
-            "no recorded answer for GET /s: all 2 recorded answers to this question are given out or have other \
-             conditions; recorded for this path: GET /s (x2, 2 given out) GET /s?watch=1 (x1, 1 given out)"
+            "no recorded answer for GET /s: all 2 recorded answers to this question are given out \
+             or have other conditions; recorded for this path: GET /s (x2, 2 given out) \
+             GET /s?watch=1 (x1, 1 given out)"
         );
         assert!(
             ask(&mut book, "/t")

@@ -63,11 +63,14 @@ pub use self::pace::{Speed, Step};
 /// let first = objects::secret("shop", "db", "7", &[("password", "made-up")]);
 /// let second = objects::secret("shop", "db", "8", &[("password", "another")]);
 /// let list = Answer::list("7", &[first])?;
-/// let watch = Answer::new(200).modified(Duration::from_millis(500), &second)?.ending(End::Open, Duration::ZERO);
+/// let watch = Answer::new(200)
+///     .modified(Duration::from_millis(500), &second)?
+///     .ending(End::Open, Duration::ZERO);
 /// let recording = Recording::new()
 ///     .with(Exchange::get(SECRETS, list))
 ///     .with(Exchange::get(&format!("{SECRETS}&watch=true"), watch));
-/// let server = FixtureServer::replaying(recording).start()?; // everything at once: tests do not wait
+/// // Everything comes at once: tests do not wait.
+/// let server = FixtureServer::replaying(recording).start()?;
 ///
 /// // Your agent: what it does with a pod, and what it then reads.
 /// let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;

@@ -1,5 +1,5 @@
-//! Health (B14): by when the server has to be heard from, in each state, so that a quiet server is
-//! not taken for a silent one nor a silent one for a quiet one.
+//! Health (B14): the deadline for the server's next sign of life, in each state, so that a quiet
+//! server is not taken for a silent one nor a silent one for a quiet one.
 
 use super::{Bench, Effect, duration};
 use crate::error::ErrorKind;
@@ -7,7 +7,7 @@ use crate::reflector::ReflectorOptions;
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Plays a story whose lines say in how long the server has to be heard from: `input = 130s`,
+/// Plays a story whose lines say in how long the server must give a sign of life: `input = 130s`,
 /// `input = overdue`, `input = timeout`: the time-out that was asked of the server, and half a
 /// minute; or `input = opening`, the same while the head of its answer is awaited.
 fn check(options: &str, story: &str) {
@@ -54,7 +54,7 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
          +129s quiet 129s = 1s
          +1s quiet 130s = overdue
          +30s open-error silence = overdue
-         rested = overdue
+         paused = overdue
          page 6 = overdue
          committed = 130s
          opened = 130s",
@@ -77,7 +77,7 @@ fn b14_an_opened_watch_confirms_nothing() {
          opened = overdue
          +130s quiet 130s = overdue
          probed 4 = overdue
-         rested = overdue
+         paused = overdue
          page 4 = overdue
          committed = 130s
          opened = 130s",
@@ -149,10 +149,10 @@ fn b14_a_watch_may_be_quiet_for_its_time_out_once() {
          committed = opening
          opened = timeout
          +10s error 429 = 130s
-         rested = 129200ms
+         paused = 129200ms
          opened = 129200ms
          +4s error 429 = 125200ms
-         rested = 123600ms
+         paused = 123600ms
          opened = 123600ms
          +20s added 6 = 130s
          applied = timeout",
@@ -166,14 +166,14 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
         "",
         "start = 130s
          page-error 500 = 130s
-         rested = 129200ms
+         paused = 129200ms
          page 5 = 129200ms
          committed = opening
          opened = timeout
          +1s error 410 Expired = overdue
-         rested = overdue
+         paused = overdue
          page-error refused = overdue
-         rested = overdue
+         paused = overdue
          page 9 = overdue
          committed = opening
          opened = timeout",
@@ -181,7 +181,7 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
     let mut bench = Bench::new("");
     bench.tell("start\npage 5\ncommitted\nopened");
     assert!(!bench.core.status().is_behind());
-    bench.tell("+1s added 6 -> apply\napply-error sink -> rest 800ms");
+    bench.tell("+1s added 6 -> apply\napply-error sink -> pause 800ms");
     let status = bench.core.status();
     assert_eq!(status.behind_since, Some(bench.now));
     assert!(status.is_behind() && status.failures.last().is_some());
@@ -193,7 +193,7 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
         "the cache is known to be behind the server for 2s: it waits for a new list"
     );
     assert!(error.source().is_some());
-    bench.tell("rested -> list 6 limit=0\npage 7\ncommitted");
+    bench.tell("paused -> list 6 limit=0\npage 7\ncommitted");
     assert!(!bench.core.status().is_behind());
     // A server that is away is not known to have changed.
     bench.tell("opened\n+300s ended\nprobe-error refused");
@@ -272,7 +272,7 @@ fn b14_a_watch_that_broke_off_in_its_time_leaves_the_idle_limit_and_failures_ext
          opened = timeout
          +200s ended eof = 130s
          probe-error refused = 130s
-         rested = 129200ms",
+         paused = 129200ms",
     );
     check(
         "",
@@ -284,7 +284,7 @@ fn b14_a_watch_that_broke_off_in_its_time_leaves_the_idle_limit_and_failures_ext
          applied = 130s
          +100s ended eof = 30s
          +20s open-error 500 = 10s
-         rested = 9200ms",
+         paused = 9200ms",
     );
 }
 
@@ -294,9 +294,9 @@ fn b14_before_the_first_answer_the_idle_limit_counts_from_the_start() {
         "",
         "start = 130s
          +60s page-error 500 = 70s
-         rested = 69200ms
+         paused = 69200ms
          +70s page-error 500 = overdue
-         rested = overdue
+         paused = overdue
          page 5 = overdue
          committed = opening",
     );
@@ -310,7 +310,7 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
          +100s page 5 more=a = 130s
          +100s page 5 more=b = 130s
          +129s page-error 500 = overdue
-         rested = overdue
+         paused = overdue
          +1s page 5 more=a = overdue
          page 5 = overdue
          committed = opening",
@@ -324,7 +324,7 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
          committed = opening
          opened = timeout
          +1s error 410 Expired = overdue
-         rested = overdue
+         paused = overdue
          +100s page 9 more=a = overdue
          page 9 = overdue
          committed = opening",

@@ -14,7 +14,7 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         +10s modified 10    -> apply
         applied             -> read
         error 410 Expired   -> soon
-        rested              -> list 10 limit=0
+        paused              -> list 10 limit=0
         page 11             -> commit 11 expired
         committed           -> watch 11
     ",
@@ -26,15 +26,15 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         start               -> list 0 limit=500
         page 10             -> commit 10
         committed           -> watch 10
-        open-error 403      -> rest
-        rested              -> list 10 limit=0
+        open-error 403      -> pause
+        paused              -> list 10 limit=0
         page-error 410 Expired -> list most-recent limit=0
-        page-error 500      -> rest
-        rested              -> list most-recent limit=500
+        page-error 500      -> pause
+        paused              -> list most-recent limit=500
         page 12             -> commit 12 consistent expired
         committed           -> watch 12
-        open-error 403      -> rest
-        rested              -> list 12 limit=0
+        open-error 403      -> pause
+        paused              -> list 12 limit=0
     ",
     ),
     row(
@@ -44,8 +44,8 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         start               -> list 0 limit=4
         page 10             -> commit 10
         committed           -> watch 10
-        open-error 500      -> rest
-        rested              -> list 10 limit=4
+        open-error 500      -> pause
+        paused              -> list 10 limit=4
     ",
     ),
     row(
@@ -56,8 +56,8 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         page 10 more=C1     -> list most-recent limit=500 continue=C1
         page 10             -> commit 10
         committed           -> watch 10
-        open-error 500      -> rest
-        rested              -> list 10 limit=500
+        open-error 500      -> pause
+        paused              -> list 10 limit=500
     ",
     ),
     row(
@@ -77,8 +77,8 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         start               -> list 0 limit=500
         page 20             -> commit 20
         committed           -> watch 20
-        open-error 500      -> rest
-        rested              -> list 20 limit=0
+        open-error 500      -> pause
+        paused              -> list 20 limit=0
         page-error 504 too-large -> list most-recent limit=0
         page 30             -> commit 30 consistent expired
         committed           -> watch 30
@@ -90,21 +90,21 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         "
         start               -> list 0 limit=500
         page-error 410 Expired -> list most-recent limit=500
-        page-error 410 Expired -> rest 800ms
-        rested              -> list most-recent limit=500
-        page-error 410 Expired -> rest 1.6s
+        page-error 410 Expired -> pause 800ms
+        paused              -> list most-recent limit=500
+        page-error 410 Expired -> pause 1.6s
     ",
     ),
     row(
-        "RF-16, RF-42: any other failure is a backoff and a new pass",
+        "RF-16, RF-42: any other failure is a backoff and a new cycle",
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error eof      -> rest 1.6s
-        rested              -> list 0 limit=500
-        page-error 503      -> rest 3.2s
+        page-error 500      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error eof      -> pause 1.6s
+        paused              -> list 0 limit=500
+        page-error 503      -> pause 3.2s
     ",
     ),
     row(
@@ -113,8 +113,8 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         "
         start               -> list 0 limit=500
         page 5              -> commit 5
-        commit-error sink   -> rest 800ms
-        rested              -> list 0 limit=500
+        commit-error sink   -> pause 800ms
+        paused              -> list 0 limit=500
     ",
     ),
     row(
@@ -124,12 +124,12 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 410 Gone -> rest
-        rested              -> list 5 limit=0
+        open-error 410 Gone -> pause
+        paused              -> list 5 limit=0
         page-error 410 Gone -> list most-recent limit=0
         page 7              -> commit 7 consistent expired
-        commit-error sink   -> rest
-        rested              -> list 5 limit=0
+        commit-error sink   -> pause
+        paused              -> list 5 limit=0
     ",
     ),
     row(
@@ -139,8 +139,8 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         start               -> list 0 limit=500
         page none           -> commit most-recent
         committed           -> watch most-recent
-        open-error 500      -> rest
-        rested              -> list 0 limit=500
+        open-error 500      -> pause
+        paused              -> list 0 limit=500
     ",
     ),
 ];
@@ -176,8 +176,8 @@ const PAGES: &[Row] = &[
         start               -> list 0 limit=4
         page 10             -> commit 10
         committed           -> watch 10
-        open-error 500      -> rest
-        rested              -> list 10 limit=4
+        open-error 500      -> pause
+        paused              -> list 10 limit=4
         page 11 more=C1     -> list most-recent limit=4 continue=C1
         page-error 410 Expired -> list 10 limit=0
         page 12             -> commit 12
@@ -190,7 +190,7 @@ const PAGES: &[Row] = &[
         start               -> list 0 limit=4
         page 11 more=C1     -> list most-recent limit=4 continue=C1
         page-error 410 Expired -> list 0 limit=0
-        page-error 500      -> rest 800ms
+        page-error 500      -> pause 800ms
     ",
     ),
     row(
@@ -207,11 +207,11 @@ const PAGES: &[Row] = &[
         "page=4",
         "
         start               -> list 0 limit=4
-        page-error 500      -> rest 800ms
+        page-error 500      -> pause 800ms
     ",
     ),
     row(
-        "PG-6, B9: one full list per pass",
+        "PG-6, B9: one full list per cycle",
         "page=4",
         "
         start               -> list 0 limit=4
@@ -220,7 +220,7 @@ const PAGES: &[Row] = &[
         page 12 more=C2     -> list most-recent limit=4 continue=C2
         page-error 410 Expired -> list most-recent limit=4
         page 13 more=C3     -> list most-recent limit=4 continue=C3
-        page-error 410 Expired -> rest 800ms
+        page-error 410 Expired -> pause 800ms
     ",
     ),
     row(
@@ -245,8 +245,8 @@ const PAGES: &[Row] = &[
         empty-page 7 more=C6 -> list most-recent limit=2 continue=C6
         empty-page 7 more=C7 -> list most-recent limit=2 continue=C7
         empty-page 7 more=C8 -> list most-recent limit=2 continue=C8
-        empty-page 7 more=C9 -> rest 800ms
-        rested              -> list 0 limit=2
+        empty-page 7 more=C9 -> pause 800ms
+        paused              -> list 0 limit=2
     ",
     ),
     row(
@@ -255,7 +255,7 @@ const PAGES: &[Row] = &[
         "
         start               -> list 0 limit=2
         page 7 more=C1      -> list most-recent limit=2 continue=C1
-        page 7 more=C1      -> rest 800ms
+        page 7 more=C1      -> pause 800ms
     ",
     ),
 ];
@@ -286,15 +286,15 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
     ),
     row(
         "B4: a sink that knows better, from elsewhere, is given the most recent at once, and once \
-         per pass",
+         per cycle",
         "",
         "
         start               -> list 0 limit=500
         page 9              -> commit 9
         commit-error stale  -> list most-recent limit=500
         page 12             -> commit 12 consistent
-        commit-error stale  -> rest 800ms
-        rested              -> list 0 limit=500
+        commit-error stale  -> pause 800ms
+        paused              -> list 0 limit=500
         page 9              -> commit 9
         commit-error stale  -> list most-recent limit=500
         page 12             -> commit 12 consistent
@@ -308,7 +308,7 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
         start               -> list 0 limit=500
         page-error 410 Gone -> list most-recent limit=500
         page 9              -> commit 9 consistent expired
-        commit-error stale  -> rest 800ms
+        commit-error stale  -> pause 800ms
     ",
     ),
     row(
@@ -336,8 +336,8 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
         start               -> list 0 limit=500
         page 20             -> commit 20
         committed           -> watch 20
-        open-error 500      -> rest
-        rested              -> list 20 limit=0
+        open-error 500      -> pause
+        paused              -> list 20 limit=0
         page 19             -> list most-recent limit=0
         page 19             -> commit 19 consistent
         committed           -> watch 19
@@ -396,7 +396,7 @@ fn pages_without_end_end() {
     let mut pages = 0_u32;
     while !bench
         .play(&format!("page 5 more=C{pages}"))
-        .starts_with("rest")
+        .starts_with("pause")
     {
         pages = pages.saturating_add(1);
         assert!(pages <= 100_001, "{pages} pages");

@@ -27,7 +27,7 @@ use crate::object::Status;
 /// A row: the ID, the options it needs, and its story.
 ///
 /// Each line of a story is `input -> action`. An input may begin with the time that passes before
-/// it (`+5s`, `+50ms`); `rested` lets exactly the time of the rest pass. `soon` is a rest of less
+/// it (`+5s`, `+50ms`); `paused` lets exactly the time of the pause pass. `soon` is a pause of less
 /// than a second that nobody expedites.
 pub(super) struct Row {
     pub(super) id: &'static str,
@@ -46,7 +46,7 @@ pub(super) struct Bench {
     pub(super) urgent: bool,
     streams: bool,
     bookmarks: Option<Duration>,
-    rest_until: Option<Instant>,
+    pause_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
             urgent,
             streams,
             bookmarks,
-            rest_until: None,
+            pause_until: None,
             effects: Vec::new(),
         }
     }
@@ -92,8 +92,8 @@ impl Bench {
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());
-        self.rest_until = match &action {
-            Action::Rest { until, .. } => Some(*until),
+        self.pause_until = match &action {
+            Action::Pause { until, .. } => Some(*until),
             _ => None,
         };
         action
@@ -109,8 +109,8 @@ impl Bench {
             }
             None => input,
         };
-        if input == "rested" {
-            self.now = self.rest_until.unwrap_or(self.now);
+        if input == "paused" {
+            self.now = self.pause_until.unwrap_or(self.now);
         }
         let action = self.step(parse(input, self.now));
         self.write(&action)
@@ -171,9 +171,9 @@ impl Bench {
             Action::Stage => "stage".to_owned(),
             Action::Bookmark(at) => format!("bookmark {}", version(at)),
             Action::Resync => "resync".to_owned(),
-            Action::Rest { until, on_demand } => {
+            Action::Pause { until, on_demand } => {
                 let waiters = if *on_demand { " on-demand" } else { "" };
-                format!("rest {}{waiters}", ahead(until))
+                format!("pause {}{waiters}", ahead(until))
             }
             Action::End => "end".to_owned(),
         }
@@ -188,15 +188,15 @@ impl Bench {
     }
 }
 
-/// `read` and `rest` without a time stand for any; a rest is taken with or without demand, unless
+/// `read` and `pause` without a time stand for any; a pause is taken with or without demand, unless
 /// it says `firm`.
 pub(super) fn matches(action: &str, expected: &str) -> bool {
-    if matches!(expected, "read" | "rest") {
+    if matches!(expected, "read" | "pause") {
         return action.split_whitespace().next() == Some(expected);
     }
     if expected == "soon" {
-        let rest = action.strip_prefix("rest ").unwrap_or("never");
-        return rest.ends_with("ms") || rest.ends_with("µs");
+        let pause = action.strip_prefix("pause ").unwrap_or("never");
+        return pause.ends_with("ms") || pause.ends_with("µs");
     }
     if expected.starts_with("watch ") && !expected.contains(" head=") {
         return action.split(" head=").next() == Some(expected);
@@ -276,7 +276,7 @@ fn parse(input: &str, now: Instant) -> Input {
         },
         "resynced" => Input::Resynced(Ok(())),
         "resync-error" => Input::Resynced(Err(error(rest))),
-        "rested" => Input::Rested,
+        "paused" => Input::Paused,
         "demanded" => Input::Demanded,
         "stop" => Input::Stop,
         other => panic!("unknown input {other}"),

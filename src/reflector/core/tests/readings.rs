@@ -29,7 +29,7 @@ fn the_status_tells_the_series_of_failures() {
     assert_eq!(error.kind(), ErrorKind::Unauthorized);
     assert_eq!(error.to_string(), "failed to list things: 401", "RF-16");
     assert_eq!(status.last_contact, None);
-    bench.tell("rested\npage 5\ncommitted");
+    bench.tell("paused\npage 5\ncommitted");
     let status = bench.core.status();
     assert_eq!((status.phase, status.failures.count()), (Phase::Opening, 0));
     assert!(status.failures.last().is_none() && status.failures.since().is_none());
@@ -63,7 +63,7 @@ fn stream_errors_and_very_short_watches_are_told() {
         .unwrap()
         .to_string();
     assert_eq!(told, "watch ended with error: 403 Forbidden");
-    bench.tell("rested\npage 5\ncommitted\nopened\n+10ms ended");
+    bench.tell("paused\npage 5\ncommitted\nopened\n+10ms ended");
     let told = bench
         .core
         .status()
@@ -90,7 +90,7 @@ fn the_log_tells_each_series_once() {
         ["failing err=failed to list things: 500"]
     );
     assert_eq!(bench.logged(Level::Debug).len(), 2);
-    bench.tell("rested\npage 5\ncommitted\nopened");
+    bench.tell("paused\npage 5\ncommitted\nopened");
     assert_eq!(bench.logged(Level::Info), ["recovered failures=3"]);
 
     let mut flapping = Bench::new("");

@@ -45,8 +45,8 @@ const STREAMED_LISTS: &[Row] = &[
         opened              -> read
         final-bookmark 8    -> commit 8 consistent
         committed           -> read
-        error 410 Expired   -> rest
-        rested              -> stream 8
+        error 410 Expired   -> pause
+        paused              -> stream 8
         open-error 410 Expired -> stream most-recent
         opened              -> read
         final-bookmark 9    -> commit 9 consistent expired
@@ -61,13 +61,13 @@ const STREAMED_LISTS: &[Row] = &[
         opened              -> read
         added 3             -> stage
         applied             -> read
-        +1s ended           -> rest 50ms
-        rested              -> stream most-recent
+        +1s ended           -> pause 50ms
+        paused              -> stream most-recent
         opened              -> read
         added 3             -> stage
         applied             -> read
-        +1s ended           -> rest 100ms
-        rested              -> stream most-recent
+        +1s ended           -> pause 100ms
+        paused              -> stream most-recent
         opened              -> read
         added 3             -> stage
         applied             -> read
@@ -79,30 +79,30 @@ const STREAMED_LISTS: &[Row] = &[
         "streams",
         "
         start               -> stream most-recent
-        open-error 429      -> rest 800ms
-        rested              -> stream most-recent
-        open-error refused  -> rest 1.6s
-        rested              -> stream most-recent
+        open-error 429      -> pause 800ms
+        paused              -> stream most-recent
+        open-error refused  -> pause 1.6s
+        paused              -> stream most-recent
         opened              -> read
-        error 429           -> rest 3.2s
-        rested              -> stream most-recent
+        error 429           -> pause 3.2s
+        paused              -> stream most-recent
     ",
     ),
     row(
-        "WL-8: expired: at once at the most recent, once per pass, then a backoff (B9)",
+        "WL-8: expired: at once at the most recent, once per cycle, then a backoff (B9)",
         "streams",
         "
         start               -> stream most-recent
         opened              -> read
         final-bookmark 8    -> commit 8 consistent
         committed           -> read
-        error 403           -> rest
-        rested              -> stream 8
+        error 403           -> pause
+        paused              -> stream 8
         opened              -> read
         error 504 too-large -> stream most-recent
         opened              -> read
-        error 410 Expired   -> rest
-        rested              -> stream most-recent
+        error 410 Expired   -> pause
+        paused              -> stream most-recent
     ",
     ),
     row(
@@ -110,11 +110,11 @@ const STREAMED_LISTS: &[Row] = &[
         "streams",
         "
         start               -> stream most-recent
-        open-error 410 Expired -> rest 800ms
+        open-error 410 Expired -> pause 800ms
     ",
     ),
     row(
-        "WL-9: any other error: a plain list for this pass; the next one streams again",
+        "WL-9: any other error: a plain list for this cycle; the next one streams again",
         "streams",
         "
         start               -> stream most-recent
@@ -122,8 +122,8 @@ const STREAMED_LISTS: &[Row] = &[
         page 1              -> commit 1
         committed           -> watch 1
         opened              -> read
-        error 403           -> rest 800ms
-        rested              -> stream 1
+        error 403           -> pause 800ms
+        paused              -> stream 1
     ",
     ),
     row(
@@ -133,8 +133,8 @@ const STREAMED_LISTS: &[Row] = &[
         start               -> stream most-recent
         opened              -> read
         +999ms ended        -> list 0 limit=500
-        page-error 500      -> rest
-        rested              -> stream most-recent
+        page-error 500      -> pause
+        paused              -> stream most-recent
         opened              -> read
         error 500 InternalError -> list 0 limit=500
     ",
@@ -144,8 +144,8 @@ const STREAMED_LISTS: &[Row] = &[
         "streams",
         "
         start               -> stream most-recent
-        open-error eof      -> rest 800ms
-        rested              -> list 0 limit=500
+        open-error eof      -> pause 800ms
+        paused              -> list 0 limit=500
     ",
     ),
     row(
@@ -157,11 +157,11 @@ const STREAMED_LISTS: &[Row] = &[
         opened              -> read
         added 3             -> stage
         applied             -> read
-        error too-long      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error too-long -> rest 1.6s
-        rested              -> list 0 limit=500
-        page-error too-long -> rest 3.2s
+        error too-long      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error too-long -> pause 1.6s
+        paused              -> list 0 limit=500
+        page-error too-long -> pause 3.2s
     ",
     ),
     row(
@@ -169,8 +169,8 @@ const STREAMED_LISTS: &[Row] = &[
         "streams",
         "
         start               -> stream most-recent
-        open-error 503 ServiceUnavailable retry-after=4 -> rest 4s
-        rested              -> stream most-recent
+        open-error 503 ServiceUnavailable retry-after=4 -> pause 4s
+        paused              -> stream most-recent
     ",
     ),
     row(
@@ -196,7 +196,7 @@ const STREAMED_LISTS: &[Row] = &[
         +6s ended           -> watch 3
         opened              -> read
         error 410 Expired   -> soon
-        rested              -> stream 3
+        paused              -> stream 3
     ",
     ),
     row(
@@ -211,15 +211,15 @@ const STREAMED_LISTS: &[Row] = &[
     ),
     row(
         "B4, WL-14: a sink that knows better, from elsewhere: a stream at the most recent, once \
-         per pass",
+         per cycle",
         "streams",
         "
         start               -> stream most-recent
         opened              -> read
         final-bookmark 8    -> commit 8 consistent
         committed           -> read
-        error 403           -> rest
-        rested              -> stream 8
+        error 403           -> pause
+        paused              -> stream 8
         opened              -> read
         final-bookmark 9    -> commit 9
         commit-error stale  -> stream most-recent
@@ -319,8 +319,8 @@ fn a_stream_without_progress_is_given_up() {
     bench.tell(
         "page 5 -> commit 5
         committed -> watch 5
-        open-error 500 -> rest
-        rested -> list 5 limit=0",
+        open-error 500 -> pause
+        paused -> list 5 limit=0",
     );
 
     let mut bench = Bench::new("streams");

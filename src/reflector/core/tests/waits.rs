@@ -9,16 +9,16 @@ const BACKOFFS: &[Row] = &[
         "streams",
         "
         start               -> stream most-recent
-        open-error 429      -> rest 800ms
-        rested              -> stream most-recent
+        open-error 429      -> pause 800ms
+        paused              -> stream most-recent
         open-error 422 Invalid -> list 0 limit=500
-        page-error 500      -> rest 1.6s
-        rested              -> stream most-recent
+        page-error 500      -> pause 1.6s
+        paused              -> stream most-recent
         opened              -> read
         error 500           -> list 0 limit=500
-        page-error 500      -> rest 3.2s
-        rested              -> stream most-recent
-        open-error 429      -> rest 6.4s
+        page-error 500      -> pause 3.2s
+        paused              -> stream most-recent
+        open-error 429      -> pause 6.4s
     ",
     ),
     row(
@@ -27,24 +27,24 @@ const BACKOFFS: &[Row] = &[
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error 500      -> rest 1.6s
-        rested              -> list 0 limit=500
+        page-error 500      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error 500      -> pause 1.6s
+        paused              -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +4s error 500       -> rest 800ms
-        rested              -> list 5 limit=0
+        +4s error 500       -> pause 800ms
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +4s error 500       -> rest 1.6s
-        rested              -> list 5 limit=0
+        +4s error 500       -> pause 1.6s
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +5s error 500       -> rest 800ms
+        +5s error 500       -> pause 800ms
     ",
     ),
     row(
@@ -52,25 +52,25 @@ const BACKOFFS: &[Row] = &[
         "",
         "
         start -> list 0 limit=500
-        page-error 500 -> rest 800ms
-        rested -> list 0 limit=500
-        page-error 500 -> rest 1.6s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 3.2s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 6.4s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 12.8s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 25.6s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 30s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 30s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 30s
-        rested -> list 0 limit=500
-        page-error 500 -> rest 30s
+        page-error 500 -> pause 800ms
+        paused -> list 0 limit=500
+        page-error 500 -> pause 1.6s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 3.2s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 6.4s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 12.8s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 25.6s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 30s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 30s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 30s
+        paused -> list 0 limit=500
+        page-error 500 -> pause 30s
     ",
     ),
     row(
@@ -78,9 +78,9 @@ const BACKOFFS: &[Row] = &[
         "waited",
         "
         start               -> list 0 limit=500
-        page-error 429 retry-after=7 -> rest 7s firm
-        rested              -> list 0 limit=500
-        page-error 429 retry-after=90000 -> rest 300s
+        page-error 429 retry-after=7 -> pause 7s firm
+        paused              -> list 0 limit=500
+        page-error 429 retry-after=90000 -> pause 300s
     ",
     ),
     row(
@@ -88,13 +88,13 @@ const BACKOFFS: &[Row] = &[
         "",
         "
         start               -> list 0 limit=500
-        page-error 429 retry-after=7 -> rest 7s firm
-        rested              -> list 0 limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error 429 retry-after=7 -> rest 7s firm
-        rested              -> list 0 limit=500
-        page-error 500      -> rest 1.6s
+        page-error 429 retry-after=7 -> pause 7s firm
+        paused              -> list 0 limit=500
+        page-error 500      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error 429 retry-after=7 -> pause 7s firm
+        paused              -> list 0 limit=500
+        page-error 500      -> pause 1.6s
     ",
     ),
     row(
@@ -102,14 +102,14 @@ const BACKOFFS: &[Row] = &[
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list 0 limit=500
+        page-error 500      -> pause 800ms
+        paused              -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read
-        +121s error 429 retry-after=7 -> rest 7s firm
-        rested              -> watch 5
-        open-error 429      -> rest 800ms
+        +121s error 429 retry-after=7 -> pause 7s firm
+        paused              -> watch 5
+        open-error 429      -> pause 800ms
     ",
     ),
 ];
@@ -127,16 +127,16 @@ const PROOFS_OF_LIFE: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error refused  -> rest 800ms
-        rested              -> watch 5
-        open-error refused  -> rest 1.6s
-        rested              -> watch 5
-        open-error refused  -> rest 3.2s
-        rested              -> watch 5
+        open-error refused  -> pause 800ms
+        paused              -> watch 5
+        open-error refused  -> pause 1.6s
+        paused              -> watch 5
+        open-error refused  -> pause 3.2s
+        paused              -> watch 5
         opened              -> read
         error 410 Expired   -> soon
-        rested              -> list 5 limit=0
-        page-error refused  -> rest 800ms
+        paused              -> list 5 limit=0
+        page-error refused  -> pause 800ms
     ",
     ),
     row(
@@ -147,23 +147,23 @@ const PROOFS_OF_LIFE: &[Row] = &[
         page 5              -> commit 5
         committed           -> watch 5
         open-error 410 Expired -> soon
-        rested              -> list 5 limit=0
+        paused              -> list 5 limit=0
         page 5              -> commit 5 expired
         committed           -> watch 5
-        open-error 410 Expired -> rest 800ms
-        rested              -> list 5 limit=0
+        open-error 410 Expired -> pause 800ms
+        paused              -> list 5 limit=0
         page 5              -> commit 5 expired
         committed           -> watch 5
         opened              -> read
-        error 410 Expired   -> rest 1.6s
-        rested              -> list 5 limit=0
+        error 410 Expired   -> pause 1.6s
+        paused              -> list 5 limit=0
         page 5              -> commit 5 expired
         committed           -> watch 5
         opened              -> read
         modified 6          -> apply
         applied             -> read
         error 410 Expired   -> soon
-        rested              -> list 6 limit=0
+        paused              -> list 6 limit=0
         page 7              -> commit 7 expired
         committed           -> watch 7
         opened              -> read
@@ -177,8 +177,8 @@ const PROOFS_OF_LIFE: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 410 Expired retry-after=7 -> rest 7s firm
-        rested              -> list 5 limit=0
+        open-error 410 Expired retry-after=7 -> pause 7s firm
+        paused              -> list 5 limit=0
     ",
     ),
     row(
@@ -187,19 +187,19 @@ const PROOFS_OF_LIFE: &[Row] = &[
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error 429      -> rest 1.6s
-        rested              -> list 0 limit=500
-        page-error refused  -> rest 3.2s
-        rested              -> list 0 limit=500
-        page-error 401      -> rest 800ms
-        rested              -> list 0 limit=500
-        page-error 401      -> rest 1.6s
-        rested              -> list 0 limit=500
-        page-error 500      -> rest 3.2s
-        rested              -> list 0 limit=500
-        page-error 401      -> rest 6.4s
+        page-error 500      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error 429      -> pause 1.6s
+        paused              -> list 0 limit=500
+        page-error refused  -> pause 3.2s
+        paused              -> list 0 limit=500
+        page-error 401      -> pause 800ms
+        paused              -> list 0 limit=500
+        page-error 401      -> pause 1.6s
+        paused              -> list 0 limit=500
+        page-error 500      -> pause 3.2s
+        paused              -> list 0 limit=500
+        page-error 401      -> pause 6.4s
     ",
     ),
     row(
@@ -213,21 +213,21 @@ const PROOFS_OF_LIFE: &[Row] = &[
         modified 6          -> apply
         applied             -> read
         +20s ended eof      -> watch 6
-        open-error refused  -> rest 800ms
-        rested              -> watch 6
-        open-error refused  -> rest 1.6s
-        rested              -> watch 6
+        open-error refused  -> pause 800ms
+        paused              -> watch 6
+        open-error refused  -> pause 1.6s
+        paused              -> watch 6
         opened              -> read
         bookmark 7          -> bookmark 7
         applied             -> read
         +20s ended eof      -> watch 7
-        open-error refused  -> rest 800ms
-        rested              -> watch 7
-        open-error refused  -> rest 1.6s
-        rested              -> watch 7
+        open-error refused  -> pause 800ms
+        paused              -> watch 7
+        open-error refused  -> pause 1.6s
+        paused              -> watch 7
         opened              -> read
         +5s ended           -> probe
-        probe-error refused -> rest 800ms
+        probe-error refused -> pause 800ms
     ",
     ),
 ];
@@ -266,16 +266,16 @@ fn b10_a_read_shortens_a_backoff_to_its_first_step() {
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error refused  -> rest 800ms on-demand
-        rested              -> watch 5
-        open-error refused  -> rest 1.6s on-demand
-        rested              -> watch 5
-        open-error refused  -> rest 3.2s on-demand
-        +300ms demanded     -> rest 500ms firm
-        rested              -> watch 5
-        open-error refused  -> rest 6.4s on-demand
+        open-error refused  -> pause 800ms on-demand
+        paused              -> watch 5
+        open-error refused  -> pause 1.6s on-demand
+        paused              -> watch 5
+        open-error refused  -> pause 3.2s on-demand
+        +300ms demanded     -> pause 500ms firm
+        paused              -> watch 5
+        open-error refused  -> pause 6.4s on-demand
         +2s demanded        -> watch 5
-        open-error refused  -> rest 12.8s on-demand
+        open-error refused  -> pause 12.8s on-demand
     ",
         ),
         row(
@@ -285,17 +285,17 @@ fn b10_a_read_shortens_a_backoff_to_its_first_step() {
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 503 ServiceUnavailable retry-after=7 -> rest 7s firm
-        rested              -> watch 5
-        open-error 429      -> rest 800ms firm
+        open-error 503 ServiceUnavailable retry-after=7 -> pause 7s firm
+        paused              -> watch 5
+        open-error 429      -> pause 800ms firm
     ",
         ),
     ]);
 }
 
-fn rest(action: &str) -> Duration {
+fn pause(action: &str) -> Duration {
     let text = action
-        .trim_start_matches("rest ")
+        .trim_start_matches("pause ")
         .trim_end_matches(" on-demand");
     match text.strip_suffix("ms") {
         Some(millis) => Duration::from_secs_f64(millis.parse::<f64>().unwrap() / 1000.0),
@@ -316,21 +316,21 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
         if action.contains("on-demand") {
             break;
         }
-        let wait = rest(&action);
+        let wait = pause(&action);
         assert!(wait < Duration::from_millis(500), "{action}");
-        bench.tell("rested -> list 0 limit=500");
+        bench.tell("paused -> list 0 limit=500");
         lists += 1;
     }
     assert_eq!(lists, 5, "requests within the second that a read waits");
     assert!(bench.now - began < Duration::from_secs(1));
     assert_eq!(
         bench.play("demanded"),
-        "rest 800ms",
+        "pause 800ms",
         "the steady backoff from its beginning"
     );
     bench.tell(
-        "rested -> list 0 limit=500
-        page-error 500 -> rest 1.6s on-demand",
+        "paused -> list 0 limit=500
+        page-error 500 -> pause 1.6s on-demand",
     );
 }
 
@@ -341,10 +341,10 @@ fn who_waited_and_left_costs_no_backoff() {
     let mut bench = Bench::new("waited");
     bench.tell("start");
     for _ in 0..4 {
-        bench.tell("page-error 500 -> rest\nrested -> list 0 limit=500");
+        bench.tell("page-error 500 -> pause\nrested -> list 0 limit=500");
     }
     bench.urgent = false;
-    bench.tell("page-error 500 -> rest 800ms on-demand");
+    bench.tell("page-error 500 -> pause 800ms on-demand");
 }
 
 const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
@@ -353,7 +353,7 @@ const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest 800ms on-demand
+        page-error 500      -> pause 800ms on-demand
     ",
     ),
     row(
@@ -363,7 +363,7 @@ const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 403      -> rest 800ms on-demand
+        open-error 403      -> pause 800ms on-demand
     ",
     ),
 ];
@@ -380,7 +380,7 @@ fn nobody_waits_or_it_is_synced_already() {
 fn a_reader_who_comes_during_a_backoff_hastens_it() {
     let mut bench = Bench::new("");
     bench.tell(
-        "start\npage-error 500 -> rest 800ms on-demand\nrested\npage-error 500 -> rest \
+        "start\npage-error 500 -> pause 800ms on-demand\nrested\npage-error 500 -> pause \
         1.6s on-demand",
     );
     bench.urgent = true;
@@ -392,13 +392,13 @@ fn a_reader_who_comes_during_a_backoff_hastens_it() {
     let mut fast = 0;
     while !bench.play("page-error 500").contains("on-demand") {
         fast += 1;
-        bench.play("rested");
+        bench.play("paused");
     }
-    assert_eq!(fast, 3, "the rest of the series");
+    assert_eq!(fast, 3, "what is left of the series");
     let again = bench.play("demanded");
-    assert!(rest(&again) <= Duration::from_secs(10), "{again}");
+    assert!(pause(&again) <= Duration::from_secs(10), "{again}");
     assert!(
-        rest(&again) > Duration::from_secs(3),
+        pause(&again) > Duration::from_secs(3),
         "no second series at once: {again}"
     );
 }
@@ -414,13 +414,13 @@ fn a_refusal_becomes_an_answer() {
         let action = bench.play("page-error 403");
         if bench.core.status().refusal.is_some() {
             assert!(
-                rest(&action) >= Duration::from_millis(800),
+                pause(&action) >= Duration::from_millis(800),
                 "steady now: {action}"
             );
             break;
         }
-        assert!(rest(&action) < Duration::from_millis(500), "{action}");
-        bench.play("rested");
+        assert!(pause(&action) < Duration::from_millis(500), "{action}");
+        bench.play("paused");
         lists += 1;
     }
     let took = bench.now - began;
@@ -431,7 +431,7 @@ fn a_refusal_becomes_an_answer() {
     assert!((10..=13).contains(&lists), "{lists} lists");
     let denied = bench.core.status().refusal.as_ref().unwrap();
     assert_eq!(denied.kind(), crate::ErrorKind::Forbidden);
-    bench.tell("rested\npage 5 -> commit 5\ncommitted -> watch 5");
+    bench.tell("paused\npage 5 -> commit 5\ncommitted -> watch 5");
     assert!(
         bench.core.status().refusal.is_none(),
         "the answer was taken back"
@@ -444,17 +444,17 @@ fn a_refusal_nobody_waits_for() {
     let mut bench = Bench::new("");
     bench.tell(
         "start
-        page-error 403 -> rest 800ms on-demand
-        rested -> list 0 limit=500
-        page-error 403 -> rest 1.6s on-demand
-        rested -> list 0 limit=500
-        page-error 403 -> rest 600ms on-demand
-        rested -> list 0 limit=500",
+        page-error 403 -> pause 800ms on-demand
+        paused -> list 0 limit=500
+        page-error 403 -> pause 1.6s on-demand
+        paused -> list 0 limit=500
+        page-error 403 -> pause 600ms on-demand
+        paused -> list 0 limit=500",
     );
     assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 403 -> rest 6.4s firm");
+    bench.tell("page-error 403 -> pause 6.4s firm");
     assert!(bench.core.status().refusal.is_some());
-    bench.tell("rested\npage-error 500 -> rest");
+    bench.tell("paused\npage-error 500 -> pause");
     assert!(
         bench.core.status().refusal.is_none(),
         "another failure is no refusal"
@@ -469,9 +469,9 @@ fn nothing_runs_after_a_stop() {
         "",
         "
         start               -> list 0 limit=500
-        page-error 500      -> rest
+        page-error 500      -> pause
         stop                -> end
-        rested              -> end
+        paused              -> end
     ",
     )]);
 }
@@ -493,8 +493,8 @@ fn no_wait_is_zero() {
     let mut core = Core::new(&options, String::new(), false, now);
     core.step(Input::Start, &facts);
     let asked = error("429").with_retry_after(Duration::ZERO);
-    let Action::Rest { until, .. } = core.step(paged(Err(asked), true), &facts) else {
-        panic!("a rest");
+    let Action::Pause { until, .. } = core.step(paged(Err(asked), true), &facts) else {
+        panic!("a pause");
     };
     assert!(until > now);
 }
@@ -506,18 +506,18 @@ fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
     let mut bench = Bench::new("");
     bench.tell(
         "start
-        page-error 404 -> rest 800ms on-demand
-        rested -> list 0 limit=500
-        page-error 404 -> rest 1.6s on-demand
-        rested -> list 0 limit=500
-        page-error 404 -> rest 600ms on-demand
-        rested -> list 0 limit=500",
+        page-error 404 -> pause 800ms on-demand
+        paused -> list 0 limit=500
+        page-error 404 -> pause 1.6s on-demand
+        paused -> list 0 limit=500
+        page-error 404 -> pause 600ms on-demand
+        paused -> list 0 limit=500",
     );
     assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 404 -> rest 6.4s firm");
+    bench.tell("page-error 404 -> pause 6.4s firm");
     let unknown = bench.core.status().refusal.as_ref().unwrap();
     assert_eq!(unknown.kind(), crate::ErrorKind::NotFound);
-    bench.tell("rested\npage-error 403 -> rest");
+    bench.tell("paused\npage-error 403 -> pause");
     assert!(
         bench.core.status().refusal.is_none(),
         "a refusal begins a grace of its own"

@@ -37,14 +37,14 @@ const OPENINGS: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error refused  -> rest 800ms
-        rested              -> watch 5
-        open-error 429      -> rest 1.6s
-        rested              -> watch 5
-        open-error 429      -> rest 3.2s
-        rested              -> watch 5
-        open-error 429      -> rest 6.4s
-        rested              -> watch 5
+        open-error refused  -> pause 800ms
+        paused              -> watch 5
+        open-error 429      -> pause 1.6s
+        paused              -> watch 5
+        open-error 429      -> pause 3.2s
+        paused              -> watch 5
+        open-error 429      -> pause 6.4s
+        paused              -> watch 5
         opened              -> read
     ",
     ),
@@ -56,7 +56,7 @@ const OPENINGS: &[Row] = &[
         page 5              -> commit 5
         committed           -> watch 5
         open-error 410 Expired -> soon
-        rested              -> list 5 limit=0
+        paused              -> list 5 limit=0
         page-error 410 Expired -> list most-recent limit=0
         page 9              -> commit 9 consistent expired
     ",
@@ -68,20 +68,20 @@ const OPENINGS: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 403      -> rest 800ms
-        rested              -> list 5 limit=0
+        open-error 403      -> pause 800ms
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 500      -> rest 1.6s
-        rested              -> list 5 limit=0
+        open-error 500      -> pause 1.6s
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error eof      -> rest 800ms
-        rested              -> list 5 limit=0
+        open-error eof      -> pause 800ms
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 504 too-large -> rest 1.6s
-        rested              -> list 5 limit=0
+        open-error 504 too-large -> pause 1.6s
+        paused              -> list 5 limit=0
     ",
     ),
     row(
@@ -91,10 +91,10 @@ const OPENINGS: &[Row] = &[
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 503 ServiceUnavailable retry-after=7 -> rest 7s
-        rested              -> watch 5
-        open-error 500 InternalError retry-after=3 -> rest 3s
-        rested              -> watch 5
+        open-error 503 ServiceUnavailable retry-after=7 -> pause 7s
+        paused              -> watch 5
+        open-error 500 InternalError retry-after=3 -> pause 3s
+        paused              -> watch 5
     ",
     ),
     row(
@@ -132,8 +132,8 @@ const EVENTS: &[(&str, &str, &str)] = &[
         "",
         "
         skipped             -> read
-        +500ms ended        -> rest 800ms
-        rested              -> list 5 limit=0
+        +500ms ended        -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
@@ -141,8 +141,8 @@ const EVENTS: &[(&str, &str, &str)] = &[
         "",
         "
         added 6             -> apply
-        apply-error sink    -> rest 800ms
-        rested              -> list 6 limit=0
+        apply-error sink    -> pause 800ms
+        paused              -> list 6 limit=0
     ",
     ),
     (
@@ -161,8 +161,8 @@ const EVENTS: &[(&str, &str, &str)] = &[
         "",
         "
         skipped 12          -> read
-        +500ms ended        -> rest 50ms
-        rested              -> watch 12
+        +500ms ended        -> pause 50ms
+        paused              -> watch 12
     ",
     ),
     (
@@ -234,8 +234,8 @@ const ENDINGS: &[(&str, &str, &str)] = &[
          at the last version",
         "",
         "
-        +1s ended           -> rest 50ms
-        rested              -> probe
+        +1s ended           -> pause 50ms
+        paused              -> probe
         probed 5            -> watch 5
     ",
     ),
@@ -245,8 +245,8 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "
         modified 8          -> apply
         applied             -> read
-        +1ms ended          -> rest 50ms
-        rested              -> watch 8
+        +1ms ended          -> pause 50ms
+        paused              -> watch 8
     ",
     ),
     (
@@ -255,16 +255,16 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "
         modified 8          -> apply
         applied             -> read
-        +2s ended eof       -> rest 50ms
-        rested              -> watch 8
+        +2s ended eof       -> pause 50ms
+        paused              -> watch 8
     ",
     ),
     (
         "RF-33: closed within a second without an event: backoff and a list",
         "",
         "
-        +999ms ended        -> rest 800ms
-        rested              -> list 5 limit=0
+        +999ms ended        -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
@@ -272,7 +272,7 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "",
         "
         error 410 Expired   -> soon
-        rested              -> list 5 limit=0
+        paused              -> list 5 limit=0
     ",
     ),
     (
@@ -280,77 +280,77 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "",
         "
         error 410 Gone      -> soon
-        rested              -> list 5 limit=0
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-35: 429: backoff, then the watch, no list",
         "",
         "
-        error 429           -> rest 800ms
-        rested              -> watch 5
+        error 429           -> pause 800ms
+        paused              -> watch 5
     ",
     ),
     (
         "RF-36: too large: backoff and a list at the last version",
         "",
         "
-        error 504 too-large -> rest 800ms
-        rested              -> list 5 limit=0
+        error 504 too-large -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-37: anything else",
         "",
         "
-        error 403           -> rest 800ms
-        rested              -> list 5 limit=0
+        error 403           -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-37: a line beyond its maximum",
         "",
         "
-        error too-long      -> rest 800ms
-        rested              -> list 5 limit=0
+        error too-long      -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-37: an internal error, as the window is off by default",
         "",
         "
-        +10s error 500 InternalError -> rest 800ms
-        rested              -> list 5 limit=0
+        +10s error 500 InternalError -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-38: an internal error in the window: the watch again, with the wait of B9",
         "internal=30s",
         "
-        error 500 InternalError -> rest 50ms
-        rested              -> watch 5
+        error 500 InternalError -> pause 50ms
+        paused              -> watch 5
         opened              -> read
-        error 500           -> rest 100ms
-        rested              -> watch 5
+        error 500           -> pause 100ms
+        paused              -> watch 5
         opened              -> read
-        +31s error 500      -> rest 800ms
-        rested              -> list 5 limit=0
+        +31s error 500      -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
         "RF-38, RS-1: in the window, too, a wait that the server names is kept",
         "internal=30s",
         "
-        +10s error 500 InternalError retry-after=7 -> rest 7s firm
-        rested              -> watch 5
+        +10s error 500 InternalError retry-after=7 -> pause 7s firm
+        paused              -> watch 5
     ",
     ),
     (
         "RF-20: an object the server cannot read is no internal error: a list",
         "internal=30s",
         "
-        error 500 StoreReadError -> rest 800ms
-        rested              -> list 5 limit=0
+        error 500 StoreReadError -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
@@ -358,8 +358,8 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "resync=60s",
         "
         +60s quiet 0s       -> resync
-        resync-error sink   -> rest 800ms
-        rested              -> list 5 limit=0
+        resync-error sink   -> pause 800ms
+        paused              -> list 5 limit=0
     ",
     ),
     (
@@ -368,8 +368,8 @@ const ENDINGS: &[(&str, &str, &str)] = &[
         "
         bookmark 6          -> bookmark 6
         applied             -> read
-        +1ms ended          -> rest 50ms
-        rested              -> watch 6
+        +1ms ended          -> pause 50ms
+        paused              -> watch 6
     ",
     ),
 ];
@@ -383,24 +383,24 @@ const DELAYS_BETWEEN_WATCHES: &[(&str, &str, &str)] = &[(
     "B9: short watches wait 50 ms doubling to 5 s",
     "",
     "
-        +1s ended           -> rest 50ms
-        rested              -> probe
+        +1s ended           -> pause 50ms
+        paused              -> probe
         probed 5            -> watch 5
         opened              -> read
-        +1s ended           -> rest 100ms
-        rested              -> probe
+        +1s ended           -> pause 100ms
+        paused              -> probe
         probed 5            -> watch 5
         opened              -> read
-        +4s ended           -> rest 200ms
-        rested              -> probe
+        +4s ended           -> pause 200ms
+        paused              -> probe
         probed 5            -> watch 5
         opened              -> read
         bookmark 5          -> bookmark 5
         applied             -> read
         +5s ended           -> watch 5
         opened              -> read
-        +4s ended           -> rest 400ms
-        rested              -> probe
+        +4s ended           -> pause 400ms
+        paused              -> probe
         probed 5            -> watch 5
         opened              -> read
         +30s ended          -> probe
@@ -408,7 +408,7 @@ const DELAYS_BETWEEN_WATCHES: &[(&str, &str, &str)] = &[(
         opened              -> read
         bookmark 5          -> bookmark 5
         applied             -> read
-        +1s ended           -> rest 50ms
+        +1s ended           -> pause 50ms
     ",
 )];
 
@@ -442,8 +442,8 @@ const RESYNC: &[(&str, &str, &str)] = &[
         "RF-47: a list starts the timer anew",
         "resync=60s",
         "
-        +40s error 403      -> rest 800ms
-        rested              -> list 5 limit=0
+        +40s error 403      -> pause 800ms
+        paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
         opened              -> read 60s
@@ -552,7 +552,7 @@ const PROBES: &[(&str, &str, &str)] = &[
         "
         +300s ended         -> probe
         probed 4            -> soon
-        rested              -> list most-recent limit=500
+        paused              -> list most-recent limit=500
         page 4              -> commit 4 consistent expired
         committed           -> watch 4
     ",
@@ -563,7 +563,7 @@ const PROBES: &[(&str, &str, &str)] = &[
         "
         +300s ended         -> probe
         probe-error 410 Expired -> soon
-        rested              -> list most-recent limit=500
+        paused              -> list most-recent limit=500
     ",
     ),
     (
@@ -571,12 +571,12 @@ const PROBES: &[(&str, &str, &str)] = &[
         "",
         "
         +300s ended         -> probe
-        probe-error 500     -> rest 800ms
-        rested              -> probe
-        probe-error refused -> rest 1.6s
-        rested              -> probe
-        probe-error 429 retry-after=7 -> rest 7s firm
-        rested              -> probe
+        probe-error 500     -> pause 800ms
+        paused              -> probe
+        probe-error refused -> pause 1.6s
+        paused              -> probe
+        probe-error 429 retry-after=7 -> pause 7s firm
+        paused              -> probe
         probed 5            -> watch 5
     ",
     ),
@@ -606,10 +606,10 @@ const PROBES: &[(&str, &str, &str)] = &[
         committed           -> watch 5
         opened              -> read
         +300s ended         -> list most-recent limit=500
-        page-error 500      -> rest 800ms
-        rested              -> list most-recent limit=500
-        page-error refused  -> rest 1.6s
-        rested              -> list most-recent limit=500
+        page-error 500      -> pause 800ms
+        paused              -> list most-recent limit=500
+        page-error refused  -> pause 1.6s
+        paused              -> list most-recent limit=500
         page 4              -> commit 4 consistent
         committed           -> watch 4
     ",
@@ -709,8 +709,8 @@ fn b11_a_head_that_is_held_back_is_a_silent_watch_and_no_list() {
         start               -> list 0 limit=500
         page 5              -> commit 5
         committed           -> watch 5
-        +10s open-error silence -> rest 800ms
-        rested              -> list 5 limit=0
+        +10s open-error silence -> pause 800ms
+        paused              -> list 5 limit=0
     ",
         ),
         row(

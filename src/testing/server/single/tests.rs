@@ -212,8 +212,8 @@ fn with_recorded_times_the_past_is_what_was_before_the_furthest_piece() {
     assert!(gets.version(synonyms) > after);
 }
 
-const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1&watch=true&sendInitialEvents=true&\
-    allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
+const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-1&watch=true&\
+    sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan";
 
 fn story() -> Recording {
     Recording::parse("the story", STORY).unwrap()
@@ -227,8 +227,8 @@ fn a_get_is_refused_where_the_list_was() {
     assert_eq!((status, &answer["reason"]), (403, &"Forbidden".into()));
     assert_eq!(
         answer["message"],
-        "secrets \"payment-provider-key\" is forbidden: User \"story-agent\" cannot get resource \"secrets\" in API \
-         group \"\" in the namespace \"shop\""
+        "secrets \"payment-provider-key\" is forbidden: User \"story-agent\" cannot get resource \
+         \"secrets\" in API group \"\" in the namespace \"shop\""
     );
 }
 
