@@ -245,7 +245,7 @@ fn b9_the_list_after_a_410_is_spread_over_a_second() {
         .map(|seed| {
             let mut bench = Bench::new(&format!("seed={seed}"));
             bench.tell("start\npage 5\ncommitted\nopen-error 410 Expired -> soon");
-            bench.rest_until.unwrap() - bench.now
+            bench.pause_until.unwrap() - bench.now
         })
         .collect();
     waits.sort_unstable();
