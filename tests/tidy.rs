@@ -483,7 +483,8 @@ fn no_files_know_each_other_in_a_circle() {
 fn the_reader_of_paths_reads_groups_names_and_exports() {
     let words = |path: &str| -> Vec<String> { path.split('/').map(str::to_owned).collect() };
     let all = ["a", "a/b", "a/c"].map(words).into();
-    let code = "pub use b::{B, c::C};\nuse super::{\n    d::{D, self}, e as f,\n};\nc::go(crate::g::H::new());";
+    let code = "pub use b::{B, c::C};\nuse super::{\n    d::{D, self}, e as f,\n};\n\
+        c::go(crate::g::H::new());";
     let module = Module::read(&words("a"), code, &all);
     assert_eq!(module.exports["B"], words("a/b/B"));
     assert_eq!(module.exports["C"], words("a/b/c/C"));

@@ -348,7 +348,7 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
 fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_something_is() {
     let refused = "+100s page-error 403 Forbidden";
     let mut bench = Bench::new("");
-    bench.tell(&format!("start\n{refused}\nrested"));
+    bench.tell(&format!("start\n{refused}\npaused"));
     assert!(bench.core.status().refusal.is_none());
     bench.tell(refused);
     let status = bench.core.status();
@@ -356,8 +356,8 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     assert_eq!(status.contact_deadline, Some(bench.now + duration("130s")));
 
     let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\nrested");
-    bench.tell(&format!("{refused}\nrested\n{refused}"));
+    bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\npaused");
+    bench.tell(&format!("{refused}\npaused\n{refused}"));
     let status = bench.core.status();
     assert!(status.refusal.is_some());
     let error = status.health(bench.now).unwrap_err();

@@ -14,7 +14,7 @@ fn the_status_tells_the_series_of_failures() {
     assert_eq!(bench.core.status().phase, Phase::Starting);
     bench.tell("start");
     assert_eq!(bench.core.status().phase, Phase::Listing);
-    bench.tell("+1s page-error 500\nrested\npage-error 401");
+    bench.tell("+1s page-error 500\npaused\npage-error 401");
     let status = bench.core.status();
     assert_eq!(
         (status.phase, status.failures.count()),
@@ -84,7 +84,7 @@ fn stream_errors_and_very_short_watches_are_told() {
 #[test]
 fn the_log_tells_each_series_once() {
     let mut bench = Bench::new("");
-    bench.tell("start\npage-error 500\nrested\npage-error 500\nrested\npage-error 500");
+    bench.tell("start\npage-error 500\npaused\npage-error 500\npaused\npage-error 500");
     assert_eq!(
         bench.logged(Level::Warn),
         ["failing err=failed to list things: 500"]
@@ -96,7 +96,7 @@ fn the_log_tells_each_series_once() {
     let mut flapping = Bench::new("");
     flapping.tell("start\npage 5\ncommitted");
     for _ in 0..5 {
-        flapping.tell("open-error 403\nrested\npage 5\ncommitted");
+        flapping.tell("open-error 403\npaused\npage 5\ncommitted");
     }
     assert_eq!(
         flapping.logged(Level::Warn).len(),
@@ -107,7 +107,7 @@ fn the_log_tells_each_series_once() {
 
     let mut expiring = Bench::new("");
     expiring.tell(
-        "start\npage 5\ncommitted\nopened\n+300s error 410 Expired\nrested\npage \
+        "start\npage 5\ncommitted\nopened\n+300s error 410 Expired\npaused\npage \
         6\ncommitted\nopened",
     );
     assert!(expiring.logged(Level::Warn).is_empty() && expiring.logged(Level::Info).is_empty());

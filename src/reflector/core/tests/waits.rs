@@ -341,7 +341,7 @@ fn who_waited_and_left_costs_no_backoff() {
     let mut bench = Bench::new("waited");
     bench.tell("start");
     for _ in 0..4 {
-        bench.tell("page-error 500 -> pause\nrested -> list 0 limit=500");
+        bench.tell("page-error 500 -> pause\npaused -> list 0 limit=500");
     }
     bench.urgent = false;
     bench.tell("page-error 500 -> pause 800ms on-demand");
@@ -377,10 +377,10 @@ fn nobody_waits_or_it_is_synced_already() {
 /// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it
 /// awake.
 #[test]
-fn a_reader_who_comes_during_a_backoff_hastens_it() {
+fn a_reader_who_comes_during_a_backoff_expedites_it() {
     let mut bench = Bench::new("");
     bench.tell(
-        "start\npage-error 500 -> pause 800ms on-demand\nrested\npage-error 500 -> pause \
+        "start\npage-error 500 -> pause 800ms on-demand\npaused\npage-error 500 -> pause \
         1.6s on-demand",
     );
     bench.urgent = true;
