@@ -54,8 +54,8 @@ impl InformerSetOptions {
     /// How the server is listed and watched, and the clock of the set and of its informers.
     ///
     /// Each informer gets a seed of its own out of the one that is set, so that they do not retry
-    /// in step. `waiters`, `known_version` and `resync_period` in it are not used: they belong to one
-    /// informer.
+    /// in step. `waiters`, `known_version` and `resync_period` in it are not used: they belong to
+    /// one informer.
     pub fn reflector(mut self, options: ReflectorOptions) -> Self {
         self.reflector = options;
         self
