@@ -108,10 +108,10 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
         shuttle::check_random(
             move || {
                 let (waiters, stop) = (Waiters::new(), StopSource::new());
-                let (resting, token) = (waiters.clone(), stop.token());
-                let rest = thread::spawn(move || {
+                let (pausing, token) = (waiters.clone(), stop.token());
+                let pause = thread::spawn(move || {
                     let clock = Clock::system();
-                    resting.rest(&clock, Deadline::NEVER, &token, true)
+                    pausing.pause(&clock, Deadline::NEVER, &token, true)
                 });
                 let guard = if stops {
                     stop.stop();
@@ -119,7 +119,7 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
                 } else {
                     Some(waiters.wait())
                 };
-                assert_eq!(rest.join().unwrap(), !stops, "whether it was demanded");
+                assert_eq!(pause.join().unwrap(), !stops, "whether it was demanded");
                 drop(guard);
             },
             SCHEDULES,
